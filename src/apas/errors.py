@@ -1,0 +1,48 @@
+"""What can go wrong, as exceptions that say which argument, what it must be, what it was and what to do."""
+
+from __future__ import annotations
+
+__all__ = ["ApasError", "GuaranteeWarning", "InputError", "MissingExtra", "UnsafeFile", "Unsupported"]
+
+
+class ApasError(Exception):
+    """Root of every error that apas raises on purpose."""
+
+
+class InputError(ApasError, ValueError):
+    """An argument is not what it must be."""
+
+
+class MissingExtra(ApasError, ImportError):
+    """A feature needs an optional dependency that is not installed.
+
+    Parameters
+    ----------
+    feature : str
+        What the user asked for.
+    extra : str
+        Name of the extra that brings it, as in ``pip install "apas[extra]"``.
+    """
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.feature = feature
+        self.extra = extra
+        super().__init__(
+            f"{feature} needs the optional extra '{extra}'; install it with: pip install \"apas[{extra}]\""
+        )
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        """Keep the fields when the error crosses a process boundary."""
+        return type(self), (self.feature, self.extra)
+
+
+class UnsafeFile(ApasError, ValueError):
+    """Loading the file could run code, so it is refused."""
+
+
+class Unsupported(ApasError, NotImplementedError):
+    """The combination asked for has no sound implementation; the message names one that has."""
+
+
+class GuaranteeWarning(UserWarning):
+    """Something weakens what a guarantee means in practice, although the claim as stated still holds."""
