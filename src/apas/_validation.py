@@ -1,0 +1,203 @@
+"""Checks at the door: every public function turns what it got into what it needs here, once.
+
+Each message says which argument it is about, what it must be, what it was, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.errors import InputError
+
+__all__ = [
+    "check_delta",
+    "check_integer",
+    "check_jobs",
+    "check_matrix",
+    "check_numbers",
+    "check_probability",
+    "is_frame",
+    "is_path",
+]
+
+
+def is_frame(X: object) -> bool:
+    """Whether `X` is a pandas data frame, without importing pandas."""
+    return type(X).__name__ == "DataFrame" and type(X).__module__.split(".")[0] == "pandas"
+
+
+def is_path(value: object) -> bool:
+    """Whether `value` is the name of a file rather than what is in it."""
+    return isinstance(value, str | bytes) or hasattr(value, "__fspath__")
+
+
+def check_probability(value: Any, name: str, owner: str) -> float:
+    """Give `value` as a float in the open interval (0, 1)."""
+    message = f"`{name}` of {owner} must be a number strictly between 0 and 1, got {value!r}."
+    if isinstance(value, bool | str):
+        raise InputError(message)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(message) from None
+    if not 0.0 < number < 1.0:
+        raise InputError(message)
+    return number
+
+
+def check_integer(value: Any, name: str, owner: str, *, least: int) -> int:
+    """Give `value` as an int that is at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"`{name}` of {owner} must be an integer of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def check_jobs(n_jobs: Any) -> int:
+    """Give `n_jobs` as joblib wants it: a positive number of workers, or a negative one counted from all cores."""
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
+        raise InputError(
+            f"`n_jobs` must be a positive number of workers, or -1 for all cores, got {n_jobs!r}; use n_jobs=1 for one."
+        )
+    return int(n_jobs)
+
+
+def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:
+    """Give `delta` as one positive number per row."""
+    try:
+        values = np.asarray(delta, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"`delta` must be a positive number, or one per row, got {delta!r}.") from None
+    if isinstance(delta, bool) or values.ndim > 1:
+        raise InputError(f"`delta` must be a positive number, or one per row, got {_shown(delta, values)}.")
+    if values.ndim == 1 and len(values) != rows:
+        raise InputError(
+            f"`delta` must be one number or one per row ({rows}), got {len(values)}; pass a single number to use it for all rows."
+        )
+    bad = ~((values > 0) & np.isfinite(values))
+    if bad.any():
+        first = values if values.ndim == 0 else values[int(np.argmax(bad))]
+        raise InputError(
+            f"`delta` must be positive and finite, got {float(first)!r}; it is how far a parameter may move "
+            "(apas.measure_shift tells how far yours did)."
+        )
+    return np.broadcast_to(values, (rows,))
+
+
+def _shown(value: Any, array: NDArray[np.float64]) -> str:
+    return repr(value) if array.ndim == 0 else f"an array of shape {array.shape}"
+
+
+def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -> Any:
+    """Check the shape and the column names of `X`.
+
+    Parameters
+    ----------
+    X : array_like or data frame
+        What the user passed.
+    n_features : int
+        How many columns there must be.
+    feature_names : sequence of str or None
+        What they are called, if the model knows.
+
+    Returns
+    -------
+    ndarray or data frame
+        A 2-D array of the user's dtype, or the data frame with its columns in the model's order.
+    """
+    if is_path(X):
+        raise InputError(f"`X` must hold rows, got the path {str(X)!r}; read it first, e.g. with pandas.read_csv.")
+    if is_frame(X):
+        return _check_columns(X, n_features, feature_names)
+    if hasattr(X, "toarray"):  # a sparse matrix
+        X = X.toarray()
+    try:
+        array = np.asarray(X.detach().cpu() if hasattr(X, "detach") else X)
+    except ValueError:
+        raise InputError("`X` must be a 2-D array with rows of equal length, got rows of different lengths.") from None
+    if array.ndim == 1 and len(array):
+        raise InputError(
+            f"`X` must be 2-D (rows, features), got a 1-D array of {len(array)} values; for one row pass x[None, :]."
+        )
+    if array.size == 0 and array.ndim < 3:
+        return np.empty((0, n_features)) if array.ndim < 2 or array.shape[0] == 0 else _wrong_width(array, n_features)
+    if array.ndim != 2:
+        raise InputError(f"`X` must be 2-D (rows, features), got {array.ndim} dimensions.")
+    if array.shape[1] != n_features:
+        _wrong_width(array, n_features)
+    return array
+
+
+def _wrong_width(array: NDArray[Any], n_features: int) -> NDArray[Any]:
+    raise InputError(f"`X` must have {n_features} columns, as the model has features, got {array.shape[1]}.")
+
+
+def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> Any:
+    columns = list(frame.columns)
+    doubled = sorted({str(c) for c in columns if columns.count(c) > 1})
+    if doubled:
+        raise InputError(
+            f"`X` must have each column once, got {_quoted(doubled)} more than once; drop or rename the copies."
+        )
+    if names is None:
+        return frame if len(columns) == n_features else _wrong_width(np.empty((0, len(columns))), n_features)
+    missing = [c for c in names if c not in columns]
+    extra = [c for c in columns if c not in names]
+    if missing or extra:
+        parts = [
+            f"lacks {_quoted(missing)}" if missing else "",
+            f"has {_quoted(extra)} besides" if extra else "",
+        ]
+        hint = ""
+        if extra and str(extra[0]).startswith("Unnamed:"):
+            hint = " (that looks like a saved index: read the file with index_col=0)"
+        raise InputError(
+            f"`X` must have exactly the model's columns, but it {' and '.join(p for p in parts if p)}{hint}; "
+            "select them with X[feature_names]."
+        )
+    return frame if columns == list(names) else frame[list(names)]
+
+
+def _quoted(names: Sequence[Any]) -> str:
+    shown = ", ".join(repr(str(n)) for n in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray[np.float64]:
+    """Give a checked `X` as a finite float64 matrix, or name the first cell that is not a number."""
+    names = [str(c) for c in X.columns] if is_frame(X) else feature_names
+    values = X.to_numpy() if is_frame(X) else np.asarray(X)
+    try:
+        matrix = np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        row, column = next(
+            (i, j) for i, line in enumerate(values) for j, cell in enumerate(line) if not _is_number(cell)
+        )
+        raise InputError(
+            f"`X` must hold numbers, but row {row}, column {_column(names, column)} is {values[row, column]!r}; "
+            "encode it, or pass a Pipeline that does."
+        ) from None
+    if np.iscomplexobj(values):
+        raise InputError("`X` must hold real numbers, got complex ones.")
+    if not np.isfinite(matrix).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
+        raise InputError(
+            f"`X` must hold finite numbers, but row {row}, column {_column(names, column)} is {matrix[row, column]}; "
+            "fill or drop it."
+        )
+    return matrix
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        float(cell)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _column(names: Sequence[str] | None, index: int) -> str:
+    return repr(names[index]) if names is not None else str(index)

@@ -1,0 +1,1 @@
+"""Certificates: claims, verdicts, evidence, and the methods that find it."""

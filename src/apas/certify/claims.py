@@ -1,0 +1,104 @@
+"""What a certificate speaks about, and what can be said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from apas._validation import check_integer, check_probability
+from apas.stats import simultaneous
+
+__all__ = ["Every", "Most", "Verdict"]
+
+
+class Verdict(Enum):
+    """What is known about a claim; the value says it in a sentence."""
+
+    CERTIFIED = "The claim holds, with the confidence it states."
+    REFUTED = "The claim does not hold: there is evidence against it."
+    UNKNOWN = "The evidence decides nothing."
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Every:
+    """Every shift of the set keeps the target class.
+
+    Parameters
+    ----------
+    measure : str
+        The set, in words.
+    rows : int, default 1
+        How many rows the claim speaks of together.
+    """
+
+    measure: str
+    rows: int = 1
+
+    def __str__(self) -> str:
+        return "every shift"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The claim as JSON values."""
+        return {"kind": "every", "measure": self.measure, "rows": self.rows}
+
+
+@dataclass(frozen=True)
+class Most:
+    """At least a share `coverage` of the shifts keeps the target class; true with the given confidence.
+
+    The confidence is about the sample: a claim made this way is false in at most a share ``1 - confidence`` of all
+    samples that could have been drawn. It says nothing about shifts that follow another distribution than `measure`.
+
+    Parameters
+    ----------
+    coverage : float
+        The share of shifts, in (0, 1).
+    confidence : float
+        In (0, 1).
+    measure : str
+        The distribution of the shifts, in words.
+    rows : int, default 1
+        How many rows the confidence holds for together; each is then tested at ``1 - (1 - confidence) / rows``.
+
+    Examples
+    --------
+    >>> str(Most(0.995, 0.999, "uniform on a box"))
+    'at least 99.5 % of the shifts, confidence 0.999'
+    """
+
+    coverage: float
+    confidence: float
+    measure: str
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        check_probability(self.coverage, "coverage", "Most")
+        check_probability(self.confidence, "confidence", "Most")
+        check_integer(self.rows, "rows", "Most", least=1)
+
+    @property
+    def row_confidence(self) -> Fraction:
+        """The confidence at which each single row is tested, exactly."""
+        return simultaneous(self.confidence, self.rows)
+
+    def __str__(self) -> str:
+        together = f" for all {self.rows} rows together" if self.rows > 1 else ""
+        return f"at least {_percent(self.coverage)} of the shifts, confidence {self.confidence!r}{together}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The claim as JSON values."""
+        return {
+            "kind": "most", "coverage": self.coverage, "confidence": self.confidence,
+            "measure": self.measure, "rows": self.rows,
+        }  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    # moving the decimal point of what the user typed: 0.995 * 100 would print as 99.5, but 0.999 * 100 not as 99.9
+    exact = Fraction(repr(share)) * 100
+    return f"{float(exact):.15g} %"

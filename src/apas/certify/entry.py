@@ -1,0 +1,195 @@
+"""`certify`: check the question, ask the method, keep the answers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream, entropy_of
+from apas._validation import check_delta, check_jobs, check_matrix, check_numbers
+from apas.certify.certificate import NOT_VALID, BaseEvidence, Certificate
+from apas.certify.certificates import Certificates
+from apas.certify.claims import Every, Most, Verdict
+from apas.certify.problem import Method, Problem
+from apas.certify.sampling import Sampling
+from apas.errors import InputError, Unsupported
+from apas.models.convert import as_model, predicted_classes
+from apas.models.digest import model_digest
+from apas.models.margins import class_indices
+from apas.models.protocol import LibraryBacked, Model, Named, Raw, offers
+from apas.shifts.linf import LinfShifts
+from apas.shifts.protocol import ShiftSet
+
+__all__ = ["certify"]
+
+METHODS: dict[str, type[Any]] = {"sampling": Sampling}
+SHIFTS: dict[str, type[Any]] = {"linf": LinfShifts}
+#: Rows closer to the boundary than this are left out when a model is compared with its own library.
+AGREEMENT = 1e-9
+
+
+def certify(
+    model: Any,
+    X: Any,
+    delta: Any,
+    *,
+    target: Any,
+    shifts: ShiftSet | str = "linf",
+    method: Method | str = "sampling",
+    simultaneous: bool = False,
+    n_jobs: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> Certificates:
+    """Certify that rows keep their class while the model's parameters shift by up to `delta`.
+
+    Main arguments
+    --------------
+
+    Parameters
+    ----------
+    model : object
+        A fitted classifier: see `as_model`.
+    X : array_like or data frame of shape (rows, features)
+        The counterfactual explanations, in the units the model was trained with. Data frames are matched by name.
+    delta : float or array_like of shape (rows,)
+        How far the parameters may move; what that means is up to `shifts`.
+    target : label, array_like of labels or "predicted"
+        The class each row must keep. Required: with a default, a rejected applicant would be certified as robustly
+        rejected. ``"predicted"`` asks for the class that the model gives each row.
+    shifts : ShiftSet or str, default "linf"
+        The set of shifted models: `LinfShifts`.
+    method : Method or str, default "sampling"
+        How to decide: `Sampling`.
+    simultaneous : bool, default False
+        Let the confidence hold for all rows together rather than for each by itself.
+    n_jobs : int, default 1
+        Number of processes; -1 for all cores. The certificates do not depend on it.
+    rng : None, int or numpy.random.Generator
+        Seed of the draws; recorded in the certificates. None takes 128 bits from the operating system.
+
+    Returns
+    -------
+    Certificates
+        One per row. A row that the model itself does not put into its target class is refuted without drawing.
+
+    Notes
+    -----
+    All rows see the same shifted models, so the certificates of one call are true or false together more often than
+    independent ones would be; each by itself has the stated confidence. What voids the guarantee: choosing the rows
+    or `delta` by looking at the same draws (the same `rng`), or repeating the call until it certifies.
+
+    References
+    ----------
+    Marzari, Leofante, Cicalese and Farinelli (2024), "Rigorous Probabilistic Guarantees for Robust Counterfactual
+    Explanations", ECAI.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> certificates = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, rng=0)
+    >>> [c.verdict.name for c in certificates]
+    ['CERTIFIED', 'REFUTED']
+    """
+    began = time.perf_counter()
+    net = as_model(model)
+    chosen = pick(method, METHODS, Method, "method")
+    shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
+    if not isinstance(simultaneous, bool | np.bool_):
+        raise InputError(f"`simultaneous` must be True or False, got {simultaneous!r}.")
+    points, encoded = check_rows(net, X)
+    stream = Stream(entropy_of(rng), "certify")
+    problem = Problem(
+        model=net, X=encoded, target=check_target(net, encoded, target), delta=check_delta(delta, len(encoded)),
+        shifts=shift_set, claim_rows=max(1, len(encoded)) if simultaneous else 1, n_jobs=check_jobs(n_jobs),
+    )  # fmt: skip
+    complaint = chosen.unsupported(problem)
+    if complaint is not None:
+        raise Unsupported(complaint)
+    check_agreement(net, points, encoded)
+    items = _decide(problem, chosen, stream)
+    seconds = (time.perf_counter() - began) / max(1, len(items))
+    items = [replace(item, seconds=seconds) for item in items]
+    names = net.feature_names if offers(net, Named) else None
+    return Certificates(items, points=points, model_digest=model_digest(net), shifts=shift_set, feature_names=names)
+
+
+def _decide(problem: Problem, method: Method, stream: Stream) -> list[Certificate]:
+    """Refute the rows that are not valid on the model itself; ask the method about the others."""
+    ok = problem.valid_rows()
+    if ok.all():
+        return method.run(problem, stream) if len(problem) else []
+    claim = method.claim(problem)
+    certificates = [_not_valid(problem, i, claim, method) for i in range(len(problem))]
+    answers = method.run(problem.take(ok), stream) if ok.any() else []
+    for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
+        certificates[i] = answer
+    return certificates
+
+
+def _not_valid(problem: Problem, i: int, claim: Every | Most, method: Method) -> Certificate:
+    name = type(method).__name__.lower()
+    return Certificate(
+        claim, Verdict.REFUTED, float(problem.delta[i]), problem.target[i], name, BaseEvidence(), NOT_VALID
+    )
+
+
+def pick(value: Any, table: dict[str, type[Any]], kind: type[Any], argument: str) -> Any:
+    """Turn an alias into a strategy with its default settings; let an instance through."""
+    known = ", ".join(repr(name) for name in table)
+    if isinstance(value, str):
+        if value not in table:
+            raise InputError(f"`{argument}` must be one of {known}, or an instance, got {value!r}.")
+        return table[value]()
+    if isinstance(value, type) or not offers(value, kind):
+        what = f"the class {value.__name__} itself; call it" if isinstance(value, type) else repr(value)
+        raise InputError(
+            f"`{argument}` must be one of {known}, or an instance such as {next(iter(table.values())).__name__}(), got {what}."
+        )
+    return value
+
+
+def check_rows(model: Model, X: Any) -> tuple[Any, NDArray[np.float64]]:
+    """Rows as the user gave them (a copy), and in model units."""
+    names = model.feature_names if offers(model, Named) else None
+    width = model.n_raw_features if offers(model, Raw) else model.n_features
+    checked = check_matrix(X, width, names)
+    points = checked.copy()
+    if not len(points):
+        return points, np.empty((0, model.n_features))
+    return points, model.encode(points) if offers(model, Raw) else check_numbers(points, names)
+
+
+def check_target(model: Model, X: NDArray[np.float64], target: Any) -> NDArray[Any]:
+    """One class label per row."""
+    if target is None:
+        raise InputError(
+            f'`target` must be the class to keep, one of {list(model.classes)}, or "predicted", got None; '
+            "a default would certify a rejected applicant as robustly rejected."
+        )
+    labels = np.empty(len(X), dtype=object)
+    if isinstance(target, str) and target == "predicted" and target not in model.classes:
+        labels[:] = predicted_classes(model, X)[0] if len(X) else []
+        return labels
+    wanted = class_indices(model.classes, target, len(X))
+    labels[:] = [model.classes[i] for i in wanted]
+    return labels
+
+
+def check_agreement(model: Model, points: Any, X: NDArray[np.float64]) -> None:
+    """Refuse a model that does not say about the given rows what its own library says."""
+    if not offers(model, LibraryBacked) or not len(X):
+        return
+    ours, distance = predicted_classes(model, X)
+    theirs = model.library_classes(points)
+    differ = [i for i in np.flatnonzero(distance > AGREEMENT) if ours[i] != theirs[i]]
+    if differ:
+        i = int(differ[0])
+        raise InputError(
+            f"`model` does not agree with its own library on row {i}: apas reads class {ours[i]!r}, the library says "
+            f"{theirs[i]!r}; this model is not what it seems, so nothing can be certified about it."
+        )

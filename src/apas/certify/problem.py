@@ -1,0 +1,117 @@
+"""A checked question: which rows, towards which class, under which shifts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.certify.certificate import Certificate
+from apas.certify.claims import Every, Most
+from apas.models.margins import class_indices, needs_strict, valid
+from apas.models.protocol import Model, Scaled, offers
+from apas.shifts.protocol import ShiftSet
+
+__all__ = ["Method", "Problem"]
+
+#: A margin smaller than this share of the magnitudes behind it could have the other sign in another batch shape.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method gets: everything checked, nothing left to convert.
+
+    Attributes
+    ----------
+    model : Model
+    X : ndarray of shape (rows, features)
+        In model units.
+    target : ndarray of object, shape (rows,)
+        A class label per row.
+    delta : ndarray of shape (rows,)
+    shifts : ShiftSet
+    claim_rows : int
+        How many rows the confidence must hold for together.
+    n_jobs : int
+    """
+
+    model: Model
+    X: NDArray[np.float64]
+    target: NDArray[Any]
+    delta: NDArray[np.float64]
+    shifts: ShiftSet
+    claim_rows: int = 1
+    n_jobs: int = 1
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def take(self, rows: NDArray[Any] | slice) -> Problem:
+        """The same question about some of the rows."""
+        return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows])
+
+    @cached_property
+    def same_target(self) -> bool:
+        """Whether all rows want the same class."""
+        return len(self) > 0 and all(label == self.target[0] for label in self.target)
+
+    @property
+    def one_target(self) -> Any:
+        """The class of all rows if they share one, else one per row (what `Model.margin` takes)."""
+        return self.target[0] if self.same_target else self.target
+
+    @cached_property
+    def one_delta(self) -> float | NDArray[np.float64]:
+        """The delta of all rows if they share one, else one per row (what `ShiftSet.margins` takes)."""
+        return float(self.delta[0]) if len(self) and (self.delta == self.delta[0]).all() else self.delta
+
+    @cached_property
+    def strict(self) -> NDArray[np.bool_]:
+        """Rows whose margin must be above 0 rather than at least 0."""
+        wanted = class_indices(self.model.classes, self.one_target, len(self))
+        return needs_strict(len(self.model.classes), wanted)
+
+    @cached_property
+    def band(self) -> NDArray[np.float64]:
+        """Per row the margin below which its sign may be owed to rounding, on any shifted model."""
+        if offers(self.model, Scaled):
+            radii = self.shifts.radii(self.model.parameters)
+            scale = np.empty(len(self))
+            for delta in np.unique(self.delta):
+                rows = self.delta == delta
+                scale[rows] = self.model.margin_scale(self.X[rows], delta * radii)
+            return ROUNDING * scale
+        return ROUNDING * np.maximum(1.0, np.abs(self.model.margin(self.X, self.one_target)))
+
+    def valid_rows(self) -> NDArray[np.bool_]:
+        """Rows that the model itself puts into their target class.
+
+        A margin within rounding of 0 is computed again for its row alone, so that the answer does not depend on
+        which other rows are asked about.
+        """
+        margins = self.model.margin(self.X, self.one_target)
+        for i in np.flatnonzero(~(np.abs(margins) > self.band)):
+            margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
+        return valid(margins, self.strict)
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A way to decide a claim."""
+
+    def claim(self, problem: Problem) -> Every | Most:
+        """What the method will speak about."""
+        ...
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """None if the method can answer, else the error a user reads."""
+        ...
+
+    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        """One certificate per row; all rows are valid on the model itself."""
+        ...

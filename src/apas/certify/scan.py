@@ -1,0 +1,143 @@
+"""Going through drawn shifts in blocks of bounded memory, and noting which ones fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.certify.problem import Problem
+from apas.display.progress import Progress
+
+__all__ = ["Failures", "first_failures"]
+
+#: How many random numbers are held at a time.
+NUMBERS = 1 << 17
+#: How many draws and rows are looked at together at most.
+DRAWS, ROWS = 1024, 4096
+#: With more rows than this, fewer draws at a time keep the intermediate results in the processor's cache.
+FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
+#: Blocks start at multiples of this, where whole groups of directions are drawn at once.
+ALIGN = 64
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The first failing draws of each row.
+
+    Attributes
+    ----------
+    rows, draws : ndarray of int
+        Row and number of each failing draw, sorted by row, then by draw.
+    sure : ndarray of bool
+        Whether the margin was beyond rounding of 0.
+    starts : ndarray of int, shape (rows + 1,)
+        Where the entries of each row begin.
+    """
+
+    draws: NDArray[np.int64]
+    sure: NDArray[np.bool_]
+    starts: NDArray[np.intp]
+
+    def of(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Failing draws of one row and whether they are sure."""
+        part = slice(self.starts[row], self.starts[row + 1])
+        return self.draws[part], self.sure[part]
+
+
+def first_failures(problem: Problem, stream: Stream, samples: int, limit: int) -> Failures:
+    """The first `limit` failing draws of each row among draws number 0 to `samples`.
+
+    Block sizes, the other rows and the number of workers do not change the answer: a draw is a pure function of its
+    number, and a margin within rounding of 0 counts as failing whatever its sign.
+    """
+    block = block_size(problem)
+    with Progress(samples, "drawing shifted models") as progress:
+        if problem.n_jobs == 1 or samples <= block:
+            parts = [_scan(problem, stream, 0, samples, limit, block, progress)]
+        else:
+            parts = _scan_in_parallel(problem, stream, samples, limit, block, progress)
+    rows, draws, sure = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((draws, rows))
+    rows, draws, sure = rows[order], draws[order], sure[order]
+    starts = np.searchsorted(rows, np.arange(len(problem) + 1))
+    keep = np.arange(len(rows)) - starts[rows] < limit
+    return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], np.arange(len(problem) + 1)))
+
+
+def block_size(problem: Problem) -> int:
+    """How many draws to look at together: few enough to bound the memory, enough to be fast."""
+    fits = NUMBERS // max(1, len(problem.model.parameters))
+    most = DRAWS if len(problem) <= FEW_ROWS else DRAWS_MANY_ROWS
+    return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
+
+
+_Part = tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.bool_]]
+
+
+def _scan(
+    problem: Problem, stream: Stream, start: int, stop: int, limit: int, block: int, progress: Progress | None
+) -> _Part:
+    parameters = problem.model.parameters
+    failed = np.zeros(len(problem), dtype=np.int64)
+    active = np.arange(len(problem))
+    found: list[_Part] = []
+    for begin in range(start, stop, block):
+        end = min(begin + block, stop)
+        directions = problem.shifts.directions(parameters, stream, begin, end)
+        for chunk in range(0, len(active), ROWS):
+            rows = active[chunk : chunk + ROWS]
+            sample, column, sure = _failing(problem, rows, directions)
+            found.append((rows[column], begin + sample, sure))
+            failed += np.bincount(rows[column], minlength=len(problem))
+        active = active[failed[active] < limit]
+        if progress is not None:
+            progress.advance(end - begin)
+        if not len(active):
+            break
+    rows, draws, sure = zip(*found, strict=True) if found else ((), (), ())
+    empty = np.empty(0, dtype=np.intp)
+    return (
+        np.concatenate([empty, *rows]),
+        np.concatenate([empty.astype(np.int64), *draws]),
+        np.concatenate([empty.astype(bool), *sure]),
+    )
+
+
+def _failing(
+    problem: Problem, rows: NDArray[np.intp], directions: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
+    """Sample and row of each margin that is not clearly positive, and whether it is clearly not."""
+    some = slice(None) if len(rows) == len(problem) else rows
+    delta, band = problem.one_delta, problem.band[some]
+    delta = delta if isinstance(delta, float) else delta[some]
+    target = problem.one_target if problem.same_target else problem.target[some]
+    margins = problem.shifts.margins(problem.model, problem.X[some], target, directions, delta)
+    # written so that a NaN fails; most rows have no failing draw in a block, and are settled by their least margin
+    suspects = np.flatnonzero(~(margins.min(axis=0) > band))
+    sample, column = np.nonzero(~(margins[:, suspects] > band[suspects]))
+    column = suspects[column]
+    return sample, column, ~(margins[sample, column] >= -band[column])
+
+
+def _scan_in_parallel(
+    problem: Problem, stream: Stream, samples: int, limit: int, block: int, progress: Progress
+) -> list[_Part]:
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    # a few parts per worker, so that a slow one does not hold up the rest; each part is a whole number of blocks
+    parts = min(-(-samples // block), 4 * effective_n_jobs(problem.n_jobs))
+    size = -(-samples // (parts * block)) * block
+    ranges = [(a, min(a + size, samples)) for a in range(0, samples, size)]
+    work = Parallel(n_jobs=problem.n_jobs, return_as="generator")
+    results = []
+    for (a, b), part in zip(
+        ranges,
+        work(delayed(_scan)(problem, stream, a, b, limit, block, None) for a, b in ranges),
+        strict=True,
+    ):
+        results.append(part)
+        progress.advance(b - a)
+    return results

@@ -1,0 +1,46 @@
+"""The command `apas`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from apas.cli.certify import certify_command
+from apas.cli.demo import demo_command
+from apas.errors import ApasError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="apas",
+    help="Certify that counterfactual explanations survive a change of the model.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Try:  apas demo",
+)
+app.command("demo")(demo_command)
+app.command("certify")(certify_command)
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+) -> None:
+    if version:
+        from apas import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; bad input ends with one sentence on standard error and exit code 2."""
+    try:
+        app()
+    except ApasError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("stopped", err=True)
+        sys.exit(130)

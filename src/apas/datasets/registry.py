@@ -1,0 +1,118 @@
+"""Where the paper's six datasets lie on this machine; nothing is read, copied or downloaded here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from apas.errors import InputError
+
+__all__ = ["DATASETS", "data_folder", "dataset_path"]
+
+#: Name of each dataset and its file below the data folder. The paper trains on ``credit`` and retrains on
+#: ``credit-new``, a part of ``credit-new-complete``; its ``spam`` lacks one row of ``spam-complete``.
+DATASETS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "diabetes": "diabetes/diabetes.csv",
+        "no2": "no2/no2.csv",
+        "sba": "sba/SBAcase.11.13.17.csv",
+        "credit": "credit/german.data",
+        "credit-new": "credit/south_german_train.csv",
+        "credit-new-complete": "credit/SouthGermanCredit.asc",
+        "spam": "spam/spam.csv",
+        "spam-complete": "spam/spambase.data",
+        "news": "news/OnlineNewsPopularity.csv.gz",
+    }
+)
+
+_VARIABLE = "APAS_DATA"
+_FOLDERS: Final = tuple(dict.fromkeys(file.split("/")[0] for file in DATASETS.values()))
+_LAYOUT = f"a folder with the sub-folders {', '.join(_FOLDERS)} (or one whose sub-folder 'datasets' has them)"
+
+
+def data_folder() -> Path:
+    """Find the folder that holds the datasets.
+
+    The environment variable ``APAS_DATA`` decides if it is set; otherwise ``../shared`` is tried,
+    seen from the current directory.
+
+    Returns
+    -------
+    pathlib.Path
+        Absolute path of the folder with the sub-folders diabetes, no2, sba, credit, spam and news.
+
+    Raises
+    ------
+    InputError
+        If ``APAS_DATA`` names a folder without datasets, or is not set and ``../shared`` has none.
+
+    Examples
+    --------
+    >>> import os, pathlib, tempfile
+    >>> from unittest import mock
+    >>> from apas.datasets import data_folder
+    >>> with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, APAS_DATA=folder):
+    ...     (pathlib.Path(folder) / "datasets" / "diabetes").mkdir(parents=True)
+    ...     data_folder().name
+    'datasets'
+    """
+    named = os.environ.get(_VARIABLE, "").strip()
+    start = Path(named).expanduser() if named else Path("..", "shared")
+    for folder in (start, start / "datasets"):
+        if any((folder / name).is_dir() for name in _FOLDERS):
+            return folder.resolve()
+    if named:
+        raise InputError(
+            f"{_VARIABLE} must be {_LAYOUT}, got {named!r}, which has none of them. "
+            f"Correct the variable, e.g. export {_VARIABLE}=/path/to/datasets"
+        )
+    raise InputError(
+        f"{_VARIABLE} must be {_LAYOUT}, but it is not set and there is no such folder at {start.resolve()}. "
+        f"Say where the data lie, e.g. export {_VARIABLE}=/path/to/datasets"
+    )
+
+
+def dataset_path(name: str) -> Path:
+    """Return the path of a dataset's file, after checking that it is there.
+
+    Parameters
+    ----------
+    name : str
+        ``"diabetes"``, ``"no2"``, ``"sba"``, ``"credit"``, ``"spam"`` or ``"news"``. The paper's credit data
+        have a second file, ``"credit-new"``, on which the model is retrained; ``"credit-new-complete"`` and
+        ``"spam-complete"`` are the full tables from which the paper's were cut.
+
+    Returns
+    -------
+    pathlib.Path
+        An existing file; `DATASETS` maps every name to its place below `data_folder`.
+
+    Raises
+    ------
+    InputError
+        If there is no dataset of that name, no data folder, or no such file in it.
+
+    Examples
+    --------
+    >>> from apas.datasets import DATASETS, dataset_path
+    >>> DATASETS["credit"]
+    'credit/german.data'
+    >>> dataset_path("iris")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    apas.errors.InputError: name of dataset_path must be one of diabetes, no2, sba, credit, credit-new, ...
+    """
+    if not isinstance(name, str) or name not in DATASETS:
+        raise InputError(
+            f"name of dataset_path must be one of {', '.join(DATASETS)}, got {name!r}. Pick one of these names."
+        )
+    path = data_folder() / DATASETS[name]
+    if not path.is_file():
+        raise InputError(
+            f"{_VARIABLE} must be a folder with the file {DATASETS[name]} for the dataset {name!r}, "
+            f"but {path} is no file. Put it there, or point {_VARIABLE} to a folder that has it."
+        )
+    return path

@@ -1,0 +1,51 @@
+"""Pictures of results, with matplotlib imported when one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from apas._optional import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["coverage_plot", "new_axes"]
+
+COLOURS = {"CERTIFIED": "#1b7f4d", "REFUTED": "#b3261e", "UNKNOWN": "#8a8a8a"}
+
+
+def new_axes(ax: Axes | None, feature: str) -> Axes:
+    """`ax` itself, or the axes of a new figure."""
+    if ax is not None:
+        return ax
+    plt = require("matplotlib.pyplot", feature=feature, extra="plot")
+    return plt.subplots(figsize=(7, 4), layout="constrained")[1]
+
+
+def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
+    """Per row a bar from the lower to the upper bound on the share of valid shifts, and the share asked for."""
+    ax = new_axes(ax, "Certificates.plot")
+    shown: set[str] = set()
+    for i, certificate in enumerate(certificates):
+        low, high = _bounds(certificate)
+        name = certificate.verdict.name
+        label = None if name in shown else name
+        shown.add(name)
+        ax.plot([i, i], [low, high], color=COLOURS[name], linewidth=3, solid_capstyle="butt", label=label)
+        ax.plot([i], [(low + high) / 2], "o", color=COLOURS[name], markersize=4)
+    if len(certificates):
+        asked = getattr(certificates[0].claim, "coverage", 1.0)
+        ax.axhline(asked, color="black", linewidth=1, linestyle="--", label=f"asked for: {asked:g}")
+        ax.legend(loc="best", frameon=False)
+    ax.set_xlabel("row")
+    ax.set_ylabel("share of shifts that keep the class")
+    ax.set_title("Bounds on the robust share of each explanation", loc="left")
+    return ax
+
+
+def _bounds(certificate: Any) -> tuple[float, float]:
+    if certificate.evidence.draws == 0:  # decided by the model itself: nothing was drawn
+        return 0.0, 0.0
+    level = float(certificate.claim.row_confidence)
+    return certificate.evidence.coverage_lower(level), certificate.evidence.coverage_upper(level)

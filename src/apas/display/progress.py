@@ -1,0 +1,63 @@
+"""A progress bar that appears only when something takes long and somebody is watching."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+__all__ = ["Progress"]
+
+#: Seconds before a bar is shown.
+PATIENCE = 2.0
+
+
+class Progress:
+    """Count `total` steps; draw a bar on standard error from the third second on, if it is a terminal.
+
+    Examples
+    --------
+    >>> with Progress(10, "working") as progress:
+    ...     progress.advance(10)
+    """
+
+    def __init__(self, total: int, label: str) -> None:
+        self._total = total
+        self._label = label
+        self._done = 0
+        self._start = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def advance(self, steps: int) -> None:
+        """Note that `steps` more are done."""
+        self._done += steps
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)
+        elif time.monotonic() - self._start > PATIENCE and sys.stderr.isatty():
+            self._show()
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._task = self._bar.add_task(self._label, total=self._total, completed=self._done)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,1 @@
+"""Models whose parameters can be shifted."""

@@ -1,0 +1,91 @@
+"""`as_model`: whatever a user has, as something that can be shifted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import is_path
+from apas.errors import InputError, Unsupported
+from apas.models.protocol import Model, offers
+
+__all__ = ["as_model", "predicted_classes"]
+
+_MEMBERS = "classes, n_features, parameters, margin, shifted_margins"
+
+
+def as_model(
+    obj: Any,
+    *,
+    output: str | None = None,
+    threshold: float = 0.5,
+    classes: Sequence[Any] | None = None,
+    input_shape: Sequence[int] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Model:
+    """Turn a fitted classifier into a model whose parameters can be shifted, without changing it.
+
+    Parameters
+    ----------
+    obj : object
+        A fitted scikit-learn classifier (`MLPClassifier`, `LogisticRegression`, `LinearSVC`, `SGDClassifier`,
+        `RidgeClassifier`, `Perceptron`, `LinearDiscriminantAnalysis`), a `Pipeline` whose last step is one of
+        them, a `FeedForward`, or any object with the five members of `Model`.
+    output, classes, input_shape : optional
+        What the output, the classes and the input shape are, for objects that do not say so themselves.
+        scikit-learn models and `Model` objects do.
+    threshold : float, default 0.5
+        From which probability on a binary scikit-learn classifier is taken to say class 1.
+    feature_names : sequence of str, optional
+        Names of the columns; those the estimator was fitted with unless given.
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> as_model(LogisticRegression().fit([[0.0], [1.0]], ["no", "yes"])).classes
+    ('no', 'yes')
+    """
+    if is_path(obj):
+        raise InputError(f"`model` must be a model, got the path {str(obj)!r}; read it with apas.load_model(path).")
+    if isinstance(obj, type):
+        raise InputError(
+            f"`model` must be a fitted model, got the class {obj.__name__} itself; make one and fit it first."
+        )
+    chosen = {"output": output, "classes": classes, "input_shape": input_shape}
+    if offers(obj, Model):
+        if threshold != 0.5 or feature_names is not None:
+            chosen |= {"threshold": threshold, "feature_names": feature_names}
+        return _without_options(obj, chosen)
+    if type(obj).__module__.split(".")[0] == "sklearn":
+        from apas.models.sklearn import from_sklearn
+
+        return _without_options(from_sklearn(obj, threshold=threshold, feature_names=feature_names), chosen)
+    raise Unsupported(
+        f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift; pass a scikit-learn classifier, "
+        f"an apas.FeedForward, or an object with the members {_MEMBERS}."
+    )
+
+
+def _without_options(model: Model, options: dict[str, Any]) -> Model:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(f"`{given[0]}` of as_model does not apply to {model!r}, which says so itself; leave it out.")
+    return model
+
+
+def predicted_classes(model: Model, X: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Classes that `model` gives rows in model units, and how far each row is from another class."""
+    labels = np.empty(len(model.classes), dtype=object)
+    labels[:] = model.classes
+    if len(labels) == 2:
+        margin = model.margin(X, model.classes[1])
+        return labels[(margin >= 0).astype(int)], np.abs(margin)
+    margins = np.stack([model.margin(X, label) for label in model.classes], axis=-1)
+    return labels[margins.argmax(axis=-1)], margins.max(axis=-1)

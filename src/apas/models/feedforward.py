@@ -1,0 +1,284 @@
+"""Dense feed-forward networks in NumPy: the model every worst-case method understands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apas._validation import check_probability
+from apas.errors import InputError
+from apas.models.activations import ACTIVATIONS
+from apas.models.margins import class_indices, margins_from_scores
+from apas.models.parameters import Parameters
+from apas.models.passes import scores, shifted_scores
+
+__all__ = ["FeedForward"]
+
+_Array = NDArray[np.float64]
+OUTPUTS = ("sigmoid", "softmax", "identity")
+
+
+class FeedForward:
+    """A dense network: weights, biases, activations, and what its output means.
+
+    Parameters
+    ----------
+    weights : sequence of array_like
+        One matrix per layer, of shape (inputs, outputs), as scikit-learn's ``coefs_``.
+    biases : sequence of array_like
+        One vector per layer.
+    activation : str or sequence of str, default "relu"
+        For all hidden layers, or one per hidden layer: relu, leaky_relu, hard_tanh, tanh, sigmoid, identity,
+        softplus, elu, gelu.
+    output : {"sigmoid", "softmax", "identity"}, default "sigmoid"
+        ``"sigmoid"``: one logit, compared with the logit of `threshold`. ``"softmax"``: one score per class, the
+        largest wins (of two, class 1 from probability `threshold` on). ``"identity"``: one number, compared with
+        `threshold` itself.
+    threshold : float, default 0.5
+        From where on a binary model says class 1.
+    classes : sequence, optional
+        Class labels; (0, 1) or 0..m-1 unless given.
+    feature_names : sequence of str, optional
+        Names of the inputs; data frames are then matched by name.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [-1.0]]], [[0.5]])
+    >>> net.margin(np.array([[2.0, 1.0]]), target=1)
+    array([1.5])
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[ArrayLike],
+        biases: Sequence[ArrayLike],
+        *,
+        activation: str | Sequence[str] = "relu",
+        output: str = "sigmoid",
+        threshold: float = 0.5,
+        classes: Sequence[Any] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        self._weights, self._biases = _check_layers(weights, biases)
+        self._activations = _check_activations(activation, len(self._weights) - 1)
+        if output not in OUTPUTS:
+            raise InputError(f"`output` of FeedForward must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
+        self._output = output
+        self._classes = _check_classes(classes, output, self._weights[-1].shape[1])
+        self._threshold = _check_threshold(threshold, output, len(self._classes))
+        self._offset = (
+            self._threshold if output == "identity" else math.log(self._threshold) - math.log1p(-self._threshold)
+        )
+        self._feature_names = _check_names(feature_names, self.n_features)
+        tensors = [t for layer in zip(self._weights, self._biases, strict=True) for t in layer]
+        layers = [f"layer{i // 2}" for i in range(len(tensors))]
+        kinds = ["weight", "bias"] * len(self._weights)
+        names = [f"{layer}.{kind}" for layer, kind in zip(layers, kinds, strict=True)]
+        self._parameters = Parameters.from_arrays(tensors, names=names, kinds=kinds, layers=layers)
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Class labels."""
+        return self._classes
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs."""
+        return int(self._weights[0].shape[0])
+
+    @property
+    def parameters(self) -> Parameters:
+        """Weights and biases, layer by layer, as one vector."""
+        return self._parameters
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the inputs, if given."""
+        return self._feature_names
+
+    @property
+    def weights(self) -> tuple[_Array, ...]:
+        """One read-only (inputs, outputs) matrix per layer."""
+        return self._weights
+
+    @property
+    def biases(self) -> tuple[_Array, ...]:
+        """One read-only vector per layer."""
+        return self._biases
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """One name per hidden layer."""
+        return self._activations
+
+    @property
+    def output(self) -> str:
+        """What the output means: "sigmoid", "softmax" or "identity"."""
+        return self._output
+
+    @property
+    def threshold(self) -> float:
+        """From where on a binary model says class 1."""
+        return self._threshold
+
+    def margin(self, X: _Array, target: Any) -> _Array:
+        """Margins of the rows `X` towards `target`, shape (rows,)."""
+        wanted = class_indices(self._classes, target, len(X))
+        return margins_from_scores(scores(self._weights, self._biases, self._activations, X), wanted, self._offset)
+
+    def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | NDArray[np.float64]) -> _Array:
+        """Margins on the networks ``parameters + delta * direction``, shape (directions, rows)."""
+        wanted = class_indices(self._classes, target, len(X))
+        margins = np.empty((len(directions), len(X)))
+        shapes = [(w.shape[0], w.shape[1]) for w in self._weights]
+        theta = self._parameters.values
+        for value, rows in _groups(delta, len(X)):
+            blocks = shifted_scores(theta, shapes, self._activations, X[rows], directions, value)
+            for part, block in blocks:
+                margins[:, rows[part]] = margins_from_scores(block, wanted[rows[part]], self._offset)
+        return margins
+
+    def margin_scale(self, X: _Array, radii: _Array) -> _Array:
+        """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``radii[i]``.
+
+        A margin is a sum of products; rounding disturbs it by a small multiple of this number times 2**-53.
+        """
+        sizes = replace(self._parameters, values=np.abs(self._parameters.values) + radii)
+        a = np.abs(X)
+        for i in range(len(self._weights)):
+            a = a @ sizes.tensor(2 * i) + sizes.tensor(2 * i + 1)
+            if i < len(self._activations) and self._activations[i] == "softplus":
+                a += math.log(2.0)  # the one activation that can exceed the magnitude of its argument
+        return np.asarray(a.sum(axis=-1) + abs(self._offset))
+
+    def as_feedforward(self) -> FeedForward:
+        """Itself."""
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """Architecture as JSON values."""
+        return {
+            "kind": "feedforward",
+            "shapes": [list(w.shape) for w in self._weights],
+            "activation": list(self._activations),
+            "output": self._output,
+            "threshold": self._threshold,
+            "classes": [c.item() if isinstance(c, np.generic) else c for c in self._classes],
+            "feature_names": None if self._feature_names is None else list(self._feature_names),
+        }
+
+    def __repr__(self) -> str:
+        sizes = "-".join(str(n) for n in [self.n_features, *(w.shape[1] for w in self._weights)])
+        kinds = ", ".join(dict.fromkeys(self._activations)) or "no hidden layer"
+        return f"<FeedForward {sizes}, {kinds}, {self._output} output, classes {list(self._classes)}>"
+
+
+def _groups(delta: float | _Array, rows: int) -> Iterator[tuple[float, NDArray[np.intp]]]:
+    """Rows that share a delta: they share the shifted networks."""
+    every = np.arange(rows)
+    if np.ndim(delta) == 0:
+        yield float(delta), every
+        return
+    deltas = np.asarray(delta, dtype=np.float64)
+    for value in np.unique(deltas):
+        yield float(value), every[deltas == value]
+
+
+def _check_layers(
+    weights: Sequence[ArrayLike], biases: Sequence[ArrayLike]
+) -> tuple[tuple[_Array, ...], tuple[_Array, ...]]:
+    if len(weights) == 0 or len(weights) != len(biases):
+        raise InputError(
+            "`weights` and `biases` of FeedForward must have one entry per layer and at least one, "
+            f"got {len(weights)} and {len(biases)}."
+        )
+    matrices = tuple(_frozen(w, "weights", i, 2) for i, w in enumerate(weights))
+    vectors = tuple(_frozen(b, "biases", i, 1) for i, b in enumerate(biases))
+    for i, (w, b) in enumerate(zip(matrices, vectors, strict=True)):
+        if i and w.shape[0] != matrices[i - 1].shape[1]:
+            raise InputError(
+                f"`weights[{i}]` of FeedForward must have {matrices[i - 1].shape[1]} rows, as layer {i - 1} has outputs, "
+                f"got {w.shape[0]}; weights are (inputs, outputs), so a framework that stores (outputs, inputs) needs .T."
+            )
+        if len(b) != w.shape[1]:
+            raise InputError(
+                f"`biases[{i}]` of FeedForward must have {w.shape[1]} entries, as layer {i} has outputs, got {len(b)}."
+            )
+    return matrices, vectors
+
+
+def _frozen(array: ArrayLike, name: str, index: int, ndim: int) -> _Array:
+    try:
+        given = np.asarray(array)
+    except (TypeError, ValueError):
+        given = np.empty(0, dtype=object)  # rows of different lengths
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"`{name}[{index}]` of FeedForward must be a {ndim}-D array of real numbers.")
+    copy = np.array(given, dtype=np.float64, order="C")
+    if copy.ndim != ndim or copy.size == 0:
+        raise InputError(
+            f"`{name}[{index}]` of FeedForward must be a non-empty {ndim}-D array, got shape {copy.shape}."
+        )
+    if not np.isfinite(copy).all():
+        raise InputError(
+            f"`{name}[{index}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; was the training stable?"
+        )
+    copy.flags.writeable = False
+    return copy
+
+
+def _check_activations(activation: str | Sequence[str], hidden: int) -> tuple[str, ...]:
+    names = (activation,) * hidden if isinstance(activation, str) else tuple(activation)
+    for name in (activation,) if isinstance(activation, str) else names:
+        if name not in ACTIVATIONS:
+            raise InputError(f"`activation` of FeedForward must be one of {', '.join(ACTIVATIONS)}, got {name!r}.")
+    if len(names) != hidden:
+        raise InputError(
+            f"`activation` of FeedForward must be one name or one per hidden layer ({hidden}), got {len(names)}."
+        )
+    return names
+
+
+def _check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> tuple[Any, ...]:
+    if output == "softmax" and outputs < 2:
+        raise InputError(
+            '`output` of FeedForward is "softmax", which needs a score per class, but the last layer has 1 output.'
+        )
+    if output != "softmax" and outputs != 1:
+        raise InputError(
+            f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs}; use "softmax".'
+        )
+    needed = outputs if output == "softmax" else 2
+    chosen = tuple(range(needed)) if classes is None else tuple(classes)
+    if len(chosen) != needed or len(set(chosen)) != needed:
+        raise InputError(f"`classes` of FeedForward must hold {needed} different labels, got {list(chosen)}.")
+    return chosen
+
+
+def _check_threshold(threshold: float, output: str, n_classes: int) -> float:
+    if output == "identity":
+        if isinstance(threshold, bool | str) or not np.isfinite(threshold):
+            raise InputError(f"`threshold` of FeedForward must be a finite number, got {threshold!r}.")
+        return float(threshold)
+    value = check_probability(threshold, "threshold", "FeedForward")
+    if n_classes > 2 and value != 0.5:
+        raise InputError(
+            f"`threshold` of FeedForward only applies to two classes, but there are {n_classes}; leave it out."
+        )
+    return value
+
+
+def _check_names(names: Sequence[str] | None, n_features: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    chosen = tuple(str(n) for n in names)
+    if len(chosen) != n_features or len(set(chosen)) != n_features:
+        raise InputError(
+            f"`feature_names` must hold {n_features} different names, one per input, got {len(chosen)}: {list(chosen)[:5]}."
+        )
+    return chosen

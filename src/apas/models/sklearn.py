@@ -1,0 +1,234 @@
+"""scikit-learn's linear classifiers, its multi-layer perceptron, and pipelines that end in one of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import check_numbers, is_frame
+from apas.errors import InputError, Unsupported
+from apas.models.digest import canonical
+from apas.models.feedforward import FeedForward
+from apas.models.parameters import Parameters
+
+__all__ = ["SklearnModel", "from_sklearn"]
+
+_Array = NDArray[np.float64]
+#: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
+LINEAR = {
+    "LogisticRegression": True,
+    "LogisticRegressionCV": True,
+    "LinearDiscriminantAnalysis": True,
+    "SGDClassifier": False,
+    "LinearSVC": False,
+    "RidgeClassifier": False,
+    "RidgeClassifierCV": False,
+    "Perceptron": False,
+}
+ACTIVATION = {"identity": "identity", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}
+
+
+def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None) -> SklearnModel:
+    """Read a fitted scikit-learn classifier, without changing it.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted `MLPClassifier`, linear classifier, or `Pipeline` whose last step is one.
+    threshold : float, default 0.5
+        From which probability on a binary classifier is taken to say class 1.
+    feature_names : sequence of str, optional
+        Names of the columns; those the estimator was fitted with unless given.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> model = from_sklearn(LogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]))
+    >>> model.classes
+    (0, 1)
+    """
+    final, encoder = _split(estimator)
+    _check_fitted(estimator, final)
+    network = _network(final, threshold)
+    return SklearnModel(estimator, encoder, network, _names(estimator, feature_names))
+
+
+class SklearnModel:
+    """A fitted classifier as a dense network behind its own preprocessing."""
+
+    def __init__(self, estimator: Any, encoder: Any, network: FeedForward, names: tuple[str, ...] | None) -> None:
+        self._estimator = estimator
+        self._encoder = encoder
+        self._network = network
+        self._names = names
+        first = encoder if encoder is not None else estimator
+        self._n_raw = int(getattr(first, "n_features_in_", len(names) if names is not None else network.n_features))
+        if names is not None and len(names) != self._n_raw:
+            raise InputError(
+                f"`feature_names` must hold {self._n_raw} names, as the estimator was fitted with, got {len(names)}."
+            )
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Class labels, as in the estimator's ``classes_``."""
+        return self._network.classes
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs of the network, after preprocessing."""
+        return self._network.n_features
+
+    @property
+    def parameters(self) -> Parameters:
+        """Coefficients and intercepts, layer by layer."""
+        return self._network.parameters
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the raw columns, if known."""
+        return self._names
+
+    @property
+    def n_raw_features(self) -> int:
+        """Number of raw columns."""
+        return self._n_raw
+
+    def margin(self, X: _Array, target: Any) -> _Array:
+        """Margins of encoded rows, shape (rows,)."""
+        return self._network.margin(X, target)
+
+    def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+        """Margins of encoded rows on shifted networks, shape (directions, rows)."""
+        return self._network.shifted_margins(X, target, directions, delta)
+
+    def margin_scale(self, X: _Array, radii: _Array) -> _Array:
+        """Sum of magnitudes behind any margin of each encoded row."""
+        return self._network.margin_scale(X, radii)
+
+    def encode(self, X: Any) -> _Array:
+        """Raw rows through the pipeline's preprocessing, as a finite matrix."""
+        if self._encoder is None:
+            return check_numbers(X, self._names)
+        try:
+            encoded = self._encoder.transform(self._as_fitted(X))
+        except (TypeError, ValueError, KeyError) as error:
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"`X` could not go through the pipeline's preprocessing: {first}") from error
+        return check_numbers(encoded.toarray() if hasattr(encoded, "toarray") else encoded)
+
+    def library_classes(self, X: Any) -> NDArray[Any]:
+        """Classes of raw rows according to scikit-learn itself."""
+        X = self._as_fitted(X)
+        threshold = self._network.threshold
+        if self._network.output == "identity" or threshold == 0.5:
+            return np.asarray(self._estimator.predict(X))
+        positive = self._estimator.predict_proba(X)[:, 1] >= threshold
+        return np.asarray(self._estimator.classes_)[positive.astype(int)]
+
+    def _as_fitted(self, X: Any) -> Any:
+        # scikit-learn warns when names are present in one of fit and predict only
+        fitted_names = getattr(
+            self._encoder if self._encoder is not None else self._estimator, "feature_names_in_", None
+        )
+        if fitted_names is None:
+            return X.to_numpy() if is_frame(X) and self._encoder is None else X
+        if is_frame(X):
+            return X
+        import pandas as pd
+
+        return pd.DataFrame(X, columns=list(fitted_names))
+
+    def as_feedforward(self) -> FeedForward:
+        """The network behind the preprocessing."""
+        return self._network
+
+    def describe(self) -> dict[str, Any]:
+        """Architecture and preprocessing as JSON values."""
+        steps = None if self._encoder is None else canonical(self._encoder)
+        names = None if self._names is None else list(self._names)
+        return {**self._network.describe(), "feature_names": names, "preprocessing": steps}
+
+    def __repr__(self) -> str:
+        through = "" if self._encoder is None else f" behind {len(self._encoder)} preprocessing step(s)"
+        return f"<{type(self._estimator).__name__} as {self._network!r}{through}>"
+
+
+def _split(estimator: Any) -> tuple[Any, Any]:
+    """Last step and preprocessing of a pipeline; a bare classifier has no preprocessing."""
+    if type(estimator).__name__ != "Pipeline":
+        return estimator, None
+    final = estimator[-1]
+    if len(estimator) == 1:
+        return final, None
+    if type(final).__name__ == "Pipeline":
+        raise Unsupported("the last step of the Pipeline is itself a Pipeline; join the two into one.")
+    return final, estimator[:-1]
+
+
+def _check_fitted(estimator: Any, final: Any) -> None:
+    from sklearn.base import is_classifier, is_regressor
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    name = type(final).__name__
+    if is_regressor(final):
+        raise Unsupported(
+            f"{name} is a regressor: it has no classes, so no counterfactual can be valid; pass a classifier."
+        )
+    if hasattr(final, "best_estimator_"):
+        raise Unsupported(f"{name} is a search over models; pass its .best_estimator_.")
+    if name != "MLPClassifier" and name not in LINEAR:
+        known = ", ".join(["MLPClassifier", *LINEAR])
+        what = "is not a classifier" if not is_classifier(final) else "is a classifier that apas cannot shift"
+        raise Unsupported(
+            f"{name} {what}; scikit-learn models that can be read: {known}, and Pipelines ending in one of them."
+        )
+    try:
+        check_is_fitted(estimator)
+        check_is_fitted(final)
+    except NotFittedError:
+        raise InputError(
+            f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first."
+        ) from None
+
+
+def _network(final: Any, threshold: float) -> FeedForward:
+    classes = _classes(final)
+    if type(final).__name__ == "MLPClassifier":
+        output = "sigmoid" if final.out_activation_ == "logistic" else "softmax"
+        return FeedForward(
+            final.coefs_, final.intercepts_, activation=ACTIVATION[final.activation], output=output,
+            threshold=threshold, classes=classes,
+        )  # fmt: skip
+    weights = np.atleast_2d(final.coef_).T
+    biases = np.broadcast_to(np.atleast_1d(final.intercept_), (weights.shape[1],))
+    if weights.shape[1] > 1:
+        return FeedForward([weights], [biases], output="softmax", threshold=threshold, classes=classes)
+    if LINEAR[type(final).__name__] or getattr(final, "loss", None) == "log_loss":
+        return FeedForward([weights], [biases], output="sigmoid", threshold=threshold, classes=classes)
+    if threshold != 0.5:
+        raise InputError(f"`threshold` applies to probabilities, but {type(final).__name__} gives none; leave it out.")
+    return FeedForward([weights], [biases], output="identity", threshold=0.0, classes=classes)
+
+
+def _classes(final: Any) -> list[Any]:
+    binarizer = getattr(final, "_label_binarizer", None)
+    multilabel = binarizer is not None and str(binarizer.y_type_).startswith("multilabel")
+    if multilabel or isinstance(final.classes_, list) or np.ndim(final.classes_) != 1:
+        raise Unsupported(
+            f"this {type(final).__name__} was fitted for several labels at once; certify one classifier per label."
+        )
+    return [c.item() if isinstance(c, np.generic) else c for c in final.classes_]
+
+
+def _names(estimator: Any, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    if given is not None:
+        return tuple(str(n) for n in given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = getattr(estimator, "feature_names_in_", None)
+    return None if fitted is None else tuple(str(n) for n in fitted)

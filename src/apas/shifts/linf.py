@@ -1,0 +1,231 @@
+"""Boxes of shifts: every parameter moves by at most delta, independently of the others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apas._random import UNIT, Stream
+from apas.errors import InputError
+from apas.models.parameters import Parameters
+from apas.models.protocol import Model
+
+__all__ = ["LinfShifts"]
+
+#: Directions of small models are drawn in groups of this many, parameter by parameter.
+TILE = 64
+#: Up to this many moving parameters a model counts as small.
+SMALL = 1024
+
+
+@dataclass(frozen=True)
+class LinfShifts:
+    """Every model whose parameters differ from the base model's by at most `delta` each.
+
+    Draws are uniform on that box. A parameter moves by ``delta * factor``, where the factor is 1, the parameter's
+    magnitude (`relative`), or what `scale` says.
+
+    Parameters
+    ----------
+    relative : bool, default False
+        Move each parameter by at most ``delta`` times its own magnitude. A parameter that is 0 then never moves,
+        unless `floor` is set.
+    kinds : tuple of str, default ("weight", "bias")
+        Which kinds of parameters move.
+    layers : sequence of str or int, optional
+        Which layers move, by name or index; all unless given.
+    scale : mapping, sequence of array_like or array_like, optional
+        A factor per layer (``{name or index: factor}``, other layers keep 1), or factors per parameter (one array
+        per tensor, or one vector of all). 0 means that the parameter does not move.
+    floor : float, default 0.0
+        With `relative`: the least magnitude a parameter is taken to have.
+
+    Examples
+    --------
+    >>> LinfShifts(kinds=("weight",), layers=[0])
+    LinfShifts(kinds=('weight',), layers=(0,))
+    """
+
+    relative: bool = False
+    kinds: tuple[str, ...] = ("weight", "bias")
+    layers: Sequence[str | int] | None = None
+    scale: Mapping[str | int, float] | Sequence[ArrayLike] | NDArray[np.float64] | None = None
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        kinds = (self.kinds,) if isinstance(self.kinds, str) else tuple(self.kinds)
+        if not kinds or not set(kinds) <= {"weight", "bias"}:
+            raise InputError(f'`kinds` of LinfShifts must hold "weight", "bias" or both, got {kinds}.')
+        object.__setattr__(self, "kinds", kinds)
+        if self.layers is not None:
+            listed = (self.layers,) if isinstance(self.layers, str | int) else tuple(self.layers)
+            object.__setattr__(self, "layers", listed)
+        if not self.floor >= 0.0 or (self.floor and not self.relative):
+            raise InputError(
+                f"`floor` of LinfShifts must be at least 0 and goes with relative=True, got {self.floor!r}."
+            )
+
+    def radii(self, parameters: Parameters) -> NDArray[np.float64]:
+        """How far each parameter may move when delta is 1, shape (k,)."""
+        chosen = self._chosen_layers(parameters)
+        radii = np.zeros(len(parameters))
+        for kind, layer, part in zip(parameters.kinds, parameters.layers, parameters.slices, strict=True):
+            if kind in self.kinds and layer in chosen:
+                radii[part] = np.maximum(np.abs(parameters.values[part]), self.floor) if self.relative else 1.0
+        radii *= self._factors(parameters)
+        if not radii.any():
+            raise InputError(
+                f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
+                "choose other kinds, layers or scales."
+            )
+        return radii
+
+    def _chosen_layers(self, parameters: Parameters) -> set[str]:
+        if self.layers is None:
+            return set(parameters.layers)
+        return {_layer_name(parameters, layer, "layers") for layer in self.layers}
+
+    def _factors(self, parameters: Parameters) -> NDArray[np.float64]:
+        factors = np.ones(len(parameters))
+        if self.scale is None:
+            return factors
+        if isinstance(self.scale, Mapping):
+            for key, factor in self.scale.items():
+                name = _layer_name(parameters, key, "scale")
+                for layer, part in zip(parameters.layers, parameters.slices, strict=True):
+                    if layer == name:
+                        factors[part] = factor
+        else:
+            factors = _flat_scale(self.scale, parameters)
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise InputError("`scale` of LinfShifts must hold finite numbers of at least 0.")
+        return factors
+
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
+        """Directions number `start` to `stop`, shape (stop - start, k).
+
+        Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
+        ``radii[j]``; parameters that do not move take no random number.
+        """
+        if not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None:
+            return unit_cube(len(parameters), stream, start, stop)
+        radii = self.radii(parameters)
+        moving = np.flatnonzero(radii)
+        unit = unit_cube(len(moving), stream, start, stop)
+        if len(moving) == len(radii):
+            unit *= radii
+            return unit
+        order = "F" if unit.flags.f_contiguous and len(unit) > 1 else "C"
+        directions = np.zeros((stop - start, len(radii)), order=order)  # type: ignore[call-overload]
+        directions[:, moving] = unit * radii[moving]
+        return directions  # type: ignore[no-any-return]
+
+    def margins(
+        self, model: Model, X: NDArray[np.float64], target: Any, directions: NDArray[np.float64],
+        delta: float | NDArray[np.float64],
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Margins of the rows on every shifted model, shape (directions, rows)."""
+        return model.shifted_margins(X, target, directions, delta)
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether every parameter of `other` lies within ``delta * radii`` of `base` (no tolerance)."""
+        if base.shapes != other.shapes:
+            raise InputError("the two models must have parameters of the same shapes to be compared.")
+        return bool((np.abs(other.values - base.values) <= delta * self.radii(base)).all())
+
+    def measure(self, parameters: Parameters) -> str:
+        """Name of the distribution: what moves, and how far."""
+        moving = int(np.count_nonzero(self.radii(parameters)))
+        what = " and ".join({"weight": "weights", "bias": "biases"}[k] for k in self.kinds)
+        if self.layers is not None:
+            what += f" of {', '.join(sorted(self._chosen_layers(parameters)))}"
+        size = "delta times its magnitude" if self.relative else "delta"
+        size += " times its scale" if self.scale is not None else ""
+        still = f", {len(parameters) - moving} fixed" if moving < len(parameters) else ""
+        return f"uniform on the box in which each of {moving} {what} moves by at most {size}{still}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to build the set again, as JSON values."""
+        scale: Any = None
+        if isinstance(self.scale, Mapping):
+            scale = {str(k): float(v) for k, v in self.scale.items()}
+        elif self.scale is not None:
+            scale = [np.asarray(s, dtype=np.float64).tolist() for s in self.scale]
+        layers = None if self.layers is None else list(self.layers)
+        return {
+            "kind": "linf", "relative": self.relative, "kinds": list(self.kinds), "layers": layers,
+            "scale": scale, "floor": self.floor,
+        }  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinfShifts) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{n}={getattr(self, n)!r}"
+            for n in ("relative", "kinds", "layers", "floor")
+            if getattr(self, n) != _DEFAULTS[n]
+        ]
+        shown += ["scale=..."] if self.scale is not None else []
+        return f"LinfShifts({', '.join(shown)})"
+
+
+_DEFAULTS = {"relative": False, "kinds": ("weight", "bias"), "layers": None, "floor": 0.0}
+
+
+def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
+    """Points number `start` to `stop` of a row of independent uniform points of [-1, 1)**size.
+
+    For up to 1024 coordinates, 64 points are laid out together, coordinate by coordinate, and the result is
+    Fortran-contiguous: the order in which small networks are fastest.
+
+    Examples
+    --------
+    >>> unit_cube(3, Stream(0, "doc"), 10, 12).shape
+    (2, 3)
+    """
+    if size > SMALL:
+        points = stream.integers(start * size, (stop - start) * size).astype(np.float64).reshape(-1, size)
+        points *= UNIT
+        return points
+    first, last = start // TILE, -(-stop // TILE)
+    tiles = stream.integers(first * TILE * size, (last - first) * TILE * size).reshape(-1, size, TILE)
+    cube = np.empty((size, last - first, TILE))
+    np.copyto(cube.transpose(1, 0, 2), tiles)
+    cube *= UNIT
+    flat = cube.reshape(size, -1)
+    if len(tiles) * TILE != stop - start:
+        flat = np.ascontiguousarray(flat[:, start - first * TILE : stop - first * TILE])
+    return flat.T
+
+
+def _layer_name(parameters: Parameters, layer: str | int, argument: str) -> str:
+    names = parameters.layer_names
+    if isinstance(layer, int) and not isinstance(layer, bool) and -len(names) <= layer < len(names):
+        return names[layer]
+    if isinstance(layer, str) and layer in names:
+        return layer
+    raise InputError(
+        f"`{argument}` of LinfShifts must name layers of the model ({', '.join(names)}) or index them "
+        f"(0 to {len(names) - 1}), got {layer!r}."
+    )
+
+
+def _flat_scale(scale: Any, parameters: Parameters) -> NDArray[np.float64]:
+    if isinstance(scale, np.ndarray) and scale.dtype != object and scale.ndim == 1 and len(scale) == len(parameters):
+        return scale.astype(np.float64)
+    arrays = [np.asarray(s, dtype=np.float64) for s in scale]
+    if [a.shape for a in arrays] != list(parameters.shapes):
+        raise InputError(
+            f"`scale` of LinfShifts must be a factor per layer, one array per tensor of shapes {list(parameters.shapes)}, "
+            f"or one vector of {len(parameters)} factors, got shapes {[a.shape for a in arrays][:6]}."
+        )
+    return np.concatenate([a.ravel() for a in arrays])
