@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +31,6 @@ def sampling_test(weights: _Arrays, biases: _Arrays, x: NDArray[np.float64], del
 def random_network(sizes: tuple[int, ...], seed: int) -> tuple[_Arrays, _Arrays]:
     """Weights and biases of a random dense network."""
     rng = np.random.default_rng(seed)
-    weights = [rng.normal(size=(a, b)) / np.sqrt(a) for a, b in zip(sizes, sizes[1:], strict=False)]
+    weights = [rng.normal(size=(a, b)) / np.sqrt(a) for a, b in itertools.pairwise(sizes)]
     biases = [0.1 * rng.normal(size=b) for b in sizes[1:]]
     return weights, biases

@@ -75,7 +75,8 @@ def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:
         raise InputError(f"`delta` must be a positive number, or one per row, got {_shown(delta, values)}.")
     if values.ndim == 1 and len(values) != rows:
         raise InputError(
-            f"`delta` must be one number or one per row ({rows}), got {len(values)}; pass a single number to use it for all rows."
+            f"`delta` must be one number or one per row ({rows}), got {len(values)}; "
+            "pass a single number to use it for all rows."
         )
     bad = ~((values > 0) & np.isfinite(values))
     if bad.any():

@@ -73,7 +73,7 @@ class DrawnShift:
     def direction(self, model: Model) -> NDArray[np.float64]:
         """The direction that was drawn, shape (k,)."""
         stream = Stream(self.entropy, self.purpose)
-        return self.shifts.directions(model.parameters, stream, self.index, self.index + 1)[0]
+        return np.asarray(self.shifts.directions(model.parameters, stream, self.index, self.index + 1)[0])
 
     def parameters(self, model: Model) -> NDArray[np.float64]:
         """Parameters of the shifted model, shape (k,)."""

@@ -122,7 +122,8 @@ class Certificates(Sequence[Certificate]):
         parts = ", ".join(f"{n} {v.name}" for v, n in counts.items() if n)
         deltas = sorted({c.delta for c in self})
         size = f"delta {deltas[0]:g}" if len(deltas) == 1 else f"delta {deltas[0]:g} to {deltas[-1]:g}"
-        return f"{len(self)} row{'s' if len(self) > 1 else ''}: {parts} ({self[0].claim}; {size}; {self[0].claim.measure})."
+        claim = self[0].claim
+        return f"{len(self)} row{'s' if len(self) > 1 else ''}: {parts} ({claim}; {size}; {claim.measure})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""

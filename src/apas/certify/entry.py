@@ -147,9 +147,8 @@ def pick(value: Any, table: dict[str, type[Any]], kind: type[Any], argument: str
         return table[value]()
     if isinstance(value, type) or not offers(value, kind):
         what = f"the class {value.__name__} itself; call it" if isinstance(value, type) else repr(value)
-        raise InputError(
-            f"`{argument}` must be one of {known}, or an instance such as {next(iter(table.values())).__name__}(), got {what}."
-        )
+        example = next(iter(table.values())).__name__
+        raise InputError(f"`{argument}` must be one of {known}, or an instance such as {example}(), got {what}.")
     return value
 
 

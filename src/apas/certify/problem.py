@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from apas._random import Stream
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Every, Most
-from apas.models.margins import class_indices, needs_strict, valid
+from apas.models.margins import needs_strict, valid
 from apas.models.protocol import Model, Scaled, offers
 from apas.shifts.protocol import ShiftSet
 
@@ -71,20 +71,25 @@ class Problem:
         return float(self.delta[0]) if len(self) and (self.delta == self.delta[0]).all() else self.delta
 
     @cached_property
+    def radii(self) -> NDArray[np.float64]:
+        """How far each parameter moves when delta is 1, shape (k,)."""
+        return self.shifts.radii(self.model.parameters)
+
+    @cached_property
     def strict(self) -> NDArray[np.bool_]:
         """Rows whose margin must be above 0 rather than at least 0."""
-        wanted = class_indices(self.model.classes, self.one_target, len(self))
-        return needs_strict(len(self.model.classes), wanted)
+        return needs_strict(self.model.classes, self.target)
 
     @cached_property
     def band(self) -> NDArray[np.float64]:
         """Per row the margin below which its sign may be owed to rounding, on any shifted model."""
         if offers(self.model, Scaled):
-            radii = self.shifts.radii(self.model.parameters)
+            if isinstance(self.one_delta, float):
+                return ROUNDING * self.model.margin_scale(self.X, self.one_delta * self.radii)
             scale = np.empty(len(self))
             for delta in np.unique(self.delta):
                 rows = self.delta == delta
-                scale[rows] = self.model.margin_scale(self.X[rows], delta * radii)
+                scale[rows] = self.model.margin_scale(self.X[rows], delta * self.radii)
             return ROUNDING * scale
         return ROUNDING * np.maximum(1.0, np.abs(self.model.margin(self.X, self.one_target)))
 

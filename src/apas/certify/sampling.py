@@ -1,10 +1,10 @@
 """Certificates from random shifts: Lemma 4 of the paper, with a number of allowed failures.
 
-If at most ``c`` of ``n`` independent shifts fail, where ``P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence``, then at
-least a share ``coverage`` of all shifts is valid, with that confidence: were it less, so few failures would have had
-probability at most ``1 - confidence``. In the same way ``r`` or more failures refute the claim, where ``r`` is the least
-number with ``P(Binomial(n, 1 - coverage) >= r) <= 1 - confidence``. ``n`` is fixed before drawing; a row stops being
-drawn for at its ``r``-th failure, and its counts end at that very draw.
+If at most ``c`` of ``n`` independent shifts fail, where ``P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence``, then
+at least a share ``coverage`` of all shifts is valid, with that confidence: were it less, so few failures would have
+had probability at most ``1 - confidence``. In the same way ``r`` or more failures refute the claim, where ``r`` is the
+least number with ``P(Binomial(n, 1 - coverage) >= r) <= 1 - confidence``. ``n`` is fixed before drawing; a row stops
+being drawn for at its ``r``-th failure, and its counts end at that very draw.
 """
 
 from __future__ import annotations
@@ -142,20 +142,22 @@ class Sampling:
 
     def plan(self, problem: Problem, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
-        level = {"coverage": claim.coverage, "confidence": claim.row_confidence}
+        coverage, confidence = claim.coverage, claim.row_confidence
         samples = self.n_samples
         if samples is None:
-            moving = int(np.count_nonzero(problem.shifts.radii(problem.model.parameters)))
-            samples = max(sample_size(**level), min(20_000, 10**8 // moving))
-        allowed = allowed_failures(samples, **level)
+            cheap = min(20_000, 10**8 // int(np.count_nonzero(problem.radii)))
+            samples = max(sample_size(coverage=coverage, confidence=confidence), cheap)
+        allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
         if allowed < 0:
+            needed = sample_size(coverage=coverage, confidence=confidence)
             together = f" for {claim.rows} rows together" if claim.rows > 1 else ""
             raise InputError(
-                f"`n_samples` of Sampling must be at least {sample_size(**level)} for coverage {claim.coverage} with confidence "
+                f"`n_samples` of Sampling must be at least {needed} for coverage {coverage} with confidence "
                 f"{claim.confidence}{together}, got {samples}; draw more, or leave it out."
             )
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
-        return samples, allowed, max(refuting_failures(samples, **level), allowed + 1)
+        refuting = refuting_failures(samples, coverage=coverage, confidence=confidence)
+        return samples, allowed, max(refuting, allowed + 1)
 
     def _certificate(self, problem: Problem, i: int, claim: Most, evidence: SamplingEvidence) -> Certificate:
         verdict = Verdict.UNKNOWN
@@ -204,4 +206,5 @@ def _reason(verdict: Verdict, evidence: SamplingEvidence) -> str:
     if verdict is Verdict.REFUTED:
         return f"{counts}, {evidence.refuting} are too many"
     doubt = f", {evidence.doubtful} of them within rounding of the boundary" if evidence.doubtful else ""
-    return f"{counts}{doubt}: more than the {evidence.allowed} that certify, fewer than the {evidence.refuting} that refute"
+    between = f"more than the {evidence.allowed} that certify, fewer than the {evidence.refuting} that refute"
+    return f"{counts}{doubt}: {between}"

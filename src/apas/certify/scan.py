@@ -21,6 +21,9 @@ DRAWS, ROWS = 1024, 4096
 FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
 #: Blocks start at multiples of this, where whole groups of directions are drawn at once.
 ALIGN = 64
+# glibc gives the memory of a block back to the system as soon as it is freed, and taking it again costs more than the
+# arithmetic. It stops doing so for sizes that it has seen freed before: let it see one, of which no page is touched.
+np.empty(1 << 20)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def first_failures(problem: Problem, stream: Stream, samples: int, limit: int) -
             parts = [_scan(problem, stream, 0, samples, limit, block, progress)]
         else:
             parts = _scan_in_parallel(problem, stream, samples, limit, block, progress)
-    rows, draws, sure = (np.concatenate(column) for column in zip(*parts, strict=True))
+    rows, draws, sure = join(parts)
     order = np.lexsort((draws, rows))
     rows, draws, sure = rows[order], draws[order], sure[order]
     starts = np.searchsorted(rows, np.arange(len(problem) + 1))
@@ -83,43 +86,54 @@ def _scan(
     parameters = problem.model.parameters
     failed = np.zeros(len(problem), dtype=np.int64)
     active = np.arange(len(problem))
-    found: list[_Part] = []
+    found: list[_Part] = [_NOTHING]
     for begin in range(start, stop, block):
         end = min(begin + block, stop)
-        directions = problem.shifts.directions(parameters, stream, begin, end)
+        # a whole group of directions costs no more than a part of it, and needs no copy
+        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
+        directions = problem.shifts.directions(parameters, stream, begin, whole)
         for chunk in range(0, len(active), ROWS):
             rows = active[chunk : chunk + ROWS]
-            sample, column, sure = _failing(problem, rows, directions)
-            found.append((rows[column], begin + sample, sure))
-            failed += np.bincount(rows[column], minlength=len(problem))
-        active = active[failed[active] < limit]
+            column, sample, sure = _failing(problem, rows, directions, end - begin)
+            if len(column):
+                found.append((rows[column], begin + sample, sure))
+                failed += np.bincount(rows[column], minlength=len(problem))
+        if len(found) > 1:
+            active = active[failed[active] < limit]
+            if not len(active):
+                break
         if progress is not None:
             progress.advance(end - begin)
-        if not len(active):
-            break
-    rows, draws, sure = zip(*found, strict=True) if found else ((), (), ())
-    empty = np.empty(0, dtype=np.intp)
-    return (
-        np.concatenate([empty, *rows]),
-        np.concatenate([empty.astype(np.int64), *draws]),
-        np.concatenate([empty.astype(bool), *sure]),
-    )
+    return join(found)
 
 
-def _failing(
-    problem: Problem, rows: NDArray[np.intp], directions: NDArray[np.float64]
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
-    """Sample and row of each margin that is not clearly positive, and whether it is clearly not."""
+def join(parts: list[_Part]) -> _Part:
+    """The entries of several scans, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
+
+
+def _failing(problem: Problem, rows: NDArray[np.intp], directions: NDArray[np.float64], count: int) -> _Part:
+    """Row and sample of each margin that is not clearly positive, and whether it is clearly not.
+
+    Only the first `count` directions are asked about.
+    """
     some = slice(None) if len(rows) == len(problem) else rows
     delta, band = problem.one_delta, problem.band[some]
     delta = delta if isinstance(delta, float) else delta[some]
     target = problem.one_target if problem.same_target else problem.target[some]
-    margins = problem.shifts.margins(problem.model, problem.X[some], target, directions, delta)
+    margins = problem.shifts.margins(problem.model, problem.X[some], target, directions, delta)[:count]
     # written so that a NaN fails; most rows have no failing draw in a block, and are settled by their least margin
     suspects = np.flatnonzero(~(margins.min(axis=0) > band))
+    if not len(suspects):
+        return _NOTHING
     sample, column = np.nonzero(~(margins[:, suspects] > band[suspects]))
     column = suspects[column]
-    return sample, column, ~(margins[sample, column] >= -band[column])
+    return column, sample, ~(margins[sample, column] >= -band[column])
+
+
+_NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
 
 
 def _scan_in_parallel(

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from apas import __version__
 from apas.cli.certify import certify_command
 from apas.cli.demo import demo_command
 from apas.errors import ApasError
@@ -23,15 +24,19 @@ app.command("demo")(demo_command)
 app.command("certify")(certify_command)
 
 
-@app.callback()
-def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
-) -> None:
-    if version:
-        from apas import __version__
-
+def _print_version(asked: bool) -> None:
+    if asked:
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and stop.", is_eager=True, callback=_print_version
+    ),
+) -> None:
+    pass
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from apas.certify.certificates import Certificates
 __all__ = ["certify_command"]
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """What may move."""
 
     weight = "weight"

@@ -69,7 +69,7 @@ def explain(bank: Any, rejected: DataFrame) -> DataFrame:
     for index, applicant in rejected.iterrows():
         incomes = np.arange(applicant["income"], 4 * applicant["income"], 50)
         tried = pd.DataFrame([applicant] * len(incomes)).astype(rejected.dtypes)
-        tried["income"] = incomes.astype(rejected["income"].dtype)
+        tried["income"] = incomes
         accepted = bank.predict(tried) == 1
         if accepted.any():
             answers.append(tried.iloc[[accepted.argmax()]].set_axis([index]))
@@ -110,7 +110,7 @@ def _print(rejected: DataFrame, offers: list[DataFrame], certificates: list[Any]
     for i, (index, was) in enumerate(rejected["income"].items()):
         cells = [str(index), f"{was:,.0f}"]
         for rows, answers, held in zip(offers, certificates, kept, strict=True):
-            raised = f"{rows.loc[index, 'income'] - was:+,.0f}"
+            raised = f"{rows['income'].iloc[i] - was:+,.0f}"
             cells += [raised, answers[i].verdict.name, "kept" if held[i] else "broken"]
         table.add_row(*cells)
     Console(width=96).print(table)

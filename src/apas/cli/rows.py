@@ -9,7 +9,7 @@ from apas.errors import InputError
 from apas.models.protocol import Model, Named, offers
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 __all__ = ["parse_target", "read_rows"]
 
@@ -22,7 +22,8 @@ def read_rows(path: Path, model: Model) -> DataFrame:
     import pandas as pd
 
     try:
-        frame = pd.read_csv(path, encoding="utf-8-sig", skipinitialspace=True, float_precision="round_trip")
+        # as text, so that Python's own exact parser reads the numbers whatever the version of pandas
+        frame = pd.read_csv(path, encoding="utf-8-sig", skipinitialspace=True, dtype=str, keep_default_na=False)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
@@ -40,7 +41,14 @@ def read_rows(path: Path, model: Model) -> DataFrame:
     names = model.feature_names if offers(model, Named) else None
     if first.startswith("Unnamed:") and (names is None or first not in names):
         frame = frame.set_index(frame.columns[0]).rename_axis(None)
-    return frame
+    return frame.apply(_as_numbers)
+
+
+def _as_numbers(column: Series[str]) -> Any:
+    """The column as numbers if all of it is (an empty cell is NaN), else as it is."""
+    if not all(_is_number(text) or not text.strip() for text in column):
+        return column
+    return column.map(lambda text: float(text) if text.strip() else float("nan")).astype(float)
 
 
 def _is_number(text: Any) -> bool:

@@ -20,7 +20,8 @@ def new_axes(ax: Axes | None, feature: str) -> Axes:
     if ax is not None:
         return ax
     plt = require("matplotlib.pyplot", feature=feature, extra="plot")
-    return plt.subplots(figsize=(7, 4), layout="constrained")[1]
+    _, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    return axes  # type: ignore[no-any-return]
 
 
 def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:

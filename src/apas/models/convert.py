@@ -58,7 +58,7 @@ def as_model(
         raise InputError(
             f"`model` must be a fitted model, got the class {obj.__name__} itself; make one and fit it first."
         )
-    chosen = {"output": output, "classes": classes, "input_shape": input_shape}
+    chosen: dict[str, Any] = {"output": output, "classes": classes, "input_shape": input_shape}
     if offers(obj, Model):
         if threshold != 0.5 or feature_names is not None:
             chosen |= {"threshold": threshold, "feature_names": feature_names}
@@ -68,8 +68,8 @@ def as_model(
 
         return _without_options(from_sklearn(obj, threshold=threshold, feature_names=feature_names), chosen)
     raise Unsupported(
-        f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift; pass a scikit-learn classifier, "
-        f"an apas.FeedForward, or an object with the members {_MEMBERS}."
+        f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift; pass a scikit-learn "
+        f"classifier, an apas.FeedForward, or an object with the members {_MEMBERS}."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,6 +75,7 @@ class FeedForward:
             self._threshold if output == "identity" else math.log(self._threshold) - math.log1p(-self._threshold)
         )
         self._feature_names = _check_names(feature_names, self.n_features)
+        self._shapes = [(w.shape[0], w.shape[1]) for w in self._weights]
         tensors = [t for layer in zip(self._weights, self._biases, strict=True) for t in layer]
         layers = [f"layer{i // 2}" for i in range(len(tensors))]
         kinds = ["weight", "bias"] * len(self._weights)
@@ -135,13 +136,22 @@ class FeedForward:
         """Margins on the networks ``parameters + delta * direction``, shape (directions, rows)."""
         wanted = class_indices(self._classes, target, len(X))
         margins = np.empty((len(directions), len(X)))
-        shapes = [(w.shape[0], w.shape[1]) for w in self._weights]
-        theta = self._parameters.values
-        for value, rows in _groups(delta, len(X)):
-            blocks = shifted_scores(theta, shapes, self._activations, X[rows], directions, value)
-            for part, block in blocks:
-                margins[:, rows[part]] = margins_from_scores(block, wanted[rows[part]], self._offset)
+        if isinstance(delta, np.ndarray) and delta.ndim:
+            for value in np.unique(delta):  # rows that share a delta share the shifted networks
+                rows = np.flatnonzero(delta == value)
+                self._fill(margins, rows, X[rows], wanted[rows], directions, float(value))
+        else:
+            self._fill(margins, None, X, wanted, directions, float(delta))
         return margins
+
+    def _fill(
+        self, margins: _Array, rows: NDArray[np.intp] | None, X: _Array, wanted: NDArray[np.intp], directions: _Array,
+        delta: float,
+    ) -> None:  # fmt: skip
+        blocks = shifted_scores(self._parameters.values, self._shapes, self._activations, X, directions, delta)
+        for part, block in blocks:
+            where = part if rows is None else rows[part]
+            margins[:, where] = margins_from_scores(block, wanted[part], self._offset)
 
     def margin_scale(self, X: _Array, radii: _Array) -> _Array:
         """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``radii[i]``.
@@ -178,17 +188,6 @@ class FeedForward:
         return f"<FeedForward {sizes}, {kinds}, {self._output} output, classes {list(self._classes)}>"
 
 
-def _groups(delta: float | _Array, rows: int) -> Iterator[tuple[float, NDArray[np.intp]]]:
-    """Rows that share a delta: they share the shifted networks."""
-    every = np.arange(rows)
-    if np.ndim(delta) == 0:
-        yield float(delta), every
-        return
-    deltas = np.asarray(delta, dtype=np.float64)
-    for value in np.unique(deltas):
-        yield float(value), every[deltas == value]
-
-
 def _check_layers(
     weights: Sequence[ArrayLike], biases: Sequence[ArrayLike]
 ) -> tuple[tuple[_Array, ...], tuple[_Array, ...]]:
@@ -202,8 +201,8 @@ def _check_layers(
     for i, (w, b) in enumerate(zip(matrices, vectors, strict=True)):
         if i and w.shape[0] != matrices[i - 1].shape[1]:
             raise InputError(
-                f"`weights[{i}]` of FeedForward must have {matrices[i - 1].shape[1]} rows, as layer {i - 1} has outputs, "
-                f"got {w.shape[0]}; weights are (inputs, outputs), so a framework that stores (outputs, inputs) needs .T."
+                f"`weights[{i}]` of FeedForward must have {matrices[i - 1].shape[1]} rows, as layer {i - 1} has "
+                f"outputs, got {w.shape[0]}; weights are (inputs, outputs): from (outputs, inputs) use .T."
             )
         if len(b) != w.shape[1]:
             raise InputError(
@@ -226,7 +225,8 @@ def _frozen(array: ArrayLike, name: str, index: int, ndim: int) -> _Array:
         )
     if not np.isfinite(copy).all():
         raise InputError(
-            f"`{name}[{index}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; was the training stable?"
+            f"`{name}[{index}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; "
+            "was the training stable?"
         )
     copy.flags.writeable = False
     return copy
@@ -251,7 +251,8 @@ def _check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> 
         )
     if output != "softmax" and outputs != 1:
         raise InputError(
-            f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs}; use "softmax".'
+            f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs}; '
+            'use "softmax".'
         )
     needed = outputs if output == "softmax" else 2
     chosen = tuple(range(needed)) if classes is None else tuple(classes)
@@ -279,6 +280,7 @@ def _check_names(names: Sequence[str] | None, n_features: int) -> tuple[str, ...
     chosen = tuple(str(n) for n in names)
     if len(chosen) != n_features or len(set(chosen)) != n_features:
         raise InputError(
-            f"`feature_names` must hold {n_features} different names, one per input, got {len(chosen)}: {list(chosen)[:5]}."
+            f"`feature_names` must hold {n_features} different names, one per input, "
+            f"got {len(chosen)}: {list(chosen)[:5]}."
         )
     return chosen

@@ -54,8 +54,9 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     net = as_model(model)
     if offers(net, Described) and net.describe().get("preprocessing") is not None:
         raise Unsupported(
-            "a Pipeline's preprocessing cannot be written to a .json file; save its network with "
-            "apas.save_model(apas.as_model(pipeline).as_feedforward(), path) and give it rows from pipeline[:-1].transform(X)."
+            "a Pipeline's preprocessing cannot be written to a .json file; save its network alone, with "
+            "apas.save_model(apas.as_model(pipeline).as_feedforward(), path), and give it rows encoded by "
+            "pipeline[:-1].transform(X)."
         )
     if not offers(net, Dense):
         raise Unsupported(f"{type(model).__name__} is not a dense network, which is all that a .json file can hold.")
@@ -97,8 +98,8 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     version = content.get("version")
     if version != VERSION or content.get("kind") != "feedforward":
         raise InputError(
-            f"{path} is a model file of version {version!r} and kind {content.get('kind')!r}, but this apas reads version "
-            f"{VERSION} and kind 'feedforward'; use a newer apas."
+            f"{path} is a model file of version {version!r} and kind {content.get('kind')!r}, but this apas reads "
+            f"version {VERSION} and kind 'feedforward'; use a newer apas."
         )
     missing = [key for key in _NEEDED if key not in content]
     if missing:

@@ -80,7 +80,9 @@ def margins_from_scores(scores: _Array, wanted: NDArray[np.intp], offset: float)
     outputs = scores.shape[-1]
     if outputs <= 2:
         score = scores[..., 0] if outputs == 1 else scores[..., 1] - scores[..., 0]
-        return np.asarray((score - offset) * np.where(wanted == 1, 1.0, -1.0))
+        margins = score - offset
+        margins *= 2 * wanted - 1  # the sign flips for class 0
+        return margins
     where = np.broadcast_to(wanted[:, None], (*scores.shape[:-1], 1))
     chosen = np.take_along_axis(scores, where, axis=-1)[..., 0]
     others = scores.copy()
@@ -89,9 +91,15 @@ def margins_from_scores(scores: _Array, wanted: NDArray[np.intp], offset: float)
     return np.asarray(chosen - others.max(axis=-1))
 
 
-def needs_strict(n_classes: int, wanted: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Rows whose margin must be above 0 rather than at least 0: all but class 1 of a binary model."""
-    return (wanted != 1) | (n_classes != 2)
+def needs_strict(classes: tuple[Any, ...], target: NDArray[Any]) -> NDArray[np.bool_]:
+    """Rows whose margin must be above 0 rather than at least 0: all but those that want class 1 of a binary model.
+
+    Examples
+    --------
+    >>> needs_strict((0, 1), np.array([0, 1]))
+    array([ True, False])
+    """
+    return np.asarray(target != classes[1]) if len(classes) == 2 else np.ones(len(target), dtype=bool)
 
 
 def valid(margins: _Array, strict: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -102,4 +110,4 @@ def valid(margins: _Array, strict: NDArray[np.bool_]) -> NDArray[np.bool_]:
     >>> valid(np.array([0.0, 0.0, float("nan")]), np.array([False, True, False]))
     array([ True, False, False])
     """
-    return np.where(strict, margins > 0, margins >= 0)
+    return np.asarray(np.where(strict, margins > 0, margins >= 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -87,7 +88,7 @@ class Parameters:
             kinds=tuple(kinds),
             layers=tuple(layers),
             shapes=tuple(t.shape for t in tensors),
-            slices=tuple(slice(a, b) for a, b in zip(ends, ends[1:], strict=False)),
+            slices=tuple(slice(a, b) for a, b in itertools.pairwise(ends)),
         )
 
     def __len__(self) -> int:

@@ -71,15 +71,15 @@ def shifted_scores(
     widest = max(max(outputs for _, outputs in shapes), 1)
     step = max(1, BLOCK // (widest * len(directions)))
     few = len(X) <= FEW_ROWS
-    ones = np.ones((len(X), 1))
     # the bias is the weight of an input that is always 1, which saves a pass over the result
-    X = np.hstack([X, ones])
+    extended = np.ones((len(X), X.shape[1] + 1))
+    extended[:, :-1] = X
     if not few:
         directions = directions * delta
         directions += theta
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
-        yield rows, run(theta, shapes, activations, X[rows], directions, delta if few else None)
+        yield rows, run(theta, shapes, activations, extended[rows], directions, delta if few else None)
 
 
 def _samples_last(
@@ -130,7 +130,8 @@ def _samples_first(
             z += layer[:, -1:]
         else:
             z = (delta * a) @ layer[:, :-1]
-            z += a @ base[:-1]
+            # all samples share the unshifted weights: one product for them all
+            z += (a.reshape(-1, inputs) @ base[:-1]).reshape(z.shape)
             z += layer[:, -1:] * delta + base[-1]
         a = activate(activations[i], z) if i < len(activations) else z
     return a

@@ -127,7 +127,7 @@ class SklearnModel:
         if self._network.output == "identity" or threshold == 0.5:
             return np.asarray(self._estimator.predict(X))
         positive = self._estimator.predict_proba(X)[:, 1] >= threshold
-        return np.asarray(self._estimator.classes_)[positive.astype(int)]
+        return np.asarray(np.asarray(self._estimator.classes_)[positive.astype(int)])
 
     def _as_fitted(self, X: Any) -> Any:
         # scikit-learn warns when names are present in one of fit and predict only

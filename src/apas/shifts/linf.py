@@ -147,7 +147,8 @@ class LinfShifts:
         size = "delta times its magnitude" if self.relative else "delta"
         size += " times its scale" if self.scale is not None else ""
         still = f", {len(parameters) - moving} fixed" if moving < len(parameters) else ""
-        return f"uniform on the box in which each of {moving} {what} moves by at most {size}{still}"
+        mover = f"each of {moving} {what}" if moving > 1 else f"the one parameter chosen from the {what}"
+        return f"uniform on the box in which {mover} moves by at most {size}{still}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
@@ -225,7 +226,8 @@ def _flat_scale(scale: Any, parameters: Parameters) -> NDArray[np.float64]:
     arrays = [np.asarray(s, dtype=np.float64) for s in scale]
     if [a.shape for a in arrays] != list(parameters.shapes):
         raise InputError(
-            f"`scale` of LinfShifts must be a factor per layer, one array per tensor of shapes {list(parameters.shapes)}, "
-            f"or one vector of {len(parameters)} factors, got shapes {[a.shape for a in arrays][:6]}."
+            "`scale` of LinfShifts must be a factor per layer, one array per tensor of shapes "
+            f"{list(parameters.shapes)}, or one vector of {len(parameters)} factors, "
+            f"got shapes {[a.shape for a in arrays][:6]}."
         )
     return np.concatenate([a.ravel() for a in arrays])

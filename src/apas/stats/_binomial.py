@@ -13,8 +13,8 @@ from apas.stats._reading import Risk, precision
 
 __all__ = ["as_decimal", "count_above", "count_below", "head", "stays_within"]
 
-# Guard digits: chance agreement to within the error bound, and with it the slow path, is a matter of 1e-40.
-_GUARD_DIGITS = 45
+# Digits beyond those that n takes: chance agreement, and with it the slow path, is then a matter of 1e-35.
+_GUARD_DIGITS = 40
 # A longer risk makes each term of `1 - sum` dearer than summing the other tail, which needs no such digits.
 _MOST_RISK_DIGITS = 300
 
@@ -95,7 +95,7 @@ def stays_within(n: int, c: int, q: Fraction, risk: Risk) -> bool:
     >>> stays_within(2, 0, Fraction(1, 2), Fraction(1, 4)), stays_within(1, 0, Fraction(1, 2), Fraction(1, 4))
     (True, False)
     """
-    with localcontext(precision(_GUARD_DIGITS + len(str(n)))) as context:
+    with localcontext(precision(_digits_for(n))) as context:
         total, _ = head(n, c, q)
         level = as_decimal(risk)
         slack = level * _error(n, context.prec)
@@ -155,14 +155,14 @@ def as_decimal(value: Risk) -> Decimal:
 
 def _from_below(n: int, q: Fraction, risk: Risk) -> int:
     """Sum P(X = 0), P(X = 1), ... until the sum exceeds the risk; a relative error is all that matters."""
-    with localcontext(precision(_GUARD_DIGITS + len(str(n)))) as context:
+    with localcontext(precision(_digits_for(n))) as context:
         level = as_decimal(risk)
         return _crossing(n, q, level, level * _error(n, context.prec), Fraction(0), risk) - 1
 
 
 def _from_above(n: int, q: Fraction, risk: Risk) -> int:
     """Sum the same terms until what is left is at most the risk; digits to hold 1 and the risk at once."""
-    with localcontext(precision(_GUARD_DIGITS + len(str(n)) + _digits(risk))) as context:
+    with localcontext(precision(_digits_for(n) + _digits(risk))) as context:
         return _crossing(n, q, 1 - as_decimal(risk), _error(n, context.prec), Fraction(1), risk) + 1
 
 
@@ -196,7 +196,12 @@ def _exact_sign(n: int, c: int, q: Fraction, level: Fraction) -> int:
         term = term * ((n - i) * up) // ((i + 1) * down)  # divides exactly
         total += term
     difference = total * level.denominator - level.numerator * q.denominator**n
-    return (difference > 0) - (difference < 0)
+    return int(difference > 0) - int(difference < 0)
+
+
+def _digits_for(n: int) -> int:
+    """Return the digits to compute with: errors grow with n, and the tails of n and n + 1 differ by about 1 / n."""
+    return _GUARD_DIGITS + 2 * len(str(n))
 
 
 def _error(n: int, digits: int) -> Decimal:

@@ -55,8 +55,10 @@ def _as_fraction(name: str, value: Number, advice: str) -> Fraction:
             # str, not repr: NumPy's repr carries the type; both print the shortest decimal that reads back.
             # Through Decimal, as Fraction's own parser takes three times as long.
             return Fraction(*Decimal(str(value)).as_integer_ratio())
-        if isinstance(value, Fraction | Decimal | int | np.integer) and not isinstance(value, bool):
-            return Fraction(int(value)) if isinstance(value, np.integer) else Fraction(value)
+        if isinstance(value, Fraction | Decimal):
+            return Fraction(value)
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            return Fraction(int(value))
     except (ValueError, OverflowError):  # nan and inf have no ratio
         raise InputError(f"{name} must be a finite number, got {value!r}; {advice}") from None
     raise InputError(

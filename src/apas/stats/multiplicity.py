@@ -1,9 +1,9 @@
 """How one risk is spent over several tests.
 
 A search that tests until something passes returns a *selected* result; at confidence 0.999 each, 200 tries
-can make a false claim in 18 % of all searches. A budget says which part of the total risk each test may use, so
-that the claim that comes out holds at the confidence that was asked for. The cost is small: the sample size grows
-with the logarithm of the risk, 1379 draws for one test and 2436 for each of 200.
+can make a false claim in 18 % of all searches. A budget says which part of the total risk each test may use,
+so that the claim that comes out holds at the confidence that was asked for. The cost is small: the sample size
+grows with the logarithm of the risk, 1379 draws for one test and 2436 for each of 200.
 """
 
 from __future__ import annotations

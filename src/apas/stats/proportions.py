@@ -1,8 +1,8 @@
 """Clopper-Pearson bounds on a probability, from counts.
 
 The bounds are shown to people; what is *decided* is decided by counts (`allowed_failures` and
-`refuting_failures`), which are exact. A bound is a double, correct to about 1e-15, so that a bound equal to the
-coverage asked for may come out one unit in the last place beside it.
+`refuting_failures`), which are exact. A bound is a double, correct to about 1e-15, so that a bound equal to
+the coverage asked for may come out a unit in the last place beside it.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ __all__ = ["allowed_failures", "refuting_failures", "sample_size"]
 
 # Newton's method has needed at most 9 steps; the limit only keeps a mistake from running forever.
 _MOST_STEPS = 100
+# Below this log(1 + x) is x to all the digits of a float.
+_NO_CURVATURE = Decimal("1e-16")
 
 
 def sample_size(
@@ -182,14 +184,15 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
     first step on Newton's method comes down to the root from above, so any start will do.
     """
     with localcontext(precision(40)):
+        n = max(_start(as_decimal(q), c, as_decimal(risk)), c + 1)
+    if c == 0 and n < 10**12:  # the start is right up to the rounding of a float
+        return n
+    with localcontext(precision(40 + len(str(n)))):
         failure, level = as_decimal(q), as_decimal(risk)
-        start = _start(failure, c, level)
-    with localcontext(precision(40 + len(str(start)))):
-        n = max(start, c + 1)
         for _ in range(_MOST_STEPS):
             total, last = head(n, c, q)
             # One more draw takes away the chance that the c-th failure is out and this draw is the next.
-            step = _ceiling(-Decimal(_log(level / total)) / _rate(failure * last / total))
+            step = _ceiling(-_log(level / total) / _rate(failure * last / total))
             n = max(n + step, c + 1)
             if abs(step) <= 1:
                 break
@@ -198,7 +201,7 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
 
 def _start(q: Decimal, c: int, risk: Decimal) -> int:
     """Return the root itself for c = 0, and else the n at which Chernoff's bound is about the risk."""
-    length = -Decimal(_log(risk))
+    length = -_log(risk)
     if c == 0:
         return _ceiling(length / _rate(q))
     return _ceiling((c + length + (length * (length + 2 * c)).sqrt()) / q)
@@ -206,15 +209,18 @@ def _start(q: Decimal, c: int, risk: Decimal) -> int:
 
 def _rate(x: Decimal) -> Decimal:
     """Return ``-log(1 - x)``, which is x itself when the digits at hand cannot tell 1 - x from 1."""
-    return Decimal(-_log(1 - x)) or x
+    return -_log(1 - x) or x
 
 
-def _log(x: Decimal) -> float:
-    """Return the natural logarithm as a float, also where x itself is no float or rounds to 1."""
-    if abs(x - 1) < Decimal("0.5"):
-        return math.log1p(float(x - 1))
+def _log(x: Decimal) -> Decimal:
+    """Return the natural logarithm to about 15 digits, also where x is no float, or rounds to 1 as a float."""
+    beyond = x - 1
+    if abs(beyond) < _NO_CURVATURE:
+        return beyond
+    if abs(beyond) < 0.5:
+        return Decimal(math.log1p(float(beyond)))
     exponent = x.adjusted()
-    return math.log(float(x.scaleb(-exponent))) + exponent * math.log(10)
+    return Decimal(math.log(float(x.scaleb(-exponent))) + exponent * math.log(10))
 
 
 def _ceiling(x: Decimal) -> int:

@@ -1,0 +1,50 @@
+"""What tests share: optional parts of the environment, and the data that others computed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apas import FeedForward
+
+
+def absent(what: str, reason: str) -> None:
+    """Skip for lack of `what`, or fail where CI says that it must be there."""
+    if what in os.environ.get("APAS_REQUIRE", "").split(","):
+        pytest.fail(f"APAS_REQUIRE names {what!r}, but {reason}")
+    pytest.skip(reason)
+
+
+def shared_folder(name: str) -> Path:
+    """A folder of the shared data, found through APAS_DATA or beside the checkout."""
+    root = Path(__file__).resolve().parents[1]
+    places = [Path(os.environ["APAS_DATA"])] if "APAS_DATA" in os.environ else []
+    places += [root.parent / "shared"]
+    for place in places:
+        if (place / name).is_dir():
+            return place / name
+    absent("data", f"no folder {name!r} under APAS_DATA or ../shared")
+    raise AssertionError
+
+
+@pytest.fixture(scope="session")
+def oracle() -> dict:
+    """The authors' diabetes networks and counterfactuals."""
+    return json.loads((shared_folder("oracle") / "diabetes.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def oracle_network(oracle: dict) -> FeedForward:
+    base = oracle["base"]
+    return FeedForward(base["weights"], base["biases"])
+
+
+@pytest.fixture
+def small_network() -> FeedForward:
+    """A random 4-6-1 network."""
+    rng = np.random.default_rng(3)
+    return FeedForward([rng.normal(size=(4, 6)), rng.normal(size=(6, 1))], [rng.normal(size=6), [0.3]])

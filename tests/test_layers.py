@@ -1,0 +1,125 @@
+"""Imports go one way, `import apas` is light, and the public names are pinned."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import apas
+
+SOURCE = Path(apas.__file__).parent
+#: From top to bottom: a layer may import those below it. Leaves import nothing of ours but other leaves.
+ORDER = [
+    "cli",
+    "report",
+    "experiments",
+    "contracts",
+    "metrics",
+    "counterfactuals",
+    "certify",
+    "bounds",
+    "shifts",
+    "models",
+]
+BESIDE = {"theory": "experiments", "datasets": "experiments"}
+LEAVES = {"stats", "display", "errors", "_validation", "_optional", "_random", "_atomic"}
+
+
+def layer(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of ours that a file imports, also inside functions, but not for type checkers only."""
+    found = set()
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for child in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "apas":
+            found |= {f"apas.{a.name}" for a in node.names} if node.module == "apas" else {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name.split(".")[0] == "apas"}
+    return found
+
+
+def allowed(importer: str, imported: str) -> bool:
+    if imported in LEAVES or importer == imported:
+        return importer not in LEAVES or imported in LEAVES
+    if importer in LEAVES:
+        return False
+    if imported in BESIDE:
+        return importer in ("cli", "report", "experiments")
+    if imported not in ORDER:
+        return importer == "cli"  # the command line uses the public names, like any user
+    return ORDER.index(BESIDE.get(importer, importer)) < ORDER.index(imported)
+
+
+FILES = sorted(p for p in SOURCE.rglob("*.py") if p.parent != SOURCE or p.stem not in ("__init__", "__main__"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    importer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    for module in imports_of(path):
+        assert allowed(importer, layer(module)), f"{importer} must not import {module}"
+
+
+def test_the_rule_can_fail():
+    assert not allowed("models", "certify")
+    assert not allowed("stats", "models")
+    assert not allowed("display", "certify")
+    assert allowed("cli", "certify")
+
+
+def test_import_is_light():
+    code = (
+        "import sys, apas\n"
+        "heavy = [m for m in ('torch', 'sklearn', 'pandas', 'scipy', 'highspy', 'typer', 'matplotlib', 'joblib') if m in sys.modules]\n"
+        "print(heavy)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_certifying_a_numpy_network_needs_no_frames():
+    code = (
+        "import sys, apas\n"
+        "net = apas.FeedForward([[[1.0]]], [[0.5]])\n"
+        "apas.certify(net, [[1.0]], 0.1, target=1, rng=0)\n"
+        "print([m for m in ('sklearn', 'pandas', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+PUBLIC = """
+ApasError Certificate Certificates Every FeedForward GuaranteeWarning InputError LinfShifts MissingExtra Model Most
+Parameters Sampling ShiftSet UnsafeFile Unsupported Verdict allowed_failures as_model certify datasets load_model
+sample_size save_model stats
+"""
+
+
+def test_public_names():
+    assert sorted(apas.__all__) == sorted(PUBLIC.split())
+    for name in apas.__all__:
+        assert getattr(apas, name) is not None
+    assert set(apas.__all__) <= set(dir(apas))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        apas.nothing
+
+
+def test_source_files_are_small():
+    for path in FILES:
+        lines = len(path.read_text().splitlines())
+        assert lines <= 300, f"{path.relative_to(SOURCE)} has {lines} lines"
