@@ -48,7 +48,7 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 docs: $(VENV)/.dev
-	$(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 check: lint types docs test
 validity: $(VENV)/.test$(filter 1,$(TORCH))
 	$(BIN)/python -m pytest -m validity -n $(WORKERS)

@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ MODULES = [m.name for m in pkgutil.walk_packages(apas.__path__, "apas.") if not 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: what its info string says, where its text begins, and whether prose separates it from the last."""
+    """A fenced block: its info string, the line its text begins at, and whether only blank lines precede it."""
 
     info: str
     line: int
@@ -49,17 +50,20 @@ def name_of(page: Path) -> str:
 
 def blocks(page: Path) -> list[Block]:
     found: list[Block] = []
-    lines = enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
-    adjacent = False
-    for number, line in lines:
-        opening = FENCE.match(line)
-        if opening is None:
-            adjacent = adjacent and not line.strip()
-            continue
-        fence, info = opening.groups()
-        inside = [text for _, text in itertools.takewhile(lambda item: item[1].strip() != fence, lines)]  # noqa: B023
-        found.append(Block(info.strip(), number + 1, "\n".join(inside), adjacent))
-        adjacent = True
+    fence, info, start, inside, follows = "", "", 0, [], False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        mark = FENCE.match(line)
+        if fence:
+            if line.strip() == fence:
+                found.append(Block(info, start, textwrap.dedent("\n".join(inside)), follows))
+                fence, follows = "", True
+            else:
+                inside.append(line)
+        elif mark:
+            fence, info, start, inside = mark[1], mark[2].strip(), number + 1, []
+        else:
+            follows = follows and not line.strip()
+    assert not fence, f"{name_of(page)}: the block of line {start - 1} is not closed"
     return found
 
 
@@ -71,7 +75,7 @@ def expected_outputs(found: list[Block]) -> Iterator[tuple[Block, str | None]]:
 
 def run_python(page: Path, block: Block, names: dict[str, object]) -> str:
     # empty lines in front make the line numbers of a traceback those of the page
-    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
+    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True)
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         exec(code, names)
     return shown.getvalue()
@@ -82,18 +86,14 @@ def run_command(line: str) -> str:
     assert words[0] in PROGRAMS, f"a page may show {PROGRAMS}, but not {line!r}"
     if words[0] != "apas":
         return ""
-    words, _, target = (list(part) for part in _partition(words, ">"))
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, encoding="utf-8", check=False)
+    end = words.index(">") if ">" in words else len(words)
+    program = [sys.executable, "-m", *words[:end]]
+    done = subprocess.run(program, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False)
     assert done.returncode == 0, f"{line!r} ended with exit code {done.returncode}:\n{done.stderr}"
-    if target:
-        Path(target[0]).write_text(done.stdout, encoding="utf-8")
+    if end < len(words):
+        Path(words[end + 1]).write_text(done.stdout, encoding="utf-8")
         return ""
     return done.stdout
-
-
-def _partition(words: list[str], mark: str) -> tuple[list[str], list[str], list[str]]:
-    at = words.index(mark) if mark in words else len(words)
-    return words[:at], words[at : at + 1], words[at + 1 :]
 
 
 def commands(block: Block) -> list[str]:
@@ -105,11 +105,22 @@ def tidy(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines()).rstrip()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Somebody who follows a page in an empty directory, on a terminal of 120 columns without colours."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    monkeypatch.setenv("COLUMNS", "120")
+    for name, value in {"MPLBACKEND": "agg", "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.usefixtures("_reader")
+def test_page_does_what_it_shows(page: Path) -> None:
     names: dict[str, object] = {"__name__": "__page__"}
     for block, expected in expected_outputs(blocks(page)):
         try:
@@ -126,12 +137,13 @@ def test_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_blocks_say_what_they_are(page: Path) -> None:
+def test_blocks_say_what_they_are(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         # "python no-run" and its like would be a block that nobody runs
         assert block.info in LANGUAGES, f"{name_of(page)}, line {block.line - 1}: info string {block.info!r}"
-        if block.info == "json":
-            json.loads(block.text)
+        if block.info == "json" and json.loads(block.text)["format"] == "apas-model":
+            (tmp_path / "model.json").write_text(block.text, encoding="utf-8")
+            apas.load_model(tmp_path / "model.json")
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=name_of)
@@ -171,7 +183,7 @@ def test_doctests(module: str) -> None:
             raise
         pytest.skip(f"{module} needs {missing.name}, which is not installed")
     shown = io.StringIO()
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner = doctest.DocTestRunner()
     for case in doctest.DocTestFinder(exclude_empty=True).find(loaded, module):
         runner.run(case, out=shown.write)
     assert runner.failures == 0, shown.getvalue()

@@ -82,10 +82,9 @@ def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:
     if bad.any():
         first = values if values.ndim == 0 else values[int(np.argmax(bad))]
         raise InputError(
-            f"`delta` must be positive and finite, got {float(first)!r}; it is how far a parameter may move "
-            "(apas.measure_shift tells how far yours did)."
+            f"`delta` must be positive and finite, got {float(first)!r}; it is how far the parameters may move."
         )
-    return np.broadcast_to(values, (rows,))
+    return np.full(rows, values) if values.ndim == 0 else values
 
 
 def _shown(value: Any, array: NDArray[np.float64]) -> str:
@@ -157,7 +156,7 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
             hint = " (that looks like a saved index: read the file with index_col=0)"
         raise InputError(
             f"`X` must have exactly the model's columns, but it {' and '.join(p for p in parts if p)}{hint}; "
-            "select them with X[feature_names]."
+            "give exactly these columns."
         )
     return frame if columns == list(names) else frame[list(names)]
 
@@ -179,7 +178,7 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray
         )
         raise InputError(
             f"`X` must hold numbers, but row {row}, column {_column(names, column)} is {values[row, column]!r}; "
-            "encode it, or pass a Pipeline that does."
+            "encode it as a number (a scikit-learn Pipeline can do so)."
         ) from None
     if np.iscomplexobj(values):
         raise InputError("`X` must hold real numbers, got complex ones.")

@@ -27,7 +27,9 @@ def test_sequence(certificates):
     assert len(certificates) == 6
     assert isinstance(certificates[0], Certificate)
     assert list(certificates)[-1] == certificates[-1]
-    assert certificates[1:3] == (certificates[1], certificates[2])
+    part = certificates[1:3]
+    assert list(part) == [certificates[1], certificates[2]]
+    assert part.to_frame().equals(certificates.to_frame().iloc[1:3])
     assert certificates.certified.dtype == bool
     assert certificates.certified.tolist() == [c.verdict is Verdict.CERTIFIED for c in certificates]
 

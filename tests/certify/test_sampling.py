@@ -139,9 +139,30 @@ def test_ties_are_valid_for_class_1_only_and_never_refuted_by_rounding():
     shifts = LinfShifts(layers=[0])
     first, second = (apas.certify(dead, [[1.0]], 0.1, target=t, shifts=shifts, rng=0)[0] for t in (1, 0))
     assert first.verdict is Verdict.UNKNOWN  # the truth is "all valid", but 0 is within rounding of the boundary
-    assert first.evidence.doubtful == first.evidence.failures == first.evidence.refuting
+    assert first.evidence.doubtful == first.evidence.failures == 10 * first.evidence.refuting
+    assert first.witness is None
+    assert first.evidence.coverage_lower(0.9) == 0.0
+    assert first.evidence.coverage_upper(0.9) == 1.0
     assert "within rounding" in first.reason
     assert second.reason == "not valid on the model itself"
+
+
+def test_doubtful_draws_do_not_hide_sure_failures():
+    # a quarter of the shifts make the unit dead (margin exactly 0), others are clearly negative: the claim is refuted
+    net = FeedForward([[[0.05]], [[1.0]]], [[0.0], [0.0]])
+    certificate = apas.certify(
+        net,
+        [[1.0]],
+        0.1,
+        target=1,
+        shifts=LinfShifts(kinds=("weight",), scale=[[[1.0]], [0.0], [[20.0]], [0.0]]),
+        rng=0,
+    )[0]
+    evidence = certificate.evidence
+    assert certificate.verdict is Verdict.REFUTED
+    assert evidence.failures - evidence.doubtful == evidence.refuting
+    assert evidence.doubtful > 0
+    assert certificate.witness.margin(net, [[1.0]], 1) < 0
 
 
 def test_witness_can_be_replayed():
@@ -154,7 +175,7 @@ def test_witness_can_be_replayed():
     theta = witness.parameters(known.model)
     assert np.all(np.abs(theta - known.model.parameters.values) <= known.delta)
     assert theta[0] * known.x[0] + theta[1] * known.x[1] + theta[2] < 0
-    assert witness.margin(known.model, np.array(known.x), 1) < 0
+    assert witness.margin(known.model, known.X, 1) < 0
     assert witness.index == certificate.evidence.first_failure
 
 

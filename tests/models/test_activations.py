@@ -50,8 +50,8 @@ def test_formula(name):
     with mpmath.workdps(400):
         expected = np.array([float(FORMULAS[name](mpmath.mpf(float(z)))) for z in POINTS])
     got = activate(name, POINTS.copy())
-    # bounded activations may lose relative, never absolute accuracy where they vanish
-    np.testing.assert_allclose(got, expected, rtol=1e-14, atol=2e-16)
+    # these two may lose relative, never absolute accuracy where they vanish
+    np.testing.assert_allclose(got, expected, rtol=1e-14, atol=2e-16 if name in ("sigmoid", "gelu") else 1e-307)
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -117,20 +117,36 @@ REFUSED = {
     "a path": ("model.json", apas.InputError, r"`model` must be a model, got the path 'model.json'; .*load_model"),
     "a path object": (Path("m.pkl"), apas.InputError, r"`model` .*'m.pkl'.*load_model"),
     "a path in bytes": (b"m.json", apas.InputError, "`model` .*path.*load_model"),
-    "a class": (LogisticRegression, apas.InputError, "`model` must be a fitted model, got the class LogisticRegression itself"),
+    "a class": (
+        LogisticRegression,
+        apas.InputError,
+        "`model` must be a fitted model, got the class LogisticRegression itself",
+    ),
     "our own class": (apas.FeedForward, apas.InputError, "`model` .*got the class FeedForward itself"),
     "None": (None, apas.Unsupported, "`model` is a .*NoneType"),
     "an array": (X, apas.Unsupported, "`model` is a numpy.ndarray, which apas cannot shift; .*classes, n_features"),
     "a function": (len, apas.Unsupported, "`model` is a .*builtin_function"),
-    "unfitted": (LogisticRegression(), apas.InputError, r"must be fitted, but this LogisticRegression is not; call \.fit"),
+    "unfitted": (
+        LogisticRegression(),
+        apas.InputError,
+        r"must be fitted, but this LogisticRegression is not; call \.fit",
+    ),
     "unfitted network": (MLPClassifier(), apas.InputError, "must be fitted, but this MLPClassifier is not"),
-    "unfitted pipeline": (make_pipeline(StandardScaler(), LogisticRegression()), apas.InputError, "must be fitted, .*Pipeline"),
+    "unfitted pipeline": (
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        apas.InputError,
+        "must be fitted, .*Pipeline",
+    ),
     "pipeline with unfitted end": (
         Pipeline([("s", StandardScaler().fit(X)), ("l", LogisticRegression())]),
         apas.InputError,
         "must be fitted",
     ),
-    "a regressor": (fitted(LinearRegression()), apas.Unsupported, "LinearRegression is a regressor: .*pass a classifier"),
+    "a regressor": (
+        fitted(LinearRegression()),
+        apas.Unsupported,
+        "LinearRegression is a regressor: .*pass a classifier",
+    ),
     "an unfitted regressor": (MLPRegressor(), apas.Unsupported, "MLPRegressor is a regressor"),
     "a pipeline of a regressor": (
         fitted(make_pipeline(StandardScaler(), LinearRegression())),
@@ -142,7 +158,11 @@ REFUSED = {
         apas.Unsupported,
         "this MLPClassifier was fitted for several labels at once; certify one classifier per label",
     ),
-    "several labels, ridge": (fitted(RidgeClassifier(), MANY), apas.Unsupported, "this RidgeClassifier .*several labels at once"),
+    "several labels, ridge": (
+        fitted(RidgeClassifier(), MANY),
+        apas.Unsupported,
+        "this RidgeClassifier .*several labels at once",
+    ),
     "a forest": (
         fitted(RandomForestClassifier(2, random_state=0)),
         apas.Unsupported,
@@ -166,7 +186,11 @@ REFUSED = {
         apas.Unsupported,
         "last step of the Pipeline is itself a Pipeline",
     ),
-    "one class only": (fitted(RidgeClassifier(), np.zeros(60, dtype=int)), apas.InputError, "`classes`.*2 different labels"),
+    "one class only": (
+        fitted(RidgeClassifier(), np.zeros(60, dtype=int)),
+        apas.InputError,
+        "`classes`.*2 different labels",
+    ),
 }
 
 
@@ -194,7 +218,11 @@ OPTIONS = [
     (fitted(LogisticRegression()), {"feature_names": ["a"]}, "`feature_names` must hold 3 .*got 1"),
     (fitted(LogisticRegression()), {"feature_names": ["a", "a", "b"]}, "`feature_names` must hold 3 different names"),
     (fitted(LogisticRegression()), {"feature_names": 5}, "`feature_names` must"),
-    (fitted(make_pipeline(StandardScaler(), LogisticRegression())), {"feature_names": ["a"]}, "`feature_names` must hold 3 .*got 1"),
+    (
+        fitted(make_pipeline(StandardScaler(), LogisticRegression())),
+        {"feature_names": ["a"]},
+        "`feature_names` must hold 3 .*got 1",
+    ),
 ]
 
 

@@ -311,6 +311,13 @@ def test_margin_scale_bounds_every_margin_in_the_box(activation, hidden, spread,
             assert (np.abs(net.margin(X, label)) <= scale * (1 + 1e-12)).all()
 
 
+@pytest.mark.parametrize("activation", PLAIN)
+def test_margin_scale_bounds_a_single_unit(activation):
+    net = apas.FeedForward([[[1.0]], [[1.0]]], [[0.0], [0.0]], activation=activation)
+    z = np.concatenate([[0.0], np.geomspace(1e-9, 50.0, 200), -np.geomspace(1e-9, 50.0, 200)])[:, None]
+    assert (np.abs(net.margin(z, 1)) <= net.margin_scale(z, np.zeros(4)) * (1 + 1e-12)).all()
+
+
 def test_margin_scale_is_not_needlessly_large():
     net = apas.FeedForward([[[1.0], [-2.0]]], [[0.5]])
     assert net.margin_scale(np.array([[3.0, -1.0]]), np.zeros(3)).tolist() == [3.0 + 2.0 + 0.5]

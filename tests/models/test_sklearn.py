@@ -102,7 +102,9 @@ def test_every_classifier_keeps_its_mind_and_its_state(name, labels):
             assert array.flags.writeable
 
 
-@pytest.mark.parametrize("name", ["logistic", "lda svd", "lda lsqr", "sgd log", "mlp relu", "mlp logistic", "logistic without intercept"])
+@pytest.mark.parametrize(
+    "name", ["logistic", "lda svd", "lda lsqr", "sgd log", "mlp relu", "mlp logistic", "logistic without intercept"]
+)
 @pytest.mark.parametrize("threshold", [0.1, 0.3, 0.8])
 @pytest.mark.parametrize("labels", [LABELS["2 numbers"], LABELS["2 texts"]], ids=["numbers", "texts"])
 def test_thresholds_are_those_of_predict_proba(name, threshold, labels):
@@ -113,7 +115,9 @@ def test_thresholds_are_those_of_predict_proba(name, threshold, labels):
     expected = np.array(labels)[(estimator.predict_proba(rows)[:, 1] >= threshold).astype(int)]
     assert (class_of(model, rows) == expected).all()
     assert (expected != estimator.predict(rows)).any()
-    apas.certify(model, rows, 0.1, target="predicted", method=QUICK, rng=0)  # agrees with predict_proba, so no complaint
+    apas.certify(
+        model, rows, 0.1, target="predicted", method=QUICK, rng=0
+    )  # agrees with predict_proba, so no complaint
 
 
 def test_parameters_are_the_estimators_own():
@@ -279,7 +283,9 @@ def test_an_unknown_category_is_an_input_error():
     pipeline = fit(FRAMES["columns"], frame, y)
     rows = frame[:2].copy()
     rows.iloc[1, 1] = "castle"
-    with pytest.raises(apas.InputError, match="`X` could not go through the pipeline's preprocessing: .*castle") as caught:
+    with pytest.raises(
+        apas.InputError, match="`X` could not go through the pipeline's preprocessing: .*castle"
+    ) as caught:
         apas.certify(pipeline, rows, 0.1, target="granted", rng=0)
     assert "\n" not in str(caught.value)
 
@@ -295,7 +301,9 @@ def test_a_model_that_changed_behind_our_back_is_refused():
     before = estimator.predict(X)
     estimator.coef_[0, 0] += 1.0
     first = int(np.flatnonzero(estimator.predict(X) != before)[0])
-    with pytest.raises(apas.InputError, match=f"`model` does not agree with its own library on row {first}: .*class {before[first]}"):
+    with pytest.raises(
+        apas.InputError, match=f"`model` does not agree with its own library on row {first}: .*class {before[first]}"
+    ):
         apas.certify(model, X, 0.01, target=1, method=QUICK, rng=0)
 
 
@@ -318,7 +326,9 @@ def liar(estimator, row, method="predict"):
 def test_a_classifier_that_is_not_what_it_seems_is_refused(name, labels, row):
     X, y = data(len(labels))
     estimator = liar(fit(ESTIMATORS[name], X, np.array(labels)[y]), row)
-    with pytest.raises(apas.InputError, match=f"`model` does not agree with its own library on row {row}: apas reads class"):
+    with pytest.raises(
+        apas.InputError, match=f"`model` does not agree with its own library on row {row}: apas reads class"
+    ):
         apas.certify(estimator, X[:10], 0.01, target="predicted", method=QUICK, rng=0)
 
 
@@ -339,7 +349,9 @@ def test_agreement_covers_pipelines():
         apas.certify(pipeline, frame[:5], 0.01, target="granted", method=QUICK, rng=0)
 
 
-@pytest.mark.parametrize(("margin", "refused"), [(5e-10, False), (-5e-10, False), (0.0, False), (5e-9, True), (-5e-9, True)])
+@pytest.mark.parametrize(
+    ("margin", "refused"), [(5e-10, False), (-5e-10, False), (0.0, False), (5e-9, True), (-5e-9, True)]
+)
 def test_rows_on_the_boundary_are_left_out_of_the_agreement(margin, refused):
     estimator = LogisticRegression().fit([[-1.0], [1.0]], [0, 1])
     estimator.coef_, estimator.intercept_ = np.array([[1.0]]), np.array([0.0])
@@ -364,4 +376,6 @@ def test_a_threshold_needs_a_probability():
 def test_repr_says_what_it_is():
     X, y = data(2)
     assert "LogisticRegression" in repr(apas.as_model(LogisticRegression().fit(X, y)))
-    assert "1 preprocessing step" in repr(apas.as_model(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)))
+    assert "1 preprocessing step" in repr(
+        apas.as_model(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y))
+    )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from apas._random import Stream
 from apas.certify.claims import Every, Most, Verdict
-from apas.models.protocol import Model
+from apas.models.convert import as_model, encoded_rows
 from apas.shifts.protocol import ShiftSet
 
 __all__ = ["BaseEvidence", "Certificate", "DrawnShift", "Evidence"]
@@ -70,19 +70,20 @@ class DrawnShift:
     purpose: str
     index: int
 
-    def direction(self, model: Model) -> NDArray[np.float64]:
+    def direction(self, model: Any) -> NDArray[np.float64]:
         """The direction that was drawn, shape (k,)."""
         stream = Stream(self.entropy, self.purpose)
-        return np.asarray(self.shifts.directions(model.parameters, stream, self.index, self.index + 1)[0])
+        return np.asarray(self.shifts.directions(as_model(model).parameters, stream, self.index, self.index + 1)[0])
 
-    def parameters(self, model: Model) -> NDArray[np.float64]:
+    def parameters(self, model: Any) -> NDArray[np.float64]:
         """Parameters of the shifted model, shape (k,)."""
-        return model.parameters.values + self.delta * self.direction(model)
+        return as_model(model).parameters.values + self.delta * self.direction(model)
 
-    def margin(self, model: Model, x: NDArray[np.float64], target: Any) -> float:
-        """Margin on the shifted model of one row `x`, shape (features,) in model units."""
-        direction = self.direction(model)[None, :]
-        return float(self.shifts.margins(model, x[None, :], target, direction, self.delta)[0, 0])
+    def margin(self, model: Any, X: Any, target: Any) -> float:
+        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
+        net = as_model(model)
+        rows = encoded_rows(net, X)[1]
+        return float(self.shifts.margins(net, rows, target, self.direction(net)[None, :], self.delta)[0, 0])
 
 
 @dataclass(frozen=True)

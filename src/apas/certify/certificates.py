@@ -56,9 +56,17 @@ class Certificates(Sequence[Certificate]):
     @overload
     def __getitem__(self, index: int) -> Certificate: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[Certificate, ...]: ...
-    def __getitem__(self, index: int | slice) -> Certificate | tuple[Certificate, ...]:
-        return self._items[index]
+    def __getitem__(self, index: slice) -> Certificates: ...
+    def __getitem__(self, index: int | slice) -> Certificate | Certificates:
+        if not isinstance(index, slice):
+            return self._items[index]
+        points, inputs = (
+            v.iloc[index] if is_frame(v) else None if v is None else v[index] for v in (self.points, self.inputs)
+        )
+        return Certificates(
+            self._items[index], points=points, inputs=inputs, model_digest=self.model_digest, shifts=self.shifts,
+            feature_names=self.feature_names,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self._items)

@@ -77,14 +77,14 @@ class Most:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        check_probability(self.coverage, "coverage", "Most")
-        check_probability(self.confidence, "confidence", "Most")
+        object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Most"))
+        object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Most"))
         check_integer(self.rows, "rows", "Most", least=1)
 
     @property
     def row_confidence(self) -> Fraction:
         """The confidence at which each single row is tested, exactly."""
-        return simultaneous(self.confidence, self.rows)
+        return simultaneous(self.confidence, self.rows) if self.rows > 1 else Fraction(repr(self.confidence))
 
     def __str__(self) -> str:
         together = f" for all {self.rows} rows together" if self.rows > 1 else ""

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
-from apas._validation import check_delta, check_jobs, check_matrix, check_numbers
+from apas._validation import check_delta, check_jobs
 from apas.certify.certificate import NOT_VALID, BaseEvidence, Certificate
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Most, Verdict
 from apas.certify.problem import Method, Problem
 from apas.certify.sampling import Sampling
 from apas.errors import InputError, Unsupported
-from apas.models.convert import as_model, predicted_classes
+from apas.models.convert import as_model, encoded_rows, predicted_classes
 from apas.models.digest import model_digest
 from apas.models.margins import class_indices
-from apas.models.protocol import LibraryBacked, Model, Named, Raw, offers
+from apas.models.protocol import LibraryBacked, Model, Named, offers
 from apas.shifts.linf import LinfShifts
 from apas.shifts.protocol import ShiftSet
 
@@ -45,9 +44,6 @@ def certify(
     rng: int | np.random.Generator | None = None,
 ) -> Certificates:
     """Certify that rows keep their class while the model's parameters shift by up to `delta`.
-
-    Main arguments
-    --------------
 
     Parameters
     ----------
@@ -101,7 +97,7 @@ def certify(
     shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
     if not isinstance(simultaneous, bool | np.bool_):
         raise InputError(f"`simultaneous` must be True or False, got {simultaneous!r}.")
-    points, encoded = check_rows(net, X)
+    points, encoded = encoded_rows(net, X)
     stream = Stream(entropy_of(rng), "certify")
     problem = Problem(
         model=net, X=encoded, target=check_target(net, encoded, target), delta=check_delta(delta, len(encoded)),
@@ -113,7 +109,8 @@ def certify(
     check_agreement(net, points, encoded)
     items = _decide(problem, chosen, stream)
     seconds = (time.perf_counter() - began) / max(1, len(items))
-    items = [replace(item, seconds=seconds) for item in items]
+    for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
+        object.__setattr__(item, "seconds", seconds)
     names = net.feature_names if offers(net, Named) else None
     return Certificates(items, points=points, model_digest=model_digest(net), shifts=shift_set, feature_names=names)
 
@@ -150,17 +147,6 @@ def pick(value: Any, table: dict[str, type[Any]], kind: type[Any], argument: str
         example = next(iter(table.values())).__name__
         raise InputError(f"`{argument}` must be one of {known}, or an instance such as {example}(), got {what}.")
     return value
-
-
-def check_rows(model: Model, X: Any) -> tuple[Any, NDArray[np.float64]]:
-    """Rows as the user gave them (a copy), and in model units."""
-    names = model.feature_names if offers(model, Named) else None
-    width = model.n_raw_features if offers(model, Raw) else model.n_features
-    checked = check_matrix(X, width, names)
-    points = checked.copy()
-    if not len(points):
-        return points, np.empty((0, model.n_features))
-    return points, model.encode(points) if offers(model, Raw) else check_numbers(points, names)
 
 
 def check_target(model: Model, X: NDArray[np.float64], target: Any) -> NDArray[Any]:

@@ -100,6 +100,8 @@ class Problem:
         which other rows are asked about.
         """
         margins = self.model.margin(self.X, self.one_target)
+        if (margins > self.band).all():
+            return np.ones(len(self), dtype=bool)
         for i in np.flatnonzero(~(np.abs(margins) > self.band)):
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
         return valid(margins, self.strict)

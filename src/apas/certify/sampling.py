@@ -9,7 +9,7 @@ being drawn for at its ``r``-th failure, and its counts end at that very draw.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,9 @@ from apas.stats import allowed_failures, coverage_lower, coverage_upper, refutin
 
 __all__ = ["Sampling", "SamplingEvidence"]
 
+#: A row whose margins lie within rounding of 0 is given up at this many times the failures that would refute.
+DOUBT = 10
+
 
 @dataclass(frozen=True)
 class SamplingEvidence:
@@ -41,13 +44,13 @@ class SamplingEvidence:
     allowed, refuting : int
         At most `allowed` failures certify, `refuting` failures refute.
     draws : int
-        How many draws count: `samples`, or up to and including failure number `refuting`.
+        How many draws count: `samples`, or up to and including failure number `refuting` beyond rounding.
     failures : int
         How many of them failed, margins within rounding of 0 included.
     doubtful : int
         How many of the failures are within rounding of 0; these never refute.
     first_failure : int or None
-        Number of the first failing draw.
+        Number of the first draw that failed beyond rounding.
     """
 
     entropy: int
@@ -62,17 +65,18 @@ class SamplingEvidence:
 
     @property
     def stopped(self) -> bool:
-        """Whether the run ended at failure number `refuting`."""
-        return self.failures == self.refuting
+        """Whether the run ended at a failure rather than after all planned draws."""
+        return self.failures - self.doubtful == self.refuting or self.failures == DOUBT * self.refuting
 
     def coverage_lower(self, confidence: float) -> float:
-        """One-sided lower bound on the share of valid shifts, at `confidence`."""
+        """One-sided lower bound on the share of valid shifts, at `confidence`; doubtful draws count as failures."""
+        if self.doubtful and self.stopped:  # such a run's length depends on both kinds of draws: no simple bound
+            return 0.0
         return coverage_lower(self.draws, self.failures, confidence=confidence, stopped=self.stopped)
 
     def coverage_upper(self, confidence: float) -> float:
         """One-sided upper bound on the share of valid shifts, at `confidence`; doubtful draws count as valid."""
         if self.doubtful:
-            # what ended a stopped run may not have been a failure, so that no bound is to be had from its length
             sure = self.failures - self.doubtful
             return 1.0 if self.stopped else coverage_upper(self.draws, sure, confidence=confidence)
         return coverage_upper(self.draws, self.failures, confidence=confidence, stopped=self.stopped)
@@ -116,10 +120,10 @@ class Sampling:
     n_samples: int | None = None
 
     def __post_init__(self) -> None:
-        check_probability(self.coverage, "coverage", "Sampling")
-        check_probability(self.confidence, "confidence", "Sampling")
+        object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Sampling"))
+        object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Sampling"))
         if self.n_samples is not None:
-            check_integer(self.n_samples, "n_samples", "Sampling", least=1)
+            object.__setattr__(self, "n_samples", check_integer(self.n_samples, "n_samples", "Sampling", least=1))
 
     def claim(self, problem: Problem) -> Most:
         """What the method will speak about."""
@@ -134,9 +138,10 @@ class Sampling:
         """Draw, count, decide: one certificate per row."""
         claim = self.claim(problem)
         samples, allowed, refuting = self.plan(problem, claim)
-        found = first_failures(problem, stream, samples, refuting)
+        found = first_failures(problem, stream, samples, DOUBT * refuting, refuting)
+        clean = SamplingEvidence(stream.entropy, stream.purpose, samples, allowed, refuting, samples, 0, 0, None)
         return [
-            self._certificate(problem, i, claim, _evidence(stream, samples, allowed, refuting, *found.of(i)))
+            self._certificate(problem, i, claim, _with_failures(clean, *found.of(i)) if found.any(i) else clean)
             for i in range(len(problem))
         ]
 
@@ -181,22 +186,21 @@ class Sampling:
         )
 
 
-def _evidence(
-    stream: Stream,
-    samples: int,
-    allowed: int,
-    refuting: int,
-    failing: NDArray[np.int64],
-    sure: NDArray[np.bool_],
+def _with_failures(
+    clean: SamplingEvidence, failing: NDArray[np.int64], sure: NDArray[np.bool_]
 ) -> SamplingEvidence:
-    stopped = len(failing) == refuting
-    return SamplingEvidence(
-        stream.entropy, stream.purpose, samples, allowed, refuting,
-        draws=int(failing[-1]) + 1 if stopped else samples,
+    """The evidence of a run without failures, corrected for the failing draws of a row."""
+    ended = (np.cumsum(sure) == clean.refuting) | (np.arange(1, len(sure) + 1) == DOUBT * clean.refuting)
+    if ended.any():
+        last = int(ended.argmax()) + 1
+        failing, sure = failing[:last], sure[:last]
+    return replace(
+        clean,
+        draws=int(failing[-1]) + 1 if ended.any() else clean.samples,
         failures=len(failing),
         doubtful=int(np.count_nonzero(~sure)),
-        first_failure=int(failing[0]) if len(failing) else None,
-    )  # fmt: skip
+        first_failure=int(failing[sure][0]) if sure.any() else None,
+    )
 
 
 def _reason(verdict: Verdict, evidence: SamplingEvidence) -> str:
@@ -205,6 +209,6 @@ def _reason(verdict: Verdict, evidence: SamplingEvidence) -> str:
         return f"{counts}, at most {evidence.allowed} may"
     if verdict is Verdict.REFUTED:
         return f"{counts}, {evidence.refuting} are too many"
-    doubt = f", {evidence.doubtful} of them within rounding of the boundary" if evidence.doubtful else ""
-    between = f"more than the {evidence.allowed} that certify, fewer than the {evidence.refuting} that refute"
-    return f"{counts}{doubt}: {between}"
+    if evidence.doubtful:
+        return f"{counts}, {evidence.doubtful} of them within rounding of the boundary, where nothing can be decided"
+    return f"{counts}: more than the {evidence.allowed} that certify, fewer than the {evidence.refuting} that refute"

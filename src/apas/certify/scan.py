@@ -16,11 +16,11 @@ __all__ = ["Failures", "first_failures"]
 #: How many random numbers are held at a time.
 NUMBERS = 1 << 17
 #: How many draws and rows are looked at together at most.
-DRAWS, ROWS = 1024, 4096
+DRAWS, ROWS = 2048, 4096
 #: With more rows than this, fewer draws at a time keep the intermediate results in the processor's cache.
 FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
 #: Blocks start at multiples of this, where whole groups of directions are drawn at once.
-ALIGN = 64
+ALIGN = 128
 # glibc gives the memory of a block back to the system as soon as it is freed, and taking it again costs more than the
 # arithmetic. It stops doing so for sizes that it has seen freed before: let it see one, of which no page is touched.
 np.empty(1 << 20)
@@ -44,14 +44,20 @@ class Failures:
     sure: NDArray[np.bool_]
     starts: NDArray[np.intp]
 
+    def any(self, row: int) -> bool:
+        """Whether the row has any failing draw."""
+        return bool(self.starts[row] < self.starts[row + 1])
+
     def of(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Failing draws of one row and whether they are sure."""
         part = slice(self.starts[row], self.starts[row + 1])
         return self.draws[part], self.sure[part]
 
 
-def first_failures(problem: Problem, stream: Stream, samples: int, limit: int) -> Failures:
-    """The first `limit` failing draws of each row among draws number 0 to `samples`.
+def first_failures(problem: Problem, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
+    """The first failing draws of each row among draws number 0 to `samples`.
+
+    At least up to the one that makes `limit` failures, or `sure_limit` beyond rounding of 0, and at most `limit`.
 
     Block sizes, the other rows and the number of workers do not change the answer: a draw is a pure function of its
     number, and a margin within rounding of 0 counts as failing whatever its sign.
@@ -59,10 +65,12 @@ def first_failures(problem: Problem, stream: Stream, samples: int, limit: int) -
     block = block_size(problem)
     with Progress(samples, "drawing shifted models") as progress:
         if problem.n_jobs == 1 or samples <= block:
-            parts = [_scan(problem, stream, 0, samples, limit, block, progress)]
+            parts = [_scan(problem, stream, 0, samples, (limit, sure_limit), block, progress)]
         else:
-            parts = _scan_in_parallel(problem, stream, samples, limit, block, progress)
+            parts = _scan_in_parallel(problem, stream, samples, (limit, sure_limit), block, progress)
     rows, draws, sure = join(parts)
+    if not len(rows):
+        return Failures(draws, sure, np.zeros(len(problem) + 1, dtype=np.intp))
     order = np.lexsort((draws, rows))
     rows, draws, sure = rows[order], draws[order], sure[order]
     starts = np.searchsorted(rows, np.arange(len(problem) + 1))
@@ -81,10 +89,16 @@ _Part = tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.bool_]]
 
 
 def _scan(
-    problem: Problem, stream: Stream, start: int, stop: int, limit: int, block: int, progress: Progress | None
+    problem: Problem,
+    stream: Stream,
+    start: int,
+    stop: int,
+    limits: tuple[int, int],
+    block: int,
+    progress: Progress | None,
 ) -> _Part:
     parameters = problem.model.parameters
-    failed = np.zeros(len(problem), dtype=np.int64)
+    failed = np.zeros((2, len(problem)), dtype=np.int64)  # all failures, and those beyond rounding
     active = np.arange(len(problem))
     found: list[_Part] = [_NOTHING]
     for begin in range(start, stop, block):
@@ -97,9 +111,10 @@ def _scan(
             column, sample, sure = _failing(problem, rows, directions, end - begin)
             if len(column):
                 found.append((rows[column], begin + sample, sure))
-                failed += np.bincount(rows[column], minlength=len(problem))
+                failed[0] += np.bincount(rows[column], minlength=len(problem))
+                failed[1] += np.bincount(rows[column[sure]], minlength=len(problem))
         if len(found) > 1:
-            active = active[failed[active] < limit]
+            active = active[(failed[0, active] < limits[0]) & (failed[1, active] < limits[1])]
             if not len(active):
                 break
         if progress is not None:
@@ -124,12 +139,10 @@ def _failing(problem: Problem, rows: NDArray[np.intp], directions: NDArray[np.fl
     delta = delta if isinstance(delta, float) else delta[some]
     target = problem.one_target if problem.same_target else problem.target[some]
     margins = problem.shifts.margins(problem.model, problem.X[some], target, directions, delta)[:count]
-    # written so that a NaN fails; most rows have no failing draw in a block, and are settled by their least margin
-    suspects = np.flatnonzero(~(margins.min(axis=0) > band))
-    if not len(suspects):
+    good = margins > band  # written so that a NaN fails
+    if good.all():
         return _NOTHING
-    sample, column = np.nonzero(~(margins[:, suspects] > band[suspects]))
-    column = suspects[column]
+    sample, column = np.nonzero(~good)
     return column, sample, ~(margins[sample, column] >= -band[column])
 
 
@@ -137,7 +150,7 @@ _NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.e
 
 
 def _scan_in_parallel(
-    problem: Problem, stream: Stream, samples: int, limit: int, block: int, progress: Progress
+    problem: Problem, stream: Stream, samples: int, limits: tuple[int, int], block: int, progress: Progress
 ) -> list[_Part]:
     from joblib import Parallel, delayed, effective_n_jobs
 
@@ -149,7 +162,7 @@ def _scan_in_parallel(
     results = []
     for (a, b), part in zip(
         ranges,
-        work(delayed(_scan)(problem, stream, a, b, limit, block, None) for a, b in ranges),
+        work(delayed(_scan)(problem, stream, a, b, limits, block, None) for a, b in ranges),
         strict=True,
     ):
         results.append(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -75,7 +76,8 @@ def print_certificates(certificates: Certificates) -> None:
         verdict = Text(line["verdict"], style=colours[line["verdict"]])
         shown = [str(line[c]) for c in ("target", "draws", "failures", "reason")]
         table.add_row(str(index), verdict, shown[0], f"{line['delta']:g}", *shown[1:])
-    console = Console(soft_wrap=True)
+    # a pipe has no width; leave the wrapping to whoever reads it
+    console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(table)
     console.print()
     console.print(Text(certificates.summary()))

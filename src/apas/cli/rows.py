@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from apas.errors import InputError
 from apas.models.protocol import Model, Named, offers
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 __all__ = ["parse_target", "read_rows"]
 
@@ -21,34 +22,48 @@ def read_rows(path: Path, model: Model) -> DataFrame:
     """
     import pandas as pd
 
+    header, *lines = _lines(path)
+    names = model.feature_names if offers(model, Named) else None
+    indexed = header[0] == "" and (names is None or "" not in names)
+    columns = header[1:] if indexed else header
+    cells = [line[1:] if indexed else line for line in lines]
+    frame = pd.DataFrame(cells, columns=columns, index=[line[0] for line in lines] if indexed else None)
+    numbers = [_as_numbers(frame.iloc[:, i].tolist()) for i in range(len(columns))]
+    return pd.concat([pd.Series(n, index=frame.index, name=c) for n, c in zip(numbers, columns, strict=True)], axis=1)
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """The cells of a CSV file, every line as long as the header line."""
     try:
-        # as text, so that Python's own exact parser reads the numbers whatever the version of pandas
-        frame = pd.read_csv(path, encoding="utf-8-sig", skipinitialspace=True, dtype=str, keep_default_na=False)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = [[cell.strip() for cell in line] for line in csv.reader(file) if line]
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a text file in UTF-8; save it as CSV.") from None
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{path} is empty; it must have a header line and a line per row.") from None
-    except (pd.errors.ParserError, ValueError) as error:
-        raise InputError(f"{path} is not a CSV file: {str(error).strip().splitlines()[-1]}") from None
-    if len(frame.columns) and all(_is_number(name) for name in frame.columns):
+    except csv.Error as error:
+        raise InputError(f"{path} is not a CSV file: {error}.") from None
+    if not lines:
+        raise InputError(f"{path} is empty; it must have a header line and a line per row.")
+    if all(_is_number(name) for name in lines[0]):
         raise InputError(
             f"{path} must begin with a header line that names the columns, but its first line is "
-            f"{','.join(map(str, frame.columns[:4]))}...; add one."
+            f"{','.join(lines[0][:4])}...; add one."
         )
-    first = str(frame.columns[0])
-    names = model.feature_names if offers(model, Named) else None
-    if first.startswith("Unnamed:") and (names is None or first not in names):
-        frame = frame.set_index(frame.columns[0]).rename_axis(None)
-    return frame.apply(_as_numbers)
+    for number, line in enumerate(lines[1:], start=2):
+        if len(line) != len(lines[0]):
+            raise InputError(
+                f"{path} must have as many cells in each line as the header names columns ({len(lines[0])}), "
+                f"but line {number} has {len(line)}."
+            )
+    return lines
 
 
-def _as_numbers(column: Series[str]) -> Any:
-    """The column as numbers if all of it is (an empty cell is NaN), else as it is."""
-    if not all(_is_number(text) or not text.strip() for text in column):
+def _as_numbers(column: list[str]) -> list[Any]:
+    """The column as numbers if all of it is (an empty cell is NaN), else as it is; by Python's own exact parser."""
+    if not all(_is_number(text) or not text for text in column):
         return column
-    return column.map(lambda text: float(text) if text.strip() else float("nan")).astype(float)
+    return [float(text) if text else float("nan") for text in column]
 
 
 def _is_number(text: Any) -> bool:

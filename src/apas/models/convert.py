@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import is_path
+from apas._validation import check_matrix, check_numbers, is_path
 from apas.errors import InputError, Unsupported
-from apas.models.protocol import Model, offers
+from apas.models.protocol import Model, Named, Raw, offers
 
-__all__ = ["as_model", "predicted_classes"]
+__all__ = ["as_model", "encoded_rows", "predicted_classes"]
 
 _MEMBERS = "classes, n_features, parameters, margin, shifted_margins"
 
@@ -78,6 +78,17 @@ def _without_options(model: Model, options: dict[str, Any]) -> Model:
     if given:
         raise InputError(f"`{given[0]}` of as_model does not apply to {model!r}, which says so itself; leave it out.")
     return model
+
+
+def encoded_rows(model: Model, X: Any) -> tuple[Any, NDArray[np.float64]]:
+    """Rows as the user gave them (a copy), and in model units."""
+    names = model.feature_names if offers(model, Named) else None
+    width = model.n_raw_features if offers(model, Raw) else model.n_features
+    checked = check_matrix(X, width, names)
+    points = checked.copy()
+    if not len(points):
+        return points, np.empty((0, model.n_features))
+    return points, model.encode(points) if offers(model, Raw) else check_numbers(points, names)
 
 
 def predicted_classes(model: Model, X: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:

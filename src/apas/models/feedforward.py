@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,7 +134,7 @@ class FeedForward:
     def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | NDArray[np.float64]) -> _Array:
         """Margins on the networks ``parameters + delta * direction``, shape (directions, rows)."""
         wanted = class_indices(self._classes, target, len(X))
-        margins = np.empty((len(directions), len(X)))
+        margins = np.empty((len(directions), len(X)), order="F" if directions.flags.f_contiguous else "C")
         if isinstance(delta, np.ndarray) and delta.ndim:
             for value in np.unique(delta):  # rows that share a delta share the shifted networks
                 rows = np.flatnonzero(delta == value)
@@ -158,10 +157,13 @@ class FeedForward:
 
         A margin is a sum of products; rounding disturbs it by a small multiple of this number times 2**-53.
         """
-        sizes = replace(self._parameters, values=np.abs(self._parameters.values) + radii)
+        sizes = np.abs(self._parameters.values)
+        sizes += radii
         a = np.abs(X)
-        for i in range(len(self._weights)):
-            a = a @ sizes.tensor(2 * i) + sizes.tensor(2 * i + 1)
+        for i, shape in enumerate(self._shapes):
+            weights, biases = (sizes[part] for part in self._parameters.slices[2 * i : 2 * i + 2])
+            a = a @ weights.reshape(shape)
+            a += biases
             if i < len(self._activations) and self._activations[i] == "softplus":
                 a += math.log(2.0)  # the one activation that can exceed the magnitude of its argument
         return np.asarray(a.sum(axis=-1) + abs(self._offset))
@@ -169,6 +171,13 @@ class FeedForward:
     def as_feedforward(self) -> FeedForward:
         """Itself."""
         return self
+
+    def with_names(self, feature_names: Sequence[str]) -> FeedForward:
+        """The same network with other names of its inputs."""
+        return FeedForward(
+            self._weights, self._biases, activation=self._activations, output=self._output,
+            threshold=self._threshold, classes=self._classes, feature_names=feature_names,
+        )  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
         """Architecture as JSON values."""
@@ -255,7 +264,8 @@ def _check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> 
             'use "softmax".'
         )
     needed = outputs if output == "softmax" else 2
-    chosen = tuple(range(needed)) if classes is None else tuple(classes)
+    given = range(needed) if classes is None else classes
+    chosen = tuple(c.item() if isinstance(c, np.generic) else c for c in given)
     if len(chosen) != needed or len(set(chosen)) != needed:
         raise InputError(f"`classes` of FeedForward must hold {needed} different labels, got {list(chosen)}.")
     return chosen

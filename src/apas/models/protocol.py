@@ -30,13 +30,15 @@ def offers(model: object, capability: type[_Capability]) -> TypeIs[_Capability]:
     >>> offers(net, Dense), offers(net, Raw)
     (True, False)
     """
-    members: tuple[str, ...] = _members(capability)  # type: ignore[arg-type]
-    return all(hasattr(model, member) for member in members)
+    if _class_offers(type(model), capability):  # type: ignore[arg-type]
+        return True
+    # what a class does not have, an instance may have been given
+    return all(hasattr(model, name) for name in vars(capability) if not name.startswith("_"))
 
 
 @cache
-def _members(capability: Any) -> tuple[str, ...]:
-    return tuple(name for name in vars(capability) if not name.startswith("_"))
+def _class_offers(kind: Any, capability: Any) -> bool:
+    return all(hasattr(kind, name) for name in vars(capability) if not name.startswith("_"))
 
 
 @runtime_checkable

@@ -143,8 +143,11 @@ class SklearnModel:
         return pd.DataFrame(X, columns=list(fitted_names))
 
     def as_feedforward(self) -> FeedForward:
-        """The network behind the preprocessing."""
-        return self._network
+        """The network behind the preprocessing, with the names of the encoded columns if they are known."""
+        names = self._names if self._encoder is None else _encoded_names(self._encoder, self._names)
+        if names is None or len(set(names)) != self.n_features:
+            return self._network
+        return self._network.with_names(names)
 
     def describe(self) -> dict[str, Any]:
         """Architecture and preprocessing as JSON values."""
@@ -223,6 +226,13 @@ def _classes(final: Any) -> list[Any]:
             f"this {type(final).__name__} was fitted for several labels at once; certify one classifier per label."
         )
     return [c.item() if isinstance(c, np.generic) else c for c in final.classes_]
+
+
+def _encoded_names(encoder: Any, raw: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    try:
+        return tuple(str(n) for n in encoder.get_feature_names_out(raw))
+    except (AttributeError, ValueError):  # not every transformer can tell
+        return None
 
 
 def _names(estimator: Any, given: Sequence[str] | None) -> tuple[str, ...] | None:

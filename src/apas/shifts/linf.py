@@ -18,9 +18,11 @@ from apas.models.protocol import Model
 __all__ = ["LinfShifts"]
 
 #: Directions of small models are drawn in groups of this many, parameter by parameter.
-TILE = 64
+TILE = 128
 #: Up to this many moving parameters a model counts as small.
 SMALL = 1024
+#: Random numbers of larger models are made in parts of this many, which stay in the processor's cache.
+PART = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -58,20 +60,29 @@ class LinfShifts:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        kinds = (self.kinds,) if isinstance(self.kinds, str) else tuple(self.kinds)
-        if not kinds or not set(kinds) <= {"weight", "bias"}:
-            raise InputError(f'`kinds` of LinfShifts must hold "weight", "bias" or both, got {kinds}.')
+        kinds = _listed(self.kinds)
+        if not kinds or not set(kinds) <= {"weight", "bias"} or len(set(kinds)) < len(kinds):
+            raise InputError(f'`kinds` of LinfShifts must hold "weight", "bias" or both, got {self.kinds!r}.')
         object.__setattr__(self, "kinds", kinds)
         if self.layers is not None:
-            listed = (self.layers,) if isinstance(self.layers, str | int) else tuple(self.layers)
-            object.__setattr__(self, "layers", listed)
-        if not self.floor >= 0.0 or (self.floor and not self.relative):
+            object.__setattr__(self, "layers", _listed(self.layers))
+        if not isinstance(self.relative, bool | np.bool_):
+            raise InputError(f"`relative` of LinfShifts must be True or False, got {self.relative!r}.")
+        number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
+        if not number or not 0.0 <= self.floor < np.inf or (self.floor and not self.relative):
             raise InputError(
                 f"`floor` of LinfShifts must be at least 0 and goes with relative=True, got {self.floor!r}."
             )
 
+    @property
+    def _plain(self) -> bool:
+        """Whether every parameter moves by delta itself."""
+        return not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
+
     def radii(self, parameters: Parameters) -> NDArray[np.float64]:
         """How far each parameter may move when delta is 1, shape (k,)."""
+        if self._plain:
+            return np.ones(len(parameters))
         chosen = self._chosen_layers(parameters)
         radii = np.zeros(len(parameters))
         for kind, layer, part in zip(parameters.kinds, parameters.layers, parameters.slices, strict=True):
@@ -99,7 +110,7 @@ class LinfShifts:
                 name = _layer_name(parameters, key, "scale")
                 for layer, part in zip(parameters.layers, parameters.slices, strict=True):
                     if layer == name:
-                        factors[part] = factor
+                        factors[part] = _factor(factor)
         else:
             factors = _flat_scale(self.scale, parameters)
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
@@ -112,7 +123,7 @@ class LinfShifts:
         Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
         ``radii[j]``; parameters that do not move take no random number.
         """
-        if not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None:
+        if self._plain:
             return unit_cube(len(parameters), stream, start, stop)
         radii = self.radii(parameters)
         moving = np.flatnonzero(radii)
@@ -145,6 +156,7 @@ class LinfShifts:
         if self.layers is not None:
             what += f" of {', '.join(sorted(self._chosen_layers(parameters)))}"
         size = "delta times its magnitude" if self.relative else "delta"
+        size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""
         still = f", {len(parameters) - moving} fixed" if moving < len(parameters) else ""
         mover = f"each of {moving} {what}" if moving > 1 else f"the one parameter chosen from the {what}"
@@ -185,7 +197,7 @@ _DEFAULTS = {"relative": False, "kinds": ("weight", "bias"), "layers": None, "fl
 def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
     """Points number `start` to `stop` of a row of independent uniform points of [-1, 1)**size.
 
-    For up to 1024 coordinates, 64 points are laid out together, coordinate by coordinate, and the result is
+    For up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate, and the result is
     Fortran-contiguous: the order in which small networks are fastest.
 
     Examples
@@ -194,9 +206,12 @@ def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.fl
     (2, 3)
     """
     if size > SMALL:
-        points = stream.integers(start * size, (stop - start) * size).astype(np.float64).reshape(-1, size)
-        points *= UNIT
-        return points
+        points = np.empty((stop - start) * size)
+        for part in range(0, len(points), PART):
+            some = points[part : part + PART]
+            np.copyto(some, stream.integers(start * size + part, len(some)))
+            some *= UNIT
+        return points.reshape(-1, size)
     first, last = start // TILE, -(-stop // TILE)
     tiles = stream.integers(first * TILE * size, (last - first) * TILE * size).reshape(-1, size, TILE)
     cube = np.empty((size, last - first, TILE))
@@ -220,10 +235,27 @@ def _layer_name(parameters: Parameters, layer: str | int, argument: str) -> str:
     )
 
 
+def _listed(value: Any) -> tuple[Any, ...]:
+    """One name or several as a tuple; what cannot be iterated over stands for itself, to be refused by name."""
+    return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
+
+
+def _factor(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan  # refused together with other numbers that are not finite
+
+
 def _flat_scale(scale: Any, parameters: Parameters) -> NDArray[np.float64]:
-    if isinstance(scale, np.ndarray) and scale.dtype != object and scale.ndim == 1 and len(scale) == len(parameters):
-        return scale.astype(np.float64)
-    arrays = [np.asarray(s, dtype=np.float64) for s in scale]
+    try:
+        arrays = [np.asarray(s, dtype=np.float64) for s in scale]
+    except (TypeError, ValueError):
+        raise InputError(
+            f"`scale` of LinfShifts must hold numbers, per layer or per parameter, got {scale!r}."
+        ) from None
+    if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
+        return np.array(arrays)
     if [a.shape for a in arrays] != list(parameters.shapes):
         raise InputError(
             "`scale` of LinfShifts must be a factor per layer, one array per tensor of shapes "

@@ -146,7 +146,7 @@ def as_confidence(confidence: Number) -> Fraction:
     Fraction(999, 1000)
     """
     advice = "give a confidence such as 0.999"
-    if isinstance(confidence, float | int | np.floating) and confidence == 1:
+    if isinstance(confidence, float | int | Fraction | np.floating) and confidence == 1:
         advice = (
             "no number of draws gives certainty; if a value just below 1 was rounded, give "
             "log_risk=log(1 - confidence) instead where it is accepted, or an exact Fraction"

@@ -17,8 +17,9 @@ from apas.stats._reading import Number, Risk, as_count, as_probability, as_risk,
 
 __all__ = ["allowed_failures", "refuting_failures", "sample_size"]
 
-# Newton's method has needed at most 9 steps; the limit only keeps a mistake from running forever.
-_MOST_STEPS = 100
+# Newton's method took at most 22 steps on 6,000 random cases, at confidences near 0 and the most extreme
+# coverages; 5 is usual. The limit only keeps a mistake from running forever.
+_MOST_STEPS = 1000
 # Below this log(1 + x) is x to all the digits of a float.
 _NO_CURVATURE = Decimal("1e-16")
 
@@ -110,6 +111,9 @@ def allowed_failures(
 
     Notes
     -----
+    The time grows with the expected number of failures, or of valid draws if that is smaller: 4 s for 10**7
+    draws at coverage 0.5, 50 ms at 0.995.
+
     "At most c failures" is the same as "`coverage_lower` is at least `coverage`"; decide by the count, which
     is exact, and show the bound. The guarantee is void under the conditions named at `sample_size`.
 
@@ -154,7 +158,8 @@ def refuting_failures(
     Notes
     -----
     With this many failures less than `coverage` of the set is valid, with that confidence; between this and
-    `allowed_failures` nothing is known. A run may stop at this failure, and only there, its counts ending at
+    `allowed_failures` nothing is known. (Below a confidence of 1/2 the two may cross: both claims are then so
+    weak that one count supports either.) A run may stop at this failure, and only there, its counts ending at
     that very draw; `coverage_lower` with ``stopped=True`` says what such a run shows.
 
     Examples

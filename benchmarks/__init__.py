@@ -1,0 +1,1 @@
+"""Speed against written-down baselines; run with `python -m benchmarks`."""

@@ -1,0 +1,14 @@
+"""`python -m benchmarks`: print every comparison, save the plots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks import sampling
+
+with threadpool_limits(1):
+    sampling.compare()
+    print()
+    sampling.scaling(Path(__file__).parents[1] / "docs" / "results")
