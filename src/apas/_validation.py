@@ -5,7 +5,10 @@ Each message says which argument it is about, what it must be, what it was, and 
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ __all__ = [
     "check_integer",
     "check_jobs",
     "check_matrix",
+    "check_names",
     "check_numbers",
     "check_probability",
     "is_frame",
@@ -56,6 +60,22 @@ def check_integer(value: Any, name: str, owner: str, *, least: int) -> int:
     return int(value)
 
 
+def check_names(names: Any, count: int | None = None) -> tuple[str, ...] | None:
+    """Give `feature_names` as different texts, `count` of them if it is known how many."""
+    if names is None:
+        return None
+    listed = (
+        tuple(str(n) for n in names) if isinstance(names, Sequence | np.ndarray) or hasattr(names, "tolist") else ()
+    )
+    if isinstance(names, str) or not listed or len(set(listed)) != len(listed) or count not in (None, len(listed)):
+        got = repr(names) if not listed or isinstance(names, str) else f"{len(listed)}: {list(listed)[:5]}"
+        raise InputError(
+            f"`feature_names` must hold {'' if count is None else f'{count} '}different names, one per column, "
+            f"got {got}."
+        )
+    return listed
+
+
 def check_jobs(n_jobs: Any) -> int:
     """Give `n_jobs` as joblib wants it: a positive number of workers, or a negative one counted from all cores."""
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
@@ -68,11 +88,16 @@ def check_jobs(n_jobs: Any) -> int:
 def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:
     """Give `delta` as one positive number per row."""
     try:
-        values = np.asarray(delta, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"`delta` must be a positive number, or one per row, got {delta!r}.") from None
-    if isinstance(delta, bool) or values.ndim > 1:
-        raise InputError(f"`delta` must be a positive number, or one per row, got {_shown(delta, values)}.")
+        given = np.asarray(delta)
+        if given.dtype == object and all(isinstance(v, Real | Decimal) for v in given.ravel()):
+            given = given.astype(np.float64)
+    except (ValueError, OverflowError):
+        given = np.array(None)
+    if given.dtype.kind not in "iuf" or given.ndim > 1:
+        what = reprlib.repr(getattr(delta, "tolist", lambda: delta)())
+        what = what if given.ndim < 2 else f"an array of shape {given.shape}"
+        raise InputError(f"`delta` must be a positive number, or one per row, got {what}.")
+    values = given.astype(np.float64)
     if values.ndim == 1 and len(values) != rows:
         raise InputError(
             f"`delta` must be one number or one per row ({rows}), got {len(values)}; "
@@ -85,10 +110,6 @@ def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:
             f"`delta` must be positive and finite, got {float(first)!r}; it is how far the parameters may move."
         )
     return np.full(rows, values) if values.ndim == 0 else values
-
-
-def _shown(value: Any, array: NDArray[np.float64]) -> str:
-    return repr(value) if array.ndim == 0 else f"an array of shape {array.shape}"
 
 
 def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -> Any:
@@ -170,18 +191,18 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray
     """Give a checked `X` as a finite float64 matrix, or name the first cell that is not a number."""
     names = [str(c) for c in X.columns] if is_frame(X) else feature_names
     values = X.to_numpy() if is_frame(X) else np.asarray(X)
-    try:
-        matrix = np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
-        row, column = next(
-            (i, j) for i, line in enumerate(values) for j, cell in enumerate(line) if not _is_number(cell)
-        )
-        raise InputError(
-            f"`X` must hold numbers, but row {row}, column {_column(names, column)} is {values[row, column]!r}; "
-            "encode it as a number (a scikit-learn Pipeline can do so)."
-        ) from None
     if np.iscomplexobj(values):
         raise InputError("`X` must hold real numbers, got complex ones.")
+    cells = values.astype(object) if values.dtype.kind not in "biuf" else np.empty((0, 0), dtype=object)
+    # a text that cannot be read as a number is named rather than one that could
+    for refused in (_is_no_number, _is_text):
+        for (row, column), cell in np.ndenumerate(cells):
+            if refused(cell):
+                raise InputError(
+                    f"`X` must hold numbers, but row {row}, column {_column(names, column)} is {reprlib.repr(cell)}; "
+                    "encode it as a number (a scikit-learn Pipeline can do so)."
+                )
+    matrix = np.array(values, dtype=np.float64, order="C")
     if not np.isfinite(matrix).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
         raise InputError(
@@ -191,12 +212,16 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray
     return matrix
 
 
-def _is_number(cell: Any) -> bool:
+def _is_no_number(cell: Any) -> bool:
     try:
-        float(cell)
-    except (TypeError, ValueError):
-        return False
-    return True
+        float(np.nan if cell is None else cell)  # None stands for a missing number, and is refused as one
+    except (TypeError, ValueError, OverflowError):
+        return True
+    return False
+
+
+def _is_text(cell: Any) -> bool:
+    return isinstance(cell, str | bytes)
 
 
 def _column(names: Sequence[str] | None, index: int) -> str:

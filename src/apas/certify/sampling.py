@@ -186,9 +186,7 @@ class Sampling:
         )
 
 
-def _with_failures(
-    clean: SamplingEvidence, failing: NDArray[np.int64], sure: NDArray[np.bool_]
-) -> SamplingEvidence:
+def _with_failures(clean: SamplingEvidence, failing: NDArray[np.int64], sure: NDArray[np.bool_]) -> SamplingEvidence:
     """The evidence of a run without failures, corrected for the failing draws of a row."""
     ended = (np.cumsum(sure) == clean.refuting) | (np.arange(1, len(sure) + 1) == DOUBT * clean.refuting)
     if ended.any():

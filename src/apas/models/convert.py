@@ -60,8 +60,7 @@ def as_model(
         )
     chosen: dict[str, Any] = {"output": output, "classes": classes, "input_shape": input_shape}
     if offers(obj, Model):
-        if threshold != 0.5 or feature_names is not None:
-            chosen |= {"threshold": threshold, "feature_names": feature_names}
+        chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}
         return _without_options(obj, chosen)
     if type(obj).__module__.split(".")[0] == "sklearn":
         from apas.models.sklearn import from_sklearn

@@ -34,31 +34,34 @@ def model_digest(model: Model) -> str:
 
 def canonical(value: Any) -> Any:
     """Fitted state (numbers, arrays, estimators, nested) as JSON values that do not depend on where it is held."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value) if isinstance(value, float) else value
     if isinstance(value, np.generic):
         return canonical(value.item())
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return {"float": repr(value)}
     if isinstance(value, np.ndarray):
         if value.dtype == object:
-            return [list(value.shape), [canonical(v) for v in value.ravel().tolist()]]
+            return {"shape": list(value.shape), "values": [canonical(v) for v in value.ravel().tolist()]}
         content = np.ascontiguousarray(value)
         content = content.astype(content.dtype.newbyteorder("<"), copy=False)
-        return [value.dtype.kind, list(value.shape), hashlib.sha256(content.tobytes()).hexdigest()]
+        digest = hashlib.sha256(content.tobytes()).hexdigest()
+        return {"shape": list(value.shape), "dtype": value.dtype.kind, "digest": digest}
     if isinstance(value, dict):
-        return [[canonical(k), canonical(v)] for k, v in value.items()]
+        return {"items": [[canonical(k), canonical(v)] for k, v in value.items()]}
+    if isinstance(value, slice):
+        return {"slice": [canonical(v) for v in (value.start, value.stop, value.step)]}
     if isinstance(value, list | tuple):
         return [canonical(v) for v in value]
     if isinstance(value, set | frozenset):
-        return sorted(json.dumps(canonical(v)) for v in value)
+        return {"set": sorted(json.dumps(canonical(v)) for v in value)}
     if hasattr(value, "toarray"):
         return canonical(value.toarray())
+    if hasattr(value, "to_numpy"):  # a data frame or series
+        return {"columns": canonical(list(getattr(value, "columns", []))), "values": canonical(value.to_numpy(object))}
     if hasattr(value, "get_params") and not isinstance(value, type):
-        # an estimator is its class, its settings and what it has learned; names starting with "_" are caches
-        learned = {k: v for k, v in sorted(vars(value).items()) if k.endswith("_") and not k.startswith("_")}
-        return [
-            type(value).__name__,
-            canonical(dict(sorted(value.get_params(deep=False).items()))),
-            canonical(learned),
-        ]
+        # an estimator is its class, its settings and what it has learned, some of which lives in private members
+        return {"class": type(value).__name__, "state": canonical(dict(sorted(vars(value).items())))}
     # functions, types, frames' dtypes and the like: by name, never by address
-    return getattr(value, "__qualname__", None) or type(value).__qualname__
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
+    return {"name": name}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apas._validation import check_probability
+from apas._validation import check_names, check_probability
 from apas.errors import InputError
 from apas.models.activations import ACTIVATIONS
 from apas.models.margins import class_indices, margins_from_scores
@@ -73,7 +73,7 @@ class FeedForward:
         self._offset = (
             self._threshold if output == "identity" else math.log(self._threshold) - math.log1p(-self._threshold)
         )
-        self._feature_names = _check_names(feature_names, self.n_features)
+        self._feature_names = check_names(feature_names, self.n_features)
         self._shapes = [(w.shape[0], w.shape[1]) for w in self._weights]
         tensors = [t for layer in zip(self._weights, self._biases, strict=True) for t in layer]
         layers = [f"layer{i // 2}" for i in range(len(tensors))]
@@ -164,8 +164,11 @@ class FeedForward:
             weights, biases = (sizes[part] for part in self._parameters.slices[2 * i : 2 * i + 2])
             a = a @ weights.reshape(shape)
             a += biases
+            # the two activations that can exceed the magnitude of their argument
             if i < len(self._activations) and self._activations[i] == "softplus":
-                a += math.log(2.0)  # the one activation that can exceed the magnitude of its argument
+                a += math.log(2.0)
+            elif i < len(self._activations) and self._activations[i] == "sigmoid":
+                a += 0.5
         return np.asarray(a.sum(axis=-1) + abs(self._offset))
 
     def as_feedforward(self) -> FeedForward:
@@ -200,10 +203,12 @@ class FeedForward:
 def _check_layers(
     weights: Sequence[ArrayLike], biases: Sequence[ArrayLike]
 ) -> tuple[tuple[_Array, ...], tuple[_Array, ...]]:
-    if len(weights) == 0 or len(weights) != len(biases):
+    counts = [len(v) if isinstance(v, Sequence | np.ndarray) else None for v in (weights, biases)]
+    if not counts[0] or counts[0] != counts[1]:
+        got = [type(v).__name__ if n is None else n for v, n in zip((weights, biases), counts, strict=True)]
         raise InputError(
-            "`weights` and `biases` of FeedForward must have one entry per layer and at least one, "
-            f"got {len(weights)} and {len(biases)}."
+            "`weights` and `biases` of FeedForward must have one entry per layer, in a list, and at least one, "
+            f"got {got[0]} and {got[1]}."
         )
     matrices = tuple(_frozen(w, "weights", i, 2) for i, w in enumerate(weights))
     vectors = tuple(_frozen(b, "biases", i, 1) for i, b in enumerate(biases))
@@ -242,9 +247,10 @@ def _frozen(array: ArrayLike, name: str, index: int, ndim: int) -> _Array:
 
 
 def _check_activations(activation: str | Sequence[str], hidden: int) -> tuple[str, ...]:
-    names = (activation,) * hidden if isinstance(activation, str) else tuple(activation)
-    for name in (activation,) if isinstance(activation, str) else names:
-        if name not in ACTIVATIONS:
+    listed = isinstance(activation, Sequence) and not isinstance(activation, str)
+    names: tuple[Any, ...] = tuple(activation) if listed else (activation,) * hidden
+    for name in names if listed else (activation,):
+        if not isinstance(name, str) or name not in ACTIVATIONS:
             raise InputError(f"`activation` of FeedForward must be one of {', '.join(ACTIVATIONS)}, got {name!r}.")
     if len(names) != hidden:
         raise InputError(
@@ -265,7 +271,12 @@ def _check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> 
         )
     needed = outputs if output == "softmax" else 2
     given = range(needed) if classes is None else classes
+    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
+        raise InputError(f"`classes` of FeedForward must hold {needed} different labels, got {given!r}.")
     chosen = tuple(c.item() if isinstance(c, np.generic) else c for c in given)
+    for label in chosen:
+        if not isinstance(label, str | int | float) or label != label:
+            raise InputError(f"`classes` of FeedForward must hold texts or numbers, got {label!r}.")
     if len(chosen) != needed or len(set(chosen)) != needed:
         raise InputError(f"`classes` of FeedForward must hold {needed} different labels, got {list(chosen)}.")
     return chosen
@@ -273,7 +284,8 @@ def _check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> 
 
 def _check_threshold(threshold: float, output: str, n_classes: int) -> float:
     if output == "identity":
-        if isinstance(threshold, bool | str) or not np.isfinite(threshold):
+        number = isinstance(threshold, int | float | np.number) and not isinstance(threshold, bool | np.complexfloating)
+        if not number or not abs(threshold) < math.inf:
             raise InputError(f"`threshold` of FeedForward must be a finite number, got {threshold!r}.")
         return float(threshold)
     value = check_probability(threshold, "threshold", "FeedForward")
@@ -282,15 +294,3 @@ def _check_threshold(threshold: float, output: str, n_classes: int) -> float:
             f"`threshold` of FeedForward only applies to two classes, but there are {n_classes}; leave it out."
         )
     return value
-
-
-def _check_names(names: Sequence[str] | None, n_features: int) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    chosen = tuple(str(n) for n in names)
-    if len(chosen) != n_features or len(set(chosen)) != n_features:
-        raise InputError(
-            f"`feature_names` must hold {n_features} different names, one per input, "
-            f"got {len(chosen)}: {list(chosen)[:5]}."
-        )
-    return chosen

@@ -108,7 +108,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         return FeedForward(**{key: content[key] for key in _NEEDED})
     except InputError as error:
         raise InputError(f"{path} does not hold a usable network: {error}") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InputError(f"{path} does not hold a usable network: a field has the wrong type ({error}).") from error
 
 
@@ -129,12 +129,14 @@ def _read(path: Path) -> Any:
         raw = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:  # a zero byte in the name
+        raise InputError(f"`path` must be the name of a file, got {str(path)!r}: {error}.") from error
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
         raise UnsafeFile(
             f"{path} is not JSON but looks like a pickle or an archive, which could run code when read; {_CONVERT}."
         )
     try:
         return json.loads(raw.decode("utf-8-sig"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: bad encoding, bad JSON, numbers of too many digits
         first = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{path} is not valid JSON: {first}.") from None

@@ -69,7 +69,7 @@ def shifted_scores(
     last = directions.flags.f_contiguous and len(directions) > 1
     run = _samples_last if last else _samples_first
     widest = max(max(outputs for _, outputs in shapes), 1)
-    step = max(1, BLOCK // (widest * len(directions)))
+    step = max(1, BLOCK // max(1, widest * len(directions)))
     few = len(X) <= FEW_ROWS
     # the bias is the weight of an input that is always 1, which saves a pass over the result
     extended = np.ones((len(X), X.shape[1] + 1))

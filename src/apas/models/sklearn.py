@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import check_numbers, is_frame
+from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
@@ -67,10 +67,7 @@ class SklearnModel:
         self._names = names
         first = encoder if encoder is not None else estimator
         self._n_raw = int(getattr(first, "n_features_in_", len(names) if names is not None else network.n_features))
-        if names is not None and len(names) != self._n_raw:
-            raise InputError(
-                f"`feature_names` must hold {self._n_raw} names, as the estimator was fitted with, got {len(names)}."
-            )
+        check_names(names, self._n_raw)
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -135,9 +132,9 @@ class SklearnModel:
             self._encoder if self._encoder is not None else self._estimator, "feature_names_in_", None
         )
         if fitted_names is None:
-            return X.to_numpy() if is_frame(X) and self._encoder is None else X
-        if is_frame(X):
-            return X
+            return X.to_numpy() if is_frame(X) else X
+        if is_frame(X):  # the user may have given the columns other names
+            return X.set_axis(list(fitted_names), axis=1)
         import pandas as pd
 
         return pd.DataFrame(X, columns=list(fitted_names))
@@ -151,9 +148,9 @@ class SklearnModel:
 
     def describe(self) -> dict[str, Any]:
         """Architecture and preprocessing as JSON values."""
-        steps = None if self._encoder is None else canonical(self._encoder)
-        names = None if self._names is None else list(self._names)
-        return {**self._network.describe(), "feature_names": names, "preprocessing": steps}
+        described = {**self._network.describe(), "feature_names": None if self._names is None else list(self._names)}
+        # without preprocessing it is the network, and has the network's digest
+        return described if self._encoder is None else {**described, "preprocessing": canonical(self._encoder)}
 
     def __repr__(self) -> str:
         through = "" if self._encoder is None else f" behind {len(self._encoder)} preprocessing step(s)"
@@ -178,6 +175,8 @@ def _check_fitted(estimator: Any, final: Any) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     name = type(final).__name__
+    if final is None or isinstance(final, str):
+        raise Unsupported(f"the last step of the Pipeline is {final!r}, which is not a classifier; add one.")
     if is_regressor(final):
         raise Unsupported(
             f"{name} is a regressor: it has no classes, so no counterfactual can be valid; pass a classifier."
@@ -237,7 +236,7 @@ def _encoded_names(encoder: Any, raw: tuple[str, ...] | None) -> tuple[str, ...]
 
 def _names(estimator: Any, given: Sequence[str] | None) -> tuple[str, ...] | None:
     if given is not None:
-        return tuple(str(n) for n in given)
+        return tuple(str(n) for n in given) if isinstance(given, Sequence | np.ndarray) else check_names(given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = getattr(estimator, "feature_names_in_", None)

@@ -25,7 +25,7 @@ SMALL = 1024
 PART = 1 << 15
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LinfShifts:
     """Every model whose parameters differ from the base model's by at most `delta` each.
 
@@ -65,7 +65,8 @@ class LinfShifts:
             raise InputError(f'`kinds` of LinfShifts must hold "weight", "bias" or both, got {self.kinds!r}.')
         object.__setattr__(self, "kinds", kinds)
         if self.layers is not None:
-            object.__setattr__(self, "layers", _listed(self.layers))
+            object.__setattr__(self, "layers", tuple(_plain(layer) for layer in _listed(self.layers)))
+        object.__setattr__(self, "scale", _copied(self.scale))
         if not isinstance(self.relative, bool | np.bool_):
             raise InputError(f"`relative` of LinfShifts must be True or False, got {self.relative!r}.")
         number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
@@ -166,9 +167,9 @@ class LinfShifts:
         """Everything needed to build the set again, as JSON values."""
         scale: Any = None
         if isinstance(self.scale, Mapping):
-            scale = {str(k): float(v) for k, v in self.scale.items()}
+            scale = {str(key): _factor(value) for key, value in self.scale.items()}
         elif self.scale is not None:
-            scale = [np.asarray(s, dtype=np.float64).tolist() for s in self.scale]
+            scale = [np.asarray(s).tolist() for s in self.scale]
         layers = None if self.layers is None else list(self.layers)
         return {
             "kind": "linf", "relative": self.relative, "kinds": list(self.kinds), "layers": layers,
@@ -225,6 +226,8 @@ def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.fl
 
 def _layer_name(parameters: Parameters, layer: str | int, argument: str) -> str:
     names = parameters.layer_names
+    if isinstance(layer, str) and layer not in names and layer.lstrip("-").isdecimal():
+        layer = int(layer)  # an index that has been through JSON, where keys are texts
     if isinstance(layer, int) and not isinstance(layer, bool) and -len(names) <= layer < len(names):
         return names[layer]
     if isinstance(layer, str) and layer in names:
@@ -240,6 +243,24 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
 
 
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _copied(scale: Any) -> Any:
+    """The scale as a set of its own: what it was made from may change afterwards."""
+    if scale is None:
+        return None
+    if isinstance(scale, Mapping):
+        return {_plain(key): value for key, value in scale.items()}
+    try:
+        return tuple(np.array(s, dtype=np.float64) for s in scale)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"`scale` of LinfShifts must hold numbers, per layer or per parameter, got {scale!r}."
+        ) from None
+
+
 def _factor(value: Any) -> float:
     try:
         return float(value)
@@ -247,13 +268,7 @@ def _factor(value: Any) -> float:
         return np.nan  # refused together with other numbers that are not finite
 
 
-def _flat_scale(scale: Any, parameters: Parameters) -> NDArray[np.float64]:
-    try:
-        arrays = [np.asarray(s, dtype=np.float64) for s in scale]
-    except (TypeError, ValueError):
-        raise InputError(
-            f"`scale` of LinfShifts must hold numbers, per layer or per parameter, got {scale!r}."
-        ) from None
+def _flat_scale(arrays: Any, parameters: Parameters) -> NDArray[np.float64]:
     if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
         return np.array(arrays)
     if [a.shape for a in arrays] != list(parameters.shapes):
