@@ -217,12 +217,12 @@ def test_sample_size_with_many_failures(coverage: str, failures: int) -> None:
         assert large_tail(n, failures, q, -1) <= level < large_tail(n - 1, failures, q, -1)
 
 
-def test_sample_size_far_outside_the_floats() -> None:
-    """At n of 60 digits the tails of neighbours agree in 60 digits, and floats know 16 of them."""
-    q = Fraction(1, 10**60)
-    n = sample_size(coverage=1 - q, confidence=0.999)
-    with mpmath.workdps(150):
-        root = mpmath.log(mpmath.mpf(1) / 1000) / mpmath.log1p(-(mpmath.mpf(10) ** -60))
+@pytest.mark.parametrize("digits", [16, 60, 330])
+def test_sample_size_far_outside_the_floats(digits: int) -> None:
+    """At n of 60 digits the tails of neighbours agree in 60 digits; at 330 their difference is no float."""
+    n = sample_size(coverage=1 - Fraction(1, 10**digits), confidence=0.999)
+    with mpmath.workdps(800):
+        root = mpmath.log(mpmath.mpf(1) / 1000) / mpmath.log(1 - mpmath.mpf(10) ** -digits)
         assert n == int(mpmath.ceil(root))
 
 

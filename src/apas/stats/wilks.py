@@ -17,8 +17,8 @@ from apas.stats._reading import Number, Risk, as_count, as_probability, as_risk,
 
 __all__ = ["allowed_failures", "refuting_failures", "sample_size"]
 
-# Newton's method took at most 22 steps on 6,000 random cases, at confidences near 0 and the most extreme
-# coverages; 5 is usual. The limit only keeps a mistake from running forever.
+# Newton's method took at most 22 steps on 6,000 random cases, 5 being usual; the limit only keeps a mistake
+# from running forever.
 _MOST_STEPS = 1000
 # Below this log(1 + x) is x to all the digits of a float.
 _NO_CURVATURE = Decimal("1e-16")
