@@ -81,6 +81,10 @@ CASES = {
     "text in a frame": (certify(NAMED, FRAME.assign(debt=["low", "high"])), Bad, "`X` must hold numbers, but row 0, column 'debt' is 'low'; encode it"),
     "a date": (certify(X=pd.DataFrame({"a": [1.0], "b": pd.to_datetime(["2024-01-01"])})), Bad, "`X` must hold numbers, .*column 'b'"),
     "nothing but dates": (certify(X=pd.DataFrame({c: pd.to_datetime(["2024-01-01"]) for c in "ab"})), Bad, "`X` must hold numbers"),
+    "dates in nanoseconds": (certify(X=np.array([["2024-01-01", "2023-01-01"]], dtype="M8[ns]")), Bad, "`X` must hold numbers"),
+    "durations": (certify(X=np.array([[1, 2]], dtype="m8[ns]")), Bad, "`X` must hold numbers"),
+    "numbers as texts": (certify(X=[["1.0", "2.0"]]), Bad, "`X` must hold numbers, but row 0, column 0 is '1.0'"),
+    "a masked cell": (certify(X=np.ma.masked_array([[2.0, 0.5]], mask=[[False, True]])), Bad, "`X` must hold .*row 0, column 1"),
     "an object": (certify(X=[[1.0, object()]]), Bad, "`X` must hold numbers, but row 0, column 1"),
     "a list in a cell": (certify(X=pd.DataFrame({"a": [1.0], "b": [[1.0]]})), Bad, "`X` must hold numbers, .*column 'b'"),
     "complex": (certify(X=np.array([[1j, 2.0]])), Bad, "`X` must hold real numbers, got complex"),
@@ -140,8 +144,9 @@ CASES = {
             f"`{name}` of Sampling must be a number strictly between 0 and 1, got {re.escape(repr(value))}",
         )
         for name in ("coverage", "confidence")
-        for value in (0, 1, 0.0, 1.0, -0.5, 1.5, NAN, INF, "0.9", "high", None, True, False, [0.9], 0.5j)
+        for value in (0, 1, 0.0, 1.0, -0.5, 1.5, NAN, INF, "0.9", "high", b"0.9", None, True, False, [0.9], 0.5j)
     },
+    "coverage beyond floats": (sampling(coverage=10**400), Bad, "`coverage` of Sampling must be a number strictly between 0 and 1"),
     "n_samples 0": (sampling(n_samples=0), Bad, "`n_samples` of Sampling must be an integer of at least 1, got 0"),
     "n_samples negative": (sampling(n_samples=-5), Bad, "`n_samples` of Sampling .*got -5"),
     "n_samples float": (sampling(n_samples=2000.0), Bad, "`n_samples` of Sampling must be an integer.*got 2000.0"),
@@ -167,6 +172,7 @@ CASES = {
     "shifts move nothing": (shifted(scale={0: 0.0}), Bad, "`shifts` must move at least one parameter"),
     "shifts without layers": (shifted(layers=[]), Bad, "`shifts` must move at least one parameter"),
     "shifts of an unknown layer": (shifted(layers=["head"]), Bad, r"`layers` of LinfShifts must name layers .*\(layer0\).*got 'head'"),
+    "shifts of a layer that looks like a number": (shifted(layers=["--1"]), Bad, "`layers` of LinfShifts must name layers .*got '--1'"),
     "shifts of an unknown kind": (shifted(kinds=["gain"]), Bad, "`kinds` of LinfShifts must hold"),
     "shifts scaled below 0": (shifted(scale={0: -1.0}), Bad, "`scale` of LinfShifts must hold finite numbers"),
     "shifts unknown": (certify(shifts="l7"), Bad, "`shifts` must be one of 'linf'.*got 'l7'"),

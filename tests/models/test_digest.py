@@ -1,6 +1,7 @@
 """The fingerprint of a model: it changes with everything that decides an answer, and with nothing else."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -224,7 +225,7 @@ DISTINCT = [
     None, True, False, 0, 1, -1, 0.5, "0.5", "", "a", "1", [], [1], [[1]], [1, 2], [2, 1], {"a": 1}, {"a": 2}, {"b": 1}, {1, 2}, {1, 3},
     np.array([1.0, 2.0]), np.array([2.0, 1.0]), np.array([[1.0, 2.0]]), np.array([1, 2]), np.array(["a", "b"]),
     np.array(["a", None], dtype=object), StandardScaler(), StandardScaler(with_mean=False), half, third,
-    slice(0, 1), slice(1, 2), pd.Series([1.0]), pd.Series([2.0]), pd.DataFrame({"a": [1.0]}), pd.DataFrame({"a": [2.0]}),
+    partial(half, 1), partial(half, 2), partial(third, 1), partial(half, X=1), slice(0, 1), slice(1, 2), pd.Series([1.0]), pd.Series([2.0]), pd.DataFrame({"a": [1.0]}), pd.DataFrame({"a": [2.0]}),
 ]  # fmt: skip
 
 

@@ -393,6 +393,10 @@ BAD = {
     "threshold as bool": ({**ONE, "threshold": True}, "`threshold`.*got True"),
     "threshold None": ({**ONE, "threshold": None}, "`threshold`.*got None"),
     "identity threshold inf": ({**ONE, "output": "identity", "threshold": np.inf}, "`threshold`.*finite.*got inf"),
+    "identity threshold beyond floats": (
+        {**ONE, "output": "identity", "threshold": 10**400},
+        "`threshold` of FeedForward must be a finite number",
+    ),
     "identity threshold as text": ({**ONE, "output": "identity", "threshold": "0"}, "`threshold`.*finite.*got '0'"),
     "identity threshold None": ({**ONE, "output": "identity", "threshold": None}, "`threshold`.*got None"),
     "identity threshold complex": ({**ONE, "output": "identity", "threshold": 1j}, "`threshold`.*got 1j"),
