@@ -41,12 +41,12 @@ def is_path(value: object) -> bool:
 
 def check_probability(value: Any, name: str, owner: str) -> float:
     """Give `value` as a float in the open interval (0, 1)."""
-    message = f"`{name}` of {owner} must be a number strictly between 0 and 1, got {value!r}."
-    if isinstance(value, bool | str):
+    message = f"`{name}` of {owner} must be a number strictly between 0 and 1, got {reprlib.repr(value)}."
+    if isinstance(value, bool | str | bytes):
         raise InputError(message)
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(message) from None
     if not 0.0 < number < 1.0:
         raise InputError(message)
@@ -135,6 +135,8 @@ def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -
         return _check_columns(X, n_features, feature_names)
     if hasattr(X, "toarray"):  # a sparse matrix
         X = X.toarray()
+    if np.ma.is_masked(X):  # what is hidden under the mask is not a number to go by
+        X = np.ma.filled(X.astype(np.float64), np.nan)
     try:
         array = np.asarray(X.detach().cpu() if hasattr(X, "detach") else X)
     except ValueError:
@@ -143,8 +145,8 @@ def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -
         raise InputError(
             f"`X` must be 2-D (rows, features), got a 1-D array of {len(array)} values; for one row pass x[None, :]."
         )
-    if array.size == 0 and array.ndim < 3:
-        return np.empty((0, n_features)) if array.ndim < 2 or array.shape[0] == 0 else _wrong_width(array, n_features)
+    if array.ndim == 1:
+        return np.empty((0, n_features))
     if array.ndim != 2:
         raise InputError(f"`X` must be 2-D (rows, features), got {array.ndim} dimensions.")
     if array.shape[1] != n_features:
@@ -190,9 +192,10 @@ def _quoted(names: Sequence[Any]) -> str:
 def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray[np.float64]:
     """Give a checked `X` as a finite float64 matrix, or name the first cell that is not a number."""
     names = [str(c) for c in X.columns] if is_frame(X) else feature_names
-    values = X.to_numpy() if is_frame(X) else np.asarray(X)
-    if np.iscomplexobj(values):
-        raise InputError("`X` must hold real numbers, got complex ones.")
+    values = _values(X) if is_frame(X) else np.asarray(X)
+    if np.iscomplexobj(values) or values.dtype.kind in "mM":
+        complaint = "real numbers, got complex ones" if values.dtype.kind == "c" else "numbers, got dates or times"
+        raise InputError(f"`X` must hold {complaint}; encode them as numbers.")
     cells = values.astype(object) if values.dtype.kind not in "biuf" else np.empty((0, 0), dtype=object)
     # a text that cannot be read as a number is named rather than one that could
     for refused in (_is_no_number, _is_text):
@@ -210,6 +213,12 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray
             "fill or drop it."
         )
     return matrix
+
+
+def _values(frame: Any) -> NDArray[Any]:
+    """The cells of a frame; as floats at once if all columns are numbers, however different."""
+    numbers = all(getattr(kind, "kind", "O") in "biuf" and hasattr(kind, "itemsize") for kind in frame.dtypes)
+    return np.asarray(frame.to_numpy(dtype=np.float64 if numbers else None))
 
 
 def _is_no_number(cell: Any) -> bool:

@@ -217,7 +217,7 @@ OPTIONS = [
     (fitted(LogisticRegression()), {"threshold": None}, "`threshold` .*strictly between 0 and 1, got None"),
     (fitted(LogisticRegression()), {"feature_names": ["a"]}, "`feature_names` must hold 3 .*got 1"),
     (fitted(LogisticRegression()), {"feature_names": ["a", "a", "b"]}, "`feature_names` must hold 3 different names"),
-    (fitted(LogisticRegression()), {"feature_names": "abc"}, "`feature_names` must hold 3 different names"),
+    (fitted(LogisticRegression()), {"feature_names": "abc"}, "`feature_names` must hold different names.*'abc'"),
     (fitted(LogisticRegression()), {"feature_names": 5}, "`feature_names` must"),
     (
         fitted(make_pipeline(StandardScaler(), LogisticRegression())),

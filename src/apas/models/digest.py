@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,11 @@ def canonical(value: Any) -> Any:
     if hasattr(value, "get_params") and not isinstance(value, type):
         # an estimator is its class, its settings and what it has learned, some of which lives in private members
         return {"class": type(value).__name__, "state": canonical(dict(sorted(vars(value).items())))}
+    if isinstance(value, partial):
+        return {"partial": [canonical(v) for v in (value.func, value.args, value.keywords)]}
+    if getattr(value, "__name__", None) == "<lambda>":  # has no name of its own: by what it does
+        code = value.__code__
+        return {"code": [code.co_code.hex(), [repr(c) for c in code.co_consts], list(code.co_names)]}
     # functions, types, frames' dtypes and the like: by name, never by address
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
     return {"name": name}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apas._validation import check_names, check_probability
+from apas._validation import check_names
 from apas.errors import InputError
-from apas.models.activations import ACTIVATIONS
+from apas.models.architecture import check_activations, check_classes, check_layers, check_threshold
 from apas.models.margins import class_indices, margins_from_scores
 from apas.models.parameters import Parameters
 from apas.models.passes import scores, shifted_scores
@@ -63,13 +63,13 @@ class FeedForward:
         classes: Sequence[Any] | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        self._weights, self._biases = _check_layers(weights, biases)
-        self._activations = _check_activations(activation, len(self._weights) - 1)
+        self._weights, self._biases = check_layers(weights, biases)
+        self._activations = check_activations(activation, len(self._weights) - 1)
         if output not in OUTPUTS:
             raise InputError(f"`output` of FeedForward must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
         self._output = output
-        self._classes = _check_classes(classes, output, self._weights[-1].shape[1])
-        self._threshold = _check_threshold(threshold, output, len(self._classes))
+        self._classes = check_classes(classes, output, self._weights[-1].shape[1])
+        self._threshold = check_threshold(threshold, output, len(self._classes))
         self._offset = (
             self._threshold if output == "identity" else math.log(self._threshold) - math.log1p(-self._threshold)
         )
@@ -125,6 +125,11 @@ class FeedForward:
     def threshold(self) -> float:
         """From where on a binary model says class 1."""
         return self._threshold
+
+    @property
+    def offset(self) -> float:
+        """What the score of class 1 of a binary network is compared with: the threshold, or its logit."""
+        return self._offset
 
     def margin(self, X: _Array, target: Any) -> _Array:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
@@ -198,99 +203,3 @@ class FeedForward:
         sizes = "-".join(str(n) for n in [self.n_features, *(w.shape[1] for w in self._weights)])
         kinds = ", ".join(dict.fromkeys(self._activations)) or "no hidden layer"
         return f"<FeedForward {sizes}, {kinds}, {self._output} output, classes {list(self._classes)}>"
-
-
-def _check_layers(
-    weights: Sequence[ArrayLike], biases: Sequence[ArrayLike]
-) -> tuple[tuple[_Array, ...], tuple[_Array, ...]]:
-    counts = [len(v) if isinstance(v, Sequence | np.ndarray) else None for v in (weights, biases)]
-    if not counts[0] or counts[0] != counts[1]:
-        got = [type(v).__name__ if n is None else n for v, n in zip((weights, biases), counts, strict=True)]
-        raise InputError(
-            "`weights` and `biases` of FeedForward must have one entry per layer, in a list, and at least one, "
-            f"got {got[0]} and {got[1]}."
-        )
-    matrices = tuple(_frozen(w, "weights", i, 2) for i, w in enumerate(weights))
-    vectors = tuple(_frozen(b, "biases", i, 1) for i, b in enumerate(biases))
-    for i, (w, b) in enumerate(zip(matrices, vectors, strict=True)):
-        if i and w.shape[0] != matrices[i - 1].shape[1]:
-            raise InputError(
-                f"`weights[{i}]` of FeedForward must have {matrices[i - 1].shape[1]} rows, as layer {i - 1} has "
-                f"outputs, got {w.shape[0]}; weights are (inputs, outputs): from (outputs, inputs) use .T."
-            )
-        if len(b) != w.shape[1]:
-            raise InputError(
-                f"`biases[{i}]` of FeedForward must have {w.shape[1]} entries, as layer {i} has outputs, got {len(b)}."
-            )
-    return matrices, vectors
-
-
-def _frozen(array: ArrayLike, name: str, index: int, ndim: int) -> _Array:
-    try:
-        given = np.asarray(array)
-    except (TypeError, ValueError):
-        given = np.empty(0, dtype=object)  # rows of different lengths
-    if given.dtype.kind not in "biuf":
-        raise InputError(f"`{name}[{index}]` of FeedForward must be a {ndim}-D array of real numbers.")
-    copy = np.array(given, dtype=np.float64, order="C")
-    if copy.ndim != ndim or copy.size == 0:
-        raise InputError(
-            f"`{name}[{index}]` of FeedForward must be a non-empty {ndim}-D array, got shape {copy.shape}."
-        )
-    if not np.isfinite(copy).all():
-        raise InputError(
-            f"`{name}[{index}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; "
-            "was the training stable?"
-        )
-    copy.flags.writeable = False
-    return copy
-
-
-def _check_activations(activation: str | Sequence[str], hidden: int) -> tuple[str, ...]:
-    listed = isinstance(activation, Sequence) and not isinstance(activation, str)
-    names: tuple[Any, ...] = tuple(activation) if listed else (activation,) * hidden
-    for name in names if listed else (activation,):
-        if not isinstance(name, str) or name not in ACTIVATIONS:
-            raise InputError(f"`activation` of FeedForward must be one of {', '.join(ACTIVATIONS)}, got {name!r}.")
-    if len(names) != hidden:
-        raise InputError(
-            f"`activation` of FeedForward must be one name or one per hidden layer ({hidden}), got {len(names)}."
-        )
-    return names
-
-
-def _check_classes(classes: Sequence[Any] | None, output: str, outputs: int) -> tuple[Any, ...]:
-    if output == "softmax" and outputs < 2:
-        raise InputError(
-            '`output` of FeedForward is "softmax", which needs a score per class, but the last layer has 1 output.'
-        )
-    if output != "softmax" and outputs != 1:
-        raise InputError(
-            f'`output` of FeedForward is "{output}", which needs 1 output, but the last layer has {outputs}; '
-            'use "softmax".'
-        )
-    needed = outputs if output == "softmax" else 2
-    given = range(needed) if classes is None else classes
-    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
-        raise InputError(f"`classes` of FeedForward must hold {needed} different labels, got {given!r}.")
-    chosen = tuple(c.item() if isinstance(c, np.generic) else c for c in given)
-    for label in chosen:
-        if not isinstance(label, str | int | float) or label != label:
-            raise InputError(f"`classes` of FeedForward must hold texts or numbers, got {label!r}.")
-    if len(chosen) != needed or len(set(chosen)) != needed:
-        raise InputError(f"`classes` of FeedForward must hold {needed} different labels, got {list(chosen)}.")
-    return chosen
-
-
-def _check_threshold(threshold: float, output: str, n_classes: int) -> float:
-    if output == "identity":
-        number = isinstance(threshold, int | float | np.number) and not isinstance(threshold, bool | np.complexfloating)
-        if not number or not abs(threshold) < math.inf:
-            raise InputError(f"`threshold` of FeedForward must be a finite number, got {threshold!r}.")
-        return float(threshold)
-    value = check_probability(threshold, "threshold", "FeedForward")
-    if n_classes > 2 and value != 0.5:
-        raise InputError(
-            f"`threshold` of FeedForward only applies to two classes, but there are {n_classes}; leave it out."
-        )
-    return value

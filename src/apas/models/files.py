@@ -96,11 +96,14 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     if not isinstance(content, dict) or content.get("format") != "apas-model":
         raise InputError(f'{path} is not a model file: it must hold an object with "format": "apas-model"; {_CONVERT}.')
     version = content.get("version")
-    if version != VERSION or content.get("kind") != "feedforward":
+    if type(version) is not int or version != VERSION or content.get("kind") != "feedforward":
         raise InputError(
             f"{path} is a model file of version {version!r} and kind {content.get('kind')!r}, but this apas reads "
             f"version {VERSION} and kind 'feedforward'; use a newer apas."
         )
+    unknown = sorted(set(content) - {*_NEEDED, "format", "version", "kind"})
+    if unknown:
+        raise InputError(f"{path} has the unknown field {unknown[0]!r}; a model file has only {', '.join(_NEEDED)}.")
     missing = [key for key in _NEEDED if key not in content]
     if missing:
         raise InputError(f"{path} must have the field {missing[0]!r}, but has not; {_CONVERT}.")

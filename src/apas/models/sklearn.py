@@ -236,7 +236,8 @@ def _encoded_names(encoder: Any, raw: tuple[str, ...] | None) -> tuple[str, ...]
 
 def _names(estimator: Any, given: Sequence[str] | None) -> tuple[str, ...] | None:
     if given is not None:
-        return tuple(str(n) for n in given) if isinstance(given, Sequence | np.ndarray) else check_names(given)
+        listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+        return tuple(str(n) for n in given) if listed else check_names(given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = getattr(estimator, "feature_names_in_", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -226,7 +227,7 @@ def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.fl
 
 def _layer_name(parameters: Parameters, layer: str | int, argument: str) -> str:
     names = parameters.layer_names
-    if isinstance(layer, str) and layer not in names and layer.lstrip("-").isdecimal():
+    if isinstance(layer, str) and layer not in names and re.fullmatch(r"-?\d{1,9}", layer):
         layer = int(layer)  # an index that has been through JSON, where keys are texts
     if isinstance(layer, int) and not isinstance(layer, bool) and -len(names) <= layer < len(names):
         return names[layer]

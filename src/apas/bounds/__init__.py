@@ -1,0 +1,1 @@
+"""Worst-case mathematics on dense networks."""
