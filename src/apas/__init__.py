@@ -9,6 +9,9 @@ from apas.certify.claims import Every as Every
 from apas.certify.claims import Most as Most
 from apas.certify.claims import Verdict as Verdict
 from apas.certify.entry import certify as certify
+from apas.certify.maxshifts import MaxShift as MaxShift
+from apas.certify.maxshifts import MaxShifts as MaxShifts
+from apas.certify.radius import max_shift as max_shift
 from apas.certify.sampling import Sampling as Sampling
 from apas.errors import ApasError as ApasError
 from apas.errors import GuaranteeWarning as GuaranteeWarning
@@ -23,7 +26,10 @@ from apas.models.files import save_model as save_model
 from apas.models.parameters import Parameters as Parameters
 from apas.models.protocol import Model as Model
 from apas.shifts.linf import LinfShifts as LinfShifts
+from apas.shifts.measure import ShiftReport as ShiftReport
+from apas.shifts.measure import measure_shift as measure_shift
 from apas.shifts.protocol import ShiftSet as ShiftSet
+from apas.shifts.retraining import estimate_delta as estimate_delta
 from apas.stats.wilks import allowed_failures as allowed_failures
 from apas.stats.wilks import sample_size as sample_size
 
@@ -34,9 +40,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ApasError", "Certificate", "Certificates", "Every", "FeedForward", "GuaranteeWarning", "InputError", "LinfShifts",
-    "MissingExtra", "Model", "Most", "Parameters", "Sampling", "ShiftSet", "UnsafeFile", "Unsupported", "Verdict",
-    "allowed_failures", "as_model", "certify", "datasets", "load_model", "sample_size", "save_model", "stats",
+    "ApasError", "Certificate", "Certificates", "Every", "FeedForward", "GuaranteeWarning", "InputError",
+    "LinfShifts", "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most", "Parameters", "Sampling",
+    "ShiftReport", "ShiftSet", "UnsafeFile", "Unsupported", "Verdict", "allowed_failures", "as_model", "certify",
+    "datasets", "estimate_delta", "load_model", "max_shift", "measure_shift", "sample_size", "save_model",
+    "stats",
 ]  # fmt: skip
 
 _ON_FIRST_USE = ("datasets", "stats")

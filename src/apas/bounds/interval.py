@@ -78,7 +78,7 @@ def least_margins(
         low, high = _layer(low, high, net.weights[i], net.biases[i], *reach, delta, first=i == 0)
         low, high = _activated(name, low, high)
     bound = _output(net, low, high, wanted, radii, delta)
-    scale = _scale(net, X, radii, delta)
+    scale = net.margin_scale(X, radii, delta)
     # each of the at most `steps` operations behind a sum is off by 2**-53 of the magnitudes it adds up
     steps = sum(w.shape[0] + 8 for w in net.weights)
     return bound, 4 * steps * 2.0**-53 * scale
@@ -146,8 +146,3 @@ def _output(
             terms = np.minimum.reduce([a * u for a in (low, high) for u in (v - spread, v + spread)])
         bound = np.minimum(bound, terms.sum(axis=1) + offset - delta * offset_reach)
     return bound
-
-
-def _scale(net: FeedForward, X: _Array, radii: _Array, delta: _Array) -> _Array:
-    """Magnitudes behind the bound; those of the largest delta cover the smaller ones."""
-    return net.margin_scale(X, float(delta.max(initial=0.0)) * radii)

@@ -84,13 +84,7 @@ class Problem:
     def band(self) -> NDArray[np.float64]:
         """Per row the margin below which its sign may be owed to rounding, on any shifted model."""
         if offers(self.model, Scaled):
-            if isinstance(self.one_delta, float):
-                return ROUNDING * self.model.margin_scale(self.X, self.one_delta * self.radii)
-            scale = np.empty(len(self))
-            for delta in np.unique(self.delta):
-                rows = self.delta == delta
-                scale[rows] = self.model.margin_scale(self.X[rows], delta * self.radii)
-            return ROUNDING * scale
+            return ROUNDING * self.model.margin_scale(self.X, self.radii, self.one_delta)
         return ROUNDING * np.maximum(1.0, np.abs(self.model.margin(self.X, self.one_target)))
 
     def valid_rows(self) -> NDArray[np.bool_]:

@@ -9,6 +9,8 @@ import typer
 from apas import __version__
 from apas.cli.certify import certify_command
 from apas.cli.demo import demo_command
+from apas.cli.maxshift import max_shift_command
+from apas.cli.shift import shift_command
 from apas.errors import ApasError
 
 __all__ = ["app", "main"]
@@ -22,6 +24,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo_command)
 app.command("certify")(certify_command)
+app.command("max-shift")(max_shift_command)
+app.command("shift")(shift_command)
 
 
 def _print_version(asked: bool) -> None:

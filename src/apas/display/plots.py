@@ -10,7 +10,7 @@ from apas._optional import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["coverage_plot", "new_axes"]
+__all__ = ["coverage_plot", "new_axes", "radius_plot"]
 
 COLOURS = {"CERTIFIED": "#1b7f4d", "REFUTED": "#b3261e", "UNKNOWN": "#8a8a8a"}
 
@@ -50,3 +50,27 @@ def _bounds(certificate: Any) -> tuple[float, float]:
         return 0.0, 0.0
     level = float(certificate.claim.row_confidence)
     return certificate.evidence.coverage_lower(level), certificate.evidence.coverage_upper(level)
+
+
+def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
+    """Per row the certified, the provable and the breaking delta, sorted by the certified one."""
+    ax = new_axes(ax, "MaxShifts.plot")
+    order = sorted(range(len(shifts)), key=lambda i: shifts[i].delta)
+    places = range(len(order))
+    series = [
+        ("broken_at", "a failing shift is known", "v", "#b3261e"),
+        ("delta", "certified", "o", "#1b4f7f"),
+        ("provable", "proved for every shift", "s", "#1b7f4d"),
+    ]
+    for name, label, marker, colour in series:
+        values = [getattr(shifts[i], name) for i in order]
+        shown = [(x, y) for x, y in zip(places, values, strict=True) if 0 < y < float("inf")]
+        if shown:
+            ax.plot(*zip(*shown, strict=True), marker, color=colour, markersize=4, label=label)
+    ax.set_xlabel("rows, sorted")
+    ax.set_ylabel("delta")
+    ax.set_ylim(bottom=0)
+    ax.set_title("How far the model may shift", loc="left")
+    if len(order):
+        ax.legend(loc="best", frameon=False)
+    return ax

@@ -157,23 +157,24 @@ class FeedForward:
             where = part if rows is None else rows[part]
             margins[:, where] = margins_from_scores(block, wanted[part], self._offset)
 
-    def margin_scale(self, X: _Array, radii: _Array) -> _Array:
-        """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``radii[i]``.
+    def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
+        """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``.
 
         A margin is a sum of products; rounding disturbs it by a small multiple of this number times 2**-53.
+        `delta` is one number or one per row.
         """
-        sizes = np.abs(self._parameters.values)
-        sizes += radii
+        sizes, reach = np.abs(self._parameters.values), np.asarray(delta, dtype=np.float64)
+        reach = reach[:, None] if reach.ndim else reach
         a = np.abs(X)
         for i, shape in enumerate(self._shapes):
-            weights, biases = (sizes[part] for part in self._parameters.slices[2 * i : 2 * i + 2])
-            a = a @ weights.reshape(shape)
-            a += biases
+            w, b = self._parameters.slices[2 * i : 2 * i + 2]
+            z = a @ sizes[w].reshape(shape)
+            z += reach * (a @ radii[w].reshape(shape))
+            z += sizes[b] + reach * radii[b]
             # the two activations that can exceed the magnitude of their argument
-            if i < len(self._activations) and self._activations[i] == "softplus":
-                a += math.log(2.0)
-            elif i < len(self._activations) and self._activations[i] == "sigmoid":
-                a += 0.5
+            if i < len(self._activations):
+                z += {"softplus": math.log(2.0), "sigmoid": 0.5}.get(self._activations[i], 0.0)
+            a = z
         return np.asarray(a.sum(axis=-1) + abs(self._offset))
 
     def as_feedforward(self) -> FeedForward:

@@ -115,8 +115,10 @@ class Dense(Protocol):
 class Scaled(Protocol):
     """A model that knows how large the numbers get inside it."""
 
-    def margin_scale(self, X: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A bound per row on the sum of magnitudes behind any margin while parameter i moves by <= radii[i]."""
+    def margin_scale(
+        self, X: NDArray[np.float64], radii: NDArray[np.float64], delta: float | NDArray[np.float64] = 1.0
+    ) -> NDArray[np.float64]:
+        """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
         ...
 
 

@@ -102,9 +102,9 @@ class SklearnModel:
         """Margins of encoded rows on shifted networks, shape (directions, rows)."""
         return self._network.shifted_margins(X, target, directions, delta)
 
-    def margin_scale(self, X: _Array, radii: _Array) -> _Array:
+    def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
         """Sum of magnitudes behind any margin of each encoded row."""
-        return self._network.margin_scale(X, radii)
+        return self._network.margin_scale(X, radii, delta)
 
     def encode(self, X: Any) -> _Array:
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""

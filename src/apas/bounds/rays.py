@@ -1,0 +1,167 @@
+"""Margins along rays: how a row fares on the networks ``theta + t u`` while t grows from 0.
+
+Along a ray every weight is linear in t. `Rays.margins` evaluates many rays at one t per row; `Rays.floor` bounds the
+margin from below over a whole interval, so that the many rays that cannot fail there need no closer look.
+
+The bound carries, layer by layer, the values at both ends and how far the quantity can leave its chord between them.
+The product of a weight and an activation that are both linear leaves its chord by ``dw da s (1 - s)``, at most a
+quarter of ``dw da``; an activation function leaves the chord of its ends by an amount known in closed form
+(`chord_gaps`), and passes an earlier deviation on at most enlarged by its Lipschitz constant.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.activations import LEAKY_SLOPE, activate
+from apas.models.feedforward import FeedForward
+from apas.models.margins import margins_from_scores
+
+__all__ = ["Rays", "chord_gaps"]
+
+_Array = NDArray[np.float64]
+#: Largest second derivative of the smooth activations, and the one Lipschitz constant that is not 1.
+CURVATURE = {"tanh": 0.76980036, "sigmoid": 0.09622505, "softplus": 0.25, "elu": 1.0, "gelu": 0.79788457}
+STEEPEST = {"gelu": 1.12890415}
+
+
+def chord_gaps(name: str, first: _Array, last: _Array) -> tuple[_Array, _Array]:
+    """How far the activation can lie below and above the chord between its values at `first` and `last`.
+
+    Examples
+    --------
+    >>> low, high = chord_gaps("relu", np.array([-1.0]), np.array([3.0]))
+    >>> float(low[0]), float(high[0])
+    (0.75, 0.0)
+    """
+    none = np.zeros(np.broadcast_shapes(first.shape, last.shape))
+    if name in CURVATURE:
+        gap = (last - first) ** 2 * (CURVATURE[name] / 8)
+        return gap, gap
+    if name == "relu":
+        return _kink(first, last), none
+    if name == "leaky_relu":
+        return (1 - LEAKY_SLOPE) * _kink(first, last), none
+    if name == "hard_tanh":
+        return _kink(first + 1, last + 1), _kink(first - 1, last - 1)
+    return none, none
+
+
+def _kink(first: _Array, last: _Array) -> _Array:
+    """Largest distance between max(z, 0) and its chord, where z runs from `first` to `last` through 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = -first * last / np.abs(last - first)
+    return np.where(first * last < 0, gap, 0.0)
+
+
+class Rays:
+    """A block of rows against a block of directions.
+
+    Parameters
+    ----------
+    net : FeedForward
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+    directions : ndarray of shape (samples, k)
+    """
+
+    def __init__(self, net: FeedForward, X: _Array, wanted: NDArray[np.intp], directions: _Array) -> None:
+        self.net, self.wanted = net, wanted
+        flat = np.ascontiguousarray(directions.T)
+        samples = flat.shape[1]
+        parts = net.parameters.slices
+        self.slopes = [  # per layer: how fast weights (inputs, outputs, samples) and biases (outputs, samples) move
+            (flat[parts[2 * i]].reshape(*w.shape, samples), flat[parts[2 * i + 1]]) for i, w in enumerate(net.weights)
+        ]
+        first = self.slopes[0][0]
+        self.z0 = (X @ net.weights[0] + net.biases[0])[:, :, None]
+        self.z1 = (X @ first.reshape(len(first), first.shape[1] * samples)).reshape(len(X), first.shape[1], samples)
+        self.z1 += self.slopes[0][1]
+        self._sizes: dict[int, _Array] = {}
+
+    def margins(self, t: _Array) -> _Array:
+        """Margins at ``t`` (one per row), shape (rows, samples)."""
+        return self._margin(self._path(t)[-1])
+
+    def _next(self, layer: int, a: _Array, t: _Array) -> _Array:
+        slope, bias_slope = self.slopes[layer]
+        z = np.einsum("mis,ios->mos", t * a, slope)
+        z += np.matmul(self.net.weights[layer].T, a)
+        z += self.net.biases[layer][:, None] + t * bias_slope
+        return np.asarray(z)
+
+    def _margin(self, scores: _Array) -> _Array:
+        return np.asarray(margins_from_scores(scores.transpose(2, 0, 1), self.wanted, self.net.offset).T)
+
+    def floor(self, points: list[_Array]) -> _Array:
+        """A lower bound on the margin from the first to the last of `points` (each one t per row), (rows, samples).
+
+        More points in between make the bound tighter: what leaves a chord shrinks with its square.
+        """
+        paths = [self._path(t) for t in points]
+        bounds = [self._between(*pair) for pair in pairwise(zip(points, paths, strict=True))]
+        return np.asarray(np.minimum.reduce(bounds))
+
+    def _path(self, t: _Array) -> list[_Array]:
+        """Values of every layer before its activation, (rows, units, samples) each."""
+        z = self.z0 + t[:, None, None] * self.z1
+        path = [z]
+        for i, name in enumerate(self.net.activations):
+            z = self._next(i + 1, activate(name, z.copy()), t[:, None, None])
+            path.append(z)
+        return path
+
+    def _between(self, left: tuple[_Array, list[_Array]], right: tuple[_Array, list[_Array]]) -> _Array:
+        """A lower bound on the margin between two points whose paths are known."""
+        start, stop = left[0][:, None, None], right[0][:, None, None]
+        below: _Array | float = 0.0
+        above: _Array | float = 0.0
+        for i, name in enumerate(self.net.activations):
+            ends = left[1][i], right[1][i]
+            gaps = chord_gaps(name, *ends)
+            if name in STEEPEST:  # the one that is not monotone passes deviations on to both sides
+                below = above = STEEPEST[name] * np.maximum(below, above)
+            below, above = below + gaps[0], above + gaps[1]
+            first, last = (activate(name, end.copy()) for end in ends)
+            below, above = self._deviation(i + 1, (stop - start) * (last - first), below, above, stop)
+        return self._least((left[1][-1], right[1][-1]), below, above)
+
+    def _deviation(self, layer: int, step: _Array, below: _Array, above: _Array, stop: _Array) -> tuple[_Array, _Array]:
+        """How far the next layer can lie below and above its chord.
+
+        A term dw da above 0 bends the sum below its chord by up to a quarter of itself, one below 0 above it. Up to
+        t = stop a weight w + t u is at most w+ + stop u+ and at least -(w- + stop u-). With p the quantities that go
+        with u+ below and u- above, and q the others, both sums come from p + q with abs(u) and p - q with u.
+        """
+        slope, size = self.slopes[layer][0], self.sizes(layer)
+        p, q = np.maximum(step, 0.0) / 4 + stop * below, np.maximum(-step, 0.0) / 4 + stop * above
+        spread, bend = np.einsum("mis,ios->mos", p + q, size), np.einsum("mis,ios->mos", p - q, slope)
+        low, high = (spread + bend) / 2, (spread - bend) / 2
+        weights = self.net.weights[layer].T
+        plus, minus = np.maximum(weights, 0.0), np.maximum(-weights, 0.0)
+        for deviation, same, other in ((below, low, high), (above, high, low)):
+            if np.any(deviation):
+                same += np.matmul(plus, deviation)
+                other += np.matmul(minus, deviation)
+        return low, high
+
+    def sizes(self, layer: int) -> _Array:
+        """Magnitudes of the slopes of a layer's weights, computed once."""
+        if layer not in self._sizes:
+            self._sizes[layer] = np.abs(self.slopes[layer][0])
+        return self._sizes[layer]
+
+    def _least(self, ends: tuple[_Array, _Array], below: _Array | float, above: _Array | float) -> _Array:
+        """Least margin between the ends: the lower one, less how far the wanted score falls and its rivals rise."""
+        lower = np.minimum(self._margin(np.broadcast_to(ends[0], ends[1].shape)), self._margin(ends[1]))
+        if isinstance(below, float) or isinstance(above, float):
+            return lower  # without a hidden layer the margin is linear, and least at an end
+        if self.net.weights[-1].shape[1] == 1:
+            return np.asarray(lower - np.where((self.wanted == 1)[:, None], below[:, 0], above[:, 0]))
+        rows = np.arange(len(self.wanted))
+        others = above.copy()
+        others[rows, self.wanted] = -np.inf
+        return np.asarray(lower - below[rows, self.wanted] - others.max(axis=1))

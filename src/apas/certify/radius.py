@@ -1,0 +1,204 @@
+"""`max_shift`: the largest shift at which each row is certified.
+
+For one direction u let D be the first delta at which ``theta + delta u`` breaks the row. Draw n directions once and
+let c be the number of failures that `allowed_failures` grants n draws. Then with the stated confidence at least a share
+`coverage` of all directions has ``D >= D_(c+1)``, the (c+1)-th smallest of the n.
+
+*Proof.* Let q be the largest number with P(D >= q) >= coverage, so that P(D <= q) >= 1 - coverage. The claim fails
+only if D_(c+1) > q, that is, if at most c of the n draws are <= q; this has probability at most
+P(Binomial(n, 1 - coverage) <= c) <= 1 - confidence. One sample, no search, hence no selection.
+
+On a grid the same holds with "first rung that fails" in place of D, and speaks of the rungs alone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from apas._random import entropy_of
+from apas._validation import check_jobs
+from apas.certify.claims import Every, Most
+from apas.certify.entry import SHIFTS, check_agreement, check_target, pick
+from apas.certify.maxshifts import MaxShift, MaxShifts
+from apas.certify.problem import Problem
+from apas.certify.provable import proved_deltas, worst_case
+from apas.certify.rayanswers import along_rays
+from apas.certify.sampling import Sampling
+from apas.certify.searches import confirmed, published
+from apas.errors import InputError
+from apas.models.convert import as_model, encoded_rows
+from apas.models.digest import model_digest
+from apas.models.feedforward import FeedForward
+from apas.models.protocol import Dense, Model, offers
+from apas.shifts.linf import LinfShifts
+from apas.shifts.protocol import ShiftSet
+
+__all__ = ["max_shift"]
+
+SEARCHES = ("rays", "confirm", "paper")
+#: Above this many parameters the search on fresh draws is the default.
+MANY = 100_000
+
+
+def max_shift(
+    model: Any,
+    X: Any,
+    *,
+    target: Any,
+    shifts: ShiftSet | str = "linf",
+    method: Sampling | str = "sampling",
+    search: str | None = None,
+    limit: float | None = None,
+    simultaneous: bool = False,
+    n_jobs: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> MaxShifts:
+    """Find the largest shift of the model at which each row is certified to keep its class.
+
+    Parameters
+    ----------
+    model : object
+        A fitted classifier: see `as_model`.
+    X : array_like or data frame of shape (rows, features)
+        The counterfactual explanations.
+    target : label, array_like of labels or "predicted"
+        The class each row must keep.
+    shifts : ShiftSet or str, default "linf"
+    method : Sampling, "sampling", "interval" or "exact"
+        ``"sampling"`` certifies `Most` (Algorithm 1 of the paper, made selection-safe). ``"interval"`` proves `Every`
+        by interval arithmetic; ``"exact"`` does the same and is exact for networks with at most one hidden layer
+        (Algorithm 4), for deeper ones it returns the proved delta with ``exact=False``.
+    search : {"rays", "confirm", "paper"}, optional
+        How to search with `Sampling`. ``"rays"`` (default): one sample of directions, the right order statistic of
+        their first failures. ``"confirm"`` (default above 100,000 parameters): search on one stream, confirm on fresh
+        ones. ``"paper"``: Algorithm 1 as published, whose confidence holds per test only.
+    limit : float, optional
+        Where to stop looking; 10 times the largest parameter unless given (10 for relative shifts).
+    simultaneous : bool, default False
+        Let the confidence hold for all rows together.
+    n_jobs : int, default 1
+        Number of processes; the answer does not depend on it.
+    rng : None, int or numpy.random.Generator
+        Seed of the draws; recorded in the result.
+
+    Returns
+    -------
+    MaxShifts
+        One `MaxShift` per row; a row that is not valid on the model itself has delta 0.
+
+    Notes
+    -----
+    With exact roots (linear models, one hidden layer of piecewise linear units) the claim holds along the whole way up
+    to delta; on a grid it holds at every grid value up to delta, and everywhere below the proved delta. What voids it:
+    choosing the rows by looking at the same draws (the same `rng`).
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> found = apas.max_shift(net, [[2.0, 0.5]], target=1, rng=0)[0]
+    >>> found.provable < found.delta < found.upper
+    True
+    """
+    began = time.perf_counter()
+    net = as_model(model)
+    shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
+    sampler = None if isinstance(method, str) and method in ("interval", "exact") else _sampler(method)
+    kind = _search(search, sampler, net)
+    points, encoded = encoded_rows(net, X)
+    entropy = entropy_of(rng)
+    problem = Problem(
+        model=net, X=encoded, target=check_target(net, encoded, target), delta=np.ones(len(encoded)), shifts=shift_set,
+        claim_rows=max(1, len(encoded)) if simultaneous else 1, n_jobs=check_jobs(n_jobs),
+    )  # fmt: skip
+    check_agreement(net, points, encoded)
+    farthest = _limit(limit, problem)
+    everything = Every(shift_set.measure(net.parameters))
+    claim = everything if sampler is None else sampler.claim(problem)
+    ok = problem.valid_rows() if len(problem) else np.empty(0, dtype=bool)
+    items = [_not_valid(problem.target[i], claim) for i in range(len(problem))]
+    if ok.any():
+        asked = problem.take(ok)
+        network = net.as_feedforward() if offers(net, Dense) and isinstance(shift_set, LinfShifts) else None
+        if sampler is None:
+            answers = worst_case(asked, network, everything, farthest)
+        else:
+            answers = _sampled(asked, network, sampler, kind, entropy, farthest)
+        for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
+            items[i] = answer
+    seconds = (time.perf_counter() - began) / max(1, len(items))
+    items = [replace(item, seconds=seconds) for item in items]
+    return MaxShifts(items, points=points, model_digest=model_digest(net), shifts=shift_set)
+
+
+def _sampler(method: Any) -> Sampling:
+    if method == "sampling":
+        return Sampling()
+    if not isinstance(method, Sampling):
+        raise InputError(
+            f'`method` of max_shift must be "sampling", a Sampling(...), "interval" or "exact", got {method!r}.'
+        )
+    return method
+
+
+def _search(search: str | None, sampler: Sampling | None, net: Model) -> str:
+    if search is None:
+        return "rays" if len(net.parameters) <= MANY else "confirm"
+    if search not in SEARCHES:
+        raise InputError(f"`search` must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}.")
+    if sampler is None:
+        raise InputError('`search` goes with method="sampling"; leave it out.')
+    return search
+
+
+def _limit(limit: float | None, problem: Problem) -> float:
+    if limit is None:
+        if getattr(problem.shifts, "relative", False):
+            return 10.0
+        return 10.0 * float(np.abs(problem.model.parameters.values).max(initial=0.0)) or 10.0
+    number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
+    if not number or not 0 < limit < np.inf:
+        raise InputError(f"`limit` of max_shift must be a positive finite number, got {limit!r}.")
+    return float(limit)
+
+
+def _not_valid(target: Any, claim: Every | Most) -> MaxShift:
+    return MaxShift(0.0, 0.0, 0.0, 0.0, True, False, claim, target, "not valid on the model itself", {})
+
+
+def _sampled(
+    problem: Problem, network: FeedForward | None, sampler: Sampling, search: str, entropy: int, limit: float
+) -> list[MaxShift]:
+    claim = sampler.claim(problem)
+    proved, _, broken = proved_deltas(problem, network, limit)
+    samples, allowed, refuting = sampler.plan(problem, claim)
+    if search == "rays":
+        return along_rays(problem, network, claim, entropy, (samples, allowed, refuting), limit, proved, broken)
+    if search == "confirm":
+        found = confirmed(problem, claim, entropy, samples, limit, proved)
+    else:
+        found = published(problem, entropy, samples, limit)
+    answers = []
+    for i in range(len(problem)):
+        delta = max(float(found.delta[i]), float(proved[i]))
+        reason = found.reason[i] if delta > proved[i] else "proved for every shift"
+        upper = float("inf")
+        answers.append(
+            MaxShift(
+                delta,
+                upper,
+                float(proved[i]),
+                float(broken[i]),
+                False,
+                delta >= limit,
+                claim,
+                problem.target[i],
+                reason,
+                found.trace[i],
+            )
+        )
+    return answers

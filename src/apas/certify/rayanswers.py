@@ -1,0 +1,131 @@
+"""From first failures along rays to the largest certified shift: the order statistic, in words and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.certify.claims import Most
+from apas.certify.gridsearch import crossings, lay_grid
+from apas.certify.maxshifts import MaxShift
+from apas.certify.problem import Problem
+from apas.certify.provable import valid_at
+from apas.certify.raysearch import RATIO, grid_steps, has_exact_roots, smallest_failures
+from apas.models.feedforward import FeedForward
+
+__all__ = ["along_rays"]
+
+_Array = NDArray[np.float64]
+#: How much a root is taken to be smaller than computed: "valid below D" says nothing about D itself.
+BELOW = 1 - 1e-9
+
+
+def along_rays(
+    problem: Problem, network: FeedForward | None, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float,
+    proved: _Array, broken: _Array,
+) -> list[MaxShift]:  # fmt: skip
+    """The order statistic of first failures along rays, as an answer per row.
+
+    `plan` holds the number of rays, of failures that certify and of failures that refute.
+    """
+    stream = Stream(entropy, "max_shift/rays")
+    samples, allowed, refuting = plan
+    trace = {"search": "rays", "entropy": hex(entropy), "samples": samples, "allowed": allowed, "refuting": refuting}
+    if network is None:
+        return _rays_on_grid(problem, claim, entropy, plan, limit, trace)
+    start = np.where(proved > 0, proved, limit * 1e-6)
+    exact = has_exact_roots(network)
+    answers = []
+    for i, found in enumerate(_in_parallel(problem, network, stream, samples, refuting, limit, start)):
+        enough = len(found.radii) > allowed
+        if exact:
+            delta = float(found.radii[allowed]) * BELOW if enough else limit
+            upper = float(found.radii[refuting - 1]) / BELOW if len(found.radii) >= refuting else np.inf
+            way = "along the whole way up to delta"
+        else:
+            last = start[i] * RATIO ** grid_steps(start[i : i + 1], np.array([limit]))[0]
+            rung = int(np.rint(np.log(found.radii[allowed] / start[i]) / np.log(RATIO))) if enough else 0
+            before = start[i] * RATIO ** (rung - 1) if rung else 0.0
+            delta = float(before if enough else last)
+            upper = float(found.radii[refuting - 1]) if len(found.radii) >= refuting else np.inf
+            way = f"at every grid value (ratio {RATIO}) up to delta"
+        reason = f"{way}: {allowed} of {samples} rays failed before, {allowed} may"
+        if not enough:
+            reason = f"{way}, which is the limit: {len(found.radii)} of {samples} rays failed before, {allowed} may"
+        if delta <= proved[i]:
+            delta, reason = float(proved[i]), "proved for every shift"
+        breaks = min(float(broken[i]), _known_break(problem, i, stream, found, exact))
+        answers.append(
+            MaxShift(
+                min(delta, limit),
+                max(upper, delta),
+                float(proved[i]),
+                breaks,
+                False,
+                not enough,
+                claim,
+                problem.target[i],
+                reason,
+                {**trace, "exact_roots": exact},
+            )
+        )
+    return answers
+
+
+def _in_parallel(
+    problem: Problem, network: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: _Array
+) -> list[Any]:
+    if problem.n_jobs == 1 or len(problem) == 1:
+        return smallest_failures(problem, network, stream, samples, rank, limit, start)
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    parts = np.array_split(np.arange(len(problem)), min(len(problem), effective_n_jobs(problem.n_jobs)))
+    work = (
+        delayed(smallest_failures)(problem.take(rows), network, stream, samples, rank, limit, start[rows])
+        for rows in parts
+    )
+    return [found for part in Parallel(n_jobs=problem.n_jobs)(work) for found in part]
+
+
+def _known_break(problem: Problem, row: int, stream: Stream, found: Any, exact: bool) -> float:
+    """The least first failure, if the model itself agrees that it fails there."""
+    if not len(found.radii):
+        return float("inf")
+    delta = float(found.radii[0]) / BELOW if exact else float(found.radii[0])
+    draw = int(found.draws[0])
+    direction = problem.shifts.directions(problem.model.parameters, stream, draw, draw + 1)[0]
+    return delta if not valid_at(problem, row, direction, delta) else float("inf")
+
+
+def _rays_on_grid(
+    problem: Problem, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
+) -> list[MaxShift]:
+    samples, allowed, refuting = plan
+    grid = lay_grid(problem, claim, entropy, samples, limit, np.zeros(len(problem)))
+    found = crossings(problem, Stream(entropy, "max_shift/rays"), grid, samples, (allowed + 1, refuting))
+    answers = []
+    for i, (certify_at, refute_at) in enumerate(found):
+        rungs = grid.shape[1]
+        delta = float(grid[i, certify_at - 1]) if certify_at else 0.0
+        upper = float(grid[i, refute_at]) if refute_at < rungs else np.inf
+        ended = bool(certify_at == rungs)
+        reason = f"at every grid value up to delta: at most {allowed} of {samples} rays failed before"
+        reason += ", and delta is the limit" if ended else ""
+        answers.append(
+            MaxShift(
+                delta,
+                max(upper, delta),
+                0.0,
+                float("inf"),
+                False,
+                ended,
+                claim,
+                problem.target[i],
+                reason,
+                {**trace, "exact_roots": False},
+            )
+        )
+    return answers

@@ -1,0 +1,184 @@
+"""First failures along drawn rays, and the few smallest of them.
+
+Which rays get a closer look is decided by bounds (`Rays.floor`), never by chance: the smallest first failures that come
+out are those of all rays. How far to look (`reach`) is guessed from the first rays and enlarged until enough were
+found; beyond the last digits, where rounding is allowed for, the answer does not depend on the guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.bounds.rays import Rays
+from apas.bounds.roots import PIECEWISE_LINEAR, first_failures
+from apas.certify.problem import ROUNDING, Problem
+from apas.display.progress import Progress
+from apas.models.activations import activate
+from apas.models.feedforward import FeedForward
+from apas.models.margins import class_indices, margins_from_scores
+
+__all__ = ["RATIO", "Found", "has_exact_roots", "smallest_failures"]
+
+_Array = NDArray[np.float64]
+#: Neighbouring values of the grid on which networks without exact roots are looked at.
+RATIO = 1.005
+#: How many rays are looked at together, by how many guess the reach, and how many activations are held at a time.
+RAYS, GUESSING, BLOCK = 512, (256, 1024), 1 << 17
+
+
+@dataclass(frozen=True)
+class Found:
+    """The smallest first failures of a row, in ascending order, and the numbers of their draws."""
+
+    radii: _Array
+    draws: NDArray[np.int64]
+
+
+def has_exact_roots(net: FeedForward) -> bool:
+    """Whether the first failure along a ray is known exactly: at most one hidden layer, piecewise linear."""
+    return len(net.activations) <= 1 and all(name in PIECEWISE_LINEAR for name in net.activations)
+
+
+def smallest_failures(
+    problem: Problem, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: _Array
+) -> list[Found]:
+    """At least the `rank` smallest first failures up to `limit` of each row, fewer if there are not so many.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its delta is not looked at.
+    net : FeedForward
+        The problem's model as a network.
+    samples : int
+        How many rays.
+    start : ndarray of shape (rows,)
+        Where the grid of each row begins, if the network needs one; nothing fails before.
+    """
+    search = _Search(problem, net, stream, samples, limit, start)
+    reach = search.guess(rank)
+    found = [Found(np.empty(0), np.empty(0, dtype=np.int64))] * len(problem)
+    rows = np.arange(len(problem))
+    with Progress(samples, "looking along rays") as progress:
+        while len(rows):
+            for row, answer in zip(rows, search.scan(rows, reach[rows], progress), strict=True):
+                found[row] = answer
+            short = np.array([len(found[row].radii) < rank for row in rows]) & (reach[rows] < limit)
+            rows = rows[short]
+            reach[rows] = np.minimum(1.4 * reach[rows], limit)
+    return found
+
+
+class _Search:
+    def __init__(
+        self, problem: Problem, net: FeedForward, stream: Stream, samples: int, limit: float, start: _Array
+    ) -> None:
+        self.problem, self.net, self.stream, self.samples = problem, net, stream, samples
+        self.limit, self.start = limit, start
+        self.wanted = class_indices(problem.model.classes, problem.one_target, len(problem))
+        self.exact = has_exact_roots(net)
+        self.shares = (0.0, 1.0) if len(net.activations) < 2 else (0.0, 0.5, 1.0)
+        widest = max(w.shape[1] for w in net.weights)
+        self.rays = max(1, min(RAYS, (1 << 18) // max(1, len(net.parameters)) // 128 * 128 or 16))
+        self.rows = max(1, BLOCK // (widest * self.rays))
+
+    def blocks(self, stop: int) -> list[tuple[int, int]]:
+        """Ranges of draws that are looked at together."""
+        return [(a, min(a + self.rays, stop)) for a in range(0, stop, self.rays)]
+
+    def draw(self, begin: int, end: int) -> _Array:
+        """Directions of a range of draws."""
+        return self.problem.shifts.directions(self.problem.model.parameters, self.stream, begin, end)
+
+    def guess(self, rank: int) -> _Array:
+        """A delta per row at which about twice as many rays have failed as are needed."""
+        count = min(self.samples, GUESSING[self.samples > 4096])
+        wanted = min(count, int(np.ceil(1.3 * rank / self.samples * count)) + 2)
+        reach = np.empty(len(self.problem))
+        directions = self.draw(0, count)
+        step = max(1, self.rows * self.rays // count)
+        for first in range(0, len(self.problem), step):
+            part = slice(first, first + step)
+            rays = Rays(self.net, self.problem.X[part], self.wanted[part], directions)
+            low = np.maximum(np.log(np.maximum(self.start[part], self.limit * 1e-9)), np.log(self.limit) - 20)
+            high = np.full(len(low), np.log(self.limit))
+            for _ in range(12):
+                middle = 0.5 * (low + high)
+                enough = (rays.margins(np.exp(middle)) <= 0).sum(axis=1) >= wanted
+                low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+            reach[part] = np.exp(high)
+        return np.minimum(reach, self.limit)
+
+    def scan(self, rows: NDArray[np.intp], reach: _Array, progress: Progress) -> list[Found]:
+        """All first failures up to `reach` of some rows."""
+        scale = self.net.margin_scale(self.problem.X[rows], self.problem.radii, reach)
+        band = ROUNDING * scale
+        pairs: list[list[tuple[_Array, NDArray[np.int64]]]] = [[] for _ in rows]
+        for begin, end in self.blocks(self.samples):
+            directions = self.draw(begin, end)
+            for first in range(0, len(rows), self.rows):
+                part = slice(first, first + self.rows)
+                some = rows[part]
+                rays = Rays(self.net, self.problem.X[some], self.wanted[some], directions)
+                points = [share * reach[part] for share in self.shares]
+                row, sample = np.nonzero(~(rays.floor(points) > band[part, None]))
+                radii = self.refine(rays, some, row, sample, reach[part], band[part])
+                hit = np.isfinite(radii)
+                for i in np.unique(row[hit]):
+                    mine = hit & (row == i)
+                    pairs[first + i].append((radii[mine], begin + sample[mine]))
+            progress.advance(end - begin)
+        return [_sorted(p) for p in pairs]
+
+    def refine(
+        self, rays: Rays, rows: NDArray[np.intp], row: NDArray[np.intp], sample: NDArray[np.intp], reach: _Array,
+        band: _Array,
+    ) -> _Array:  # fmt: skip
+        """First failure of each pair: the root itself, or the first value of the row's grid that fails."""
+        if not len(row):
+            return np.empty(0)
+        if self.exact:
+            return first_failures(rays, row, sample, reach[row], band[row])
+        start = self.start[rows][row]
+        steps = grid_steps(start, reach[row])
+        first = np.full(len(row), np.inf)
+        chunk = max(1, BLOCK // (int(steps.max(initial=0)) + 1) // max(w.shape[1] for w in self.net.weights))
+        for a in range(0, len(row), chunk):
+            part = slice(a, a + chunk)
+            rungs = np.arange(int(steps[part].max()) + 1)
+            values = start[part, None] * RATIO**rungs
+            margins = _along(rays, row[part], sample[part], values)
+            failing = ~(margins > band[row[part], None]) & (rungs <= steps[part, None])
+            first[part] = np.where(
+                failing.any(axis=1), np.take_along_axis(values, failing.argmax(axis=1)[:, None], axis=1)[:, 0], np.inf
+            )
+        return first
+
+
+def grid_steps(start: _Array, reach: _Array) -> NDArray[np.intp]:
+    """Number of the last grid value that is not above `reach`."""
+    return np.asarray(np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).astype(np.intp).clip(0))
+
+
+def _along(rays: Rays, row: NDArray[np.intp], sample: NDArray[np.intp], values: _Array) -> _Array:
+    """Margins of pairs at several values of t each, shape (pairs, values)."""
+    t = values[:, :, None]
+    z = rays.z0[row, None, :, 0] + t * rays.z1[row, :, sample][:, None, :]
+    for i, name in enumerate(rays.net.activations):
+        a = activate(name, z)
+        slope, bias_slope = rays.slopes[i + 1]
+        z = np.matmul(t * a, slope[:, :, sample].transpose(2, 0, 1)) + a @ rays.net.weights[i + 1]
+        z += rays.net.biases[i + 1] + t * bias_slope[:, sample].T[:, None, :]
+    return margins_from_scores(z.transpose(1, 0, 2), rays.wanted[row], rays.net.offset).T
+
+
+def _sorted(pairs: list[tuple[_Array, NDArray[np.int64]]]) -> Found:
+    if not pairs:
+        return Found(np.empty(0), np.empty(0, dtype=np.int64))
+    radii, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    order = np.lexsort((draws, radii))
+    return Found(radii[order], draws[order])

@@ -1,0 +1,66 @@
+"""`apas shift`: how far two model files lie from each other."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apas.errors import GuaranteeWarning
+from apas.shifts.measure import ShiftReport, at_most, check_order, compare_models
+
+__all__ = ["shift_command"]
+
+
+def shift_command(
+    old: Annotated[Path, typer.Argument(help="Model file of the base model (.json, written by apas.save_model).")],
+    new: Annotated[Path, typer.Argument(help="Model file of the changed model, with parameters of the same shapes.")],
+    p: Annotated[
+        float, typer.Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
+    ] = math.inf,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Measure how far the parameters moved from one model file to another, overall and per layer.
+
+    Example:  apas shift old.json new.json
+    """
+    from apas import load_model
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GuaranteeWarning)
+        report = compare_models(
+            load_model(old), [load_model(new)], p=check_order(p), names=[str(new)], columns=["model 1"]
+        )
+    for warning in caught:
+        typer.echo(f"warning: {warning.message}", err=True)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=1))
+    else:
+        print_report(report)
+
+
+def print_report(report: ShiftReport) -> None:
+    """Print a table of distances, rounded up, and what they mean."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("layer", "kind", box=None, pad_edge=False)
+    for name in ("size", *(f"p = {p:g}" for p in report.norms)):
+        table.add_column(name, justify="right")
+    frame = report.to_frame()
+    for start in range(0, len(frame), len(report.norms)):
+        lines = frame.iloc[start : start + len(report.norms)]
+        layer, kind, size = (str(lines[name].iloc[0]) for name in ("layer", "kind", "size"))
+        distances = [at_most(d) if p else f"{d:.0f}" for p, d in zip(lines["p"], lines[report.models[0]], strict=True)]
+        table.add_row(layer, kind, size, *distances)
+    # a pipe has no width; leave the wrapping to whoever reads it
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(table)
+    console.print()
+    console.print(Text(report.summary()))

@@ -1,0 +1,313 @@
+"""`max_shift`: the authors' answers, the right order statistic, every search on every kind of model."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from cases import CASES, case
+from conftest import shared_folder
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import apas
+from apas import Every, FeedForward, InputError, LinfShifts, Most, Parameters, Sampling, Unsupported
+from apas._random import Stream
+
+SMALL = Sampling(n_samples=1379)
+
+
+@pytest.fixture(scope="module")
+def rows(oracle):
+    return np.array([row["x"] for row in oracle["counterfactuals"]])
+
+
+def known_of(oracle, name):
+    return np.array([row[name] for row in oracle["counterfactuals"]])
+
+
+@pytest.mark.parametrize("method", ["interval", "exact"])
+def test_authors_worst_case(oracle, oracle_network, rows, method):
+    found = apas.max_shift(oracle_network, rows, target=1, method=method)
+    assert np.abs(found.deltas - known_of(oracle, "delta_worst_case")).max() <= 1.0e-4
+    assert all(item.exact for item in found)
+    assert all(item.delta <= item.upper <= item.delta * (1 + 1e-6) for item in found)
+    assert isinstance(found[0].claim, Every)
+
+
+def test_authors_sampling(oracle, oracle_network, rows):
+    theirs = known_of(oracle, "delta_sampling")
+    ratios = {}
+    for samples in (1379, 20_000):
+        found = apas.max_shift(oracle_network, rows, target=1, method=Sampling(n_samples=samples), rng=0)
+        ratios[samples] = (found.deltas / theirs).mean()
+        assert all(item.provable <= item.delta <= item.upper for item in found)
+        assert all(item.provable < item.broken_at <= item.upper for item in found)
+        assert np.abs([item.provable for item in found] - known_of(oracle, "delta_worst_case")).max() <= 1.0e-4
+    assert 0.85 < ratios[1379] < 1.15
+    assert ratios[20_000] >= 1.10
+
+
+def test_tight(oracle_network, rows):
+    """At least 93 % of the true quantile radius, which 200,000 other rays estimate."""
+    some = rows[:10]
+    found = apas.max_shift(oracle_network, some, target=1, rng=0).deltas
+    reference = Sampling(coverage=0.995, n_samples=200_000)
+    # the 1000th smallest of 200,000 first failures is the 0.5 % quantile: allowed_failures is near it
+    truth = apas.max_shift(oracle_network, some, target=1, method=reference, rng=1)
+    middle = np.array([(item.delta + item.upper) / 2 for item in truth])
+    assert (found / middle).min() >= 0.93
+    assert (found / middle).max() <= 1.0
+
+
+def test_toy():
+    toy = json.loads((shared_folder("oracle") / "toy.json").read_text())
+    net = FeedForward(toy["network"]["weights"], toy["network"]["biases"])
+    shifts = LinfShifts(kinds=("weight",))
+    worst = apas.max_shift(net, [toy["x"]], target=1, shifts=shifts, method="exact")[0]
+    assert round(worst.delta, 4) == 0.1090
+    method = Sampling(coverage=0.9, confidence=0.999, n_samples=100_000)
+    found = apas.max_shift(net, [toy["x"]], target=1, shifts=shifts, method=method, rng=0)[0]
+    assert 0.265 <= found.delta <= 0.276
+    # the robust share at the returned delta, from 10 million fresh draws
+    rng = np.random.default_rng(5)
+    valid = 0
+    (w1, w2), (v1, v2) = np.array(toy["network"]["weights"][0])[0], np.array(toy["network"]["weights"][1])[:, 0]
+    for _ in range(10):
+        u = rng.uniform(-found.delta, found.delta, size=(4, 1_000_000))
+        z1, z2 = (np.maximum((w + d) * toy["x"][0], 0) for w, d in zip((w1, w2), u[:2], strict=True))
+        valid += int(((v1 + u[2]) * z1 + (v2 + u[3]) * z2 >= 0).sum())
+    assert valid / 10_000_000 >= 0.9
+
+
+def test_the_right_order_statistic():
+    """A linear model with one moving weight: the first failures are known for every draw."""
+    known = case("bias-some")  # margin 0.3 + delta u
+    method = Sampling(coverage=0.9, confidence=0.9, n_samples=500)
+    found = apas.max_shift(known.model, known.X, target=1, shifts=known.shifts, method=method, rng=3)[0]
+    u = known.shifts.directions(known.model.parameters, Stream(3, "max_shift/rays"), 0, 500)[:, -1]
+    first = np.sort(np.where(u < 0, 0.3 / np.maximum(-u, 1e-300), np.inf))
+    allowed = apas.allowed_failures(500, coverage=0.9, confidence=0.9)
+    assert found.delta == pytest.approx(first[allowed], rel=1e-8)
+    assert found.delta < first[allowed]
+    assert found.upper == pytest.approx(
+        first[apas.stats.refuting_failures(500, coverage=0.9, confidence=0.9) - 1], rel=1e-8
+    )
+    assert "along the whole way" in found.reason
+
+
+@pytest.mark.parametrize("known", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("search", ["rays", "confirm", "paper"])
+def test_known_problems(known, search):
+    found = apas.max_shift(
+        known.model, known.X, target=known.target, shifts=known.shifts, method=SMALL, search=search, limit=50.0, rng=1
+    )[0]
+    assert found.provable == pytest.approx(known.worst_case, rel=1e-9)
+    assert found.delta >= found.provable
+    assert found.provable < found.broken_at <= found.provable * (1 + 1e-6)
+    assert isinstance(found.claim, Most)
+    # at the returned delta the share is what the claim says, by brute force (0.9945: what 200,000 draws can tell)
+    rng = np.random.default_rng(2)
+    directions = rng.uniform(-1, 1, size=(200_000, len(known.model.parameters))) * known.shifts.radii(
+        known.model.parameters
+    )
+    margins = known.model.shifted_margins(known.X, known.target, directions, found.delta)[:, 0]
+    assert (margins >= 0).mean() >= 0.9945
+
+
+class Opaque:
+    """A model that offers the five members and nothing else."""
+
+    def __init__(self, net):
+        self._net = net
+        self.classes, self.n_features, self.parameters = net.classes, net.n_features, net.parameters
+
+    def margin(self, X, target):
+        return self._net.margin(X, target)
+
+    def shifted_margins(self, X, target, directions, delta):
+        return self._net.shifted_margins(X, target, directions, delta)
+
+
+def deep(seed=0, sizes=(4, 6, 5, 1)):
+    rng = np.random.default_rng(seed)
+    weights = [rng.normal(size=(a, b)) / np.sqrt(a) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return FeedForward(weights, [0.1 * rng.normal(size=b) for b in sizes[1:-1]] + [np.ones(sizes[-1])])
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "elu"])
+def test_the_grid_of_deep_networks_is_what_brute_force_finds(activation):
+    base = deep()
+    net = FeedForward(base.weights, base.biases, activation=activation)
+    X = np.random.default_rng(1).random((3, 4))
+    found = apas.max_shift(net, X, target=1, method=Sampling(coverage=0.9, confidence=0.9, n_samples=300), rng=2)
+    allowed = apas.allowed_failures(300, coverage=0.9, confidence=0.9)
+    directions = LinfShifts().directions(net.parameters, Stream(2, "max_shift/rays"), 0, 300)
+    for i, item in enumerate(found):
+        grid = item.provable * 1.005 ** np.arange(0, 2000)
+        grid = grid[grid <= 1.3 * item.delta]
+        margins = np.stack([net.shifted_margins(X[i : i + 1], 1, directions, g)[:, 0] for g in grid])
+        broken = np.maximum.accumulate(margins <= 0, axis=0).sum(axis=1)
+        last = grid[np.flatnonzero(broken <= allowed)[-1]]
+        assert item.delta == pytest.approx(last, rel=1e-9)
+        assert "at every grid value" in item.reason
+
+
+def test_models_that_can_only_be_asked_for_margins():
+    net = case("product").model
+    shifts = case("product").shifts
+    exact = apas.max_shift(net, [[1.0]], target=1, shifts=shifts, method=SMALL, rng=0)[0]
+    opaque = apas.max_shift(Opaque(net), [[1.0]], target=1, shifts=shifts, method=SMALL, rng=0)[0]
+    assert opaque.provable == 0.0
+    assert 0.93 * exact.delta < opaque.delta <= exact.delta * (1 + 1e-9)  # same rays, on a grid
+    assert opaque.upper >= opaque.delta
+    for search in ("confirm", "paper"):
+        assert (
+            apas.max_shift(Opaque(net), [[1.0]], target=1, shifts=shifts, method=SMALL, search=search, rng=0)[0].delta
+            > 0
+        )
+    with pytest.raises(Unsupported, match='use method="sampling"'):
+        apas.max_shift(Opaque(net), [[1.0]], target=1, method="exact")
+
+
+def test_scikit_learn_and_frames():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc"), index=range(100, 160))
+    y = (table["a"] - table["b"] > 0).astype(int)
+    for last in (LogisticRegression(), MLPClassifier((5,), max_iter=3000, random_state=0, tol=1e-3)):
+        model = make_pipeline(StandardScaler(), last).fit(table, y)
+        found = apas.max_shift(model, table.iloc[:7], target="predicted", method=SMALL, rng=0)
+        assert (found.deltas > 0).all()
+        assert found.to_frame().index.tolist() == list(range(100, 107))
+        swapped = apas.max_shift(model, table.iloc[:7][["c", "a", "b"]], target="predicted", method=SMALL, rng=0)
+        assert list(swapped) == list(found)
+
+
+@pytest.mark.parametrize("sizes", [(4, 6, 1), (4, 6, 5, 1)], ids=str)
+def test_same_answer_for_any_rows_and_workers(sizes):
+    net = deep(sizes=sizes)
+    X = np.random.default_rng(3).random((9, 4))
+    whole = apas.max_shift(net, X, target=1, method=SMALL, rng=4)
+    order = np.random.default_rng(0).permutation(9)
+    assert apas.max_shift(net, X[order], target=1, method=SMALL, rng=4).deltas == pytest.approx(
+        whole.deltas[order], rel=1e-12
+    )
+    assert apas.max_shift(net, X[2:5], target=1, method=SMALL, rng=4).deltas == pytest.approx(
+        whole.deltas[2:5], rel=1e-12
+    )
+    assert apas.max_shift(net, X, target=1, method=SMALL, rng=4, n_jobs=2).deltas == pytest.approx(
+        whole.deltas, rel=1e-12
+    )
+    assert apas.max_shift(net, X, target=1, method=SMALL, rng=5).deltas != pytest.approx(whole.deltas, rel=1e-6)
+
+
+def test_block_sizes_do_not_matter(monkeypatch):
+    from apas.certify import raysearch
+
+    net = deep(sizes=(4, 6, 1))
+    X = np.random.default_rng(3).random((9, 4))
+    whole = apas.max_shift(net, X, target=1, method=SMALL, rng=4)
+    monkeypatch.setattr(raysearch, "RAYS", 128)
+    monkeypatch.setattr(raysearch, "BLOCK", 1 << 10)
+    monkeypatch.setattr(raysearch, "GUESSING", (128, 128))
+    # the allowance for rounding grows with how far is looked, and so moves the last digits
+    assert apas.max_shift(net, X, target=1, method=SMALL, rng=4).deltas == pytest.approx(whole.deltas, rel=1e-10)
+
+
+def test_a_bad_guess_of_the_reach_is_enlarged(monkeypatch):
+    from apas.certify import raysearch
+
+    net = deep(sizes=(4, 6, 1))
+    X = np.random.default_rng(3).random((4, 4))
+    whole = apas.max_shift(net, X, target=1, method=SMALL, rng=4)
+    honest = raysearch._Search.guess
+    monkeypatch.setattr(raysearch._Search, "guess", lambda self, rank: 0.3 * honest(self, rank))
+    assert apas.max_shift(net, X, target=1, method=SMALL, rng=4).deltas == pytest.approx(whole.deltas, rel=1e-10)
+
+
+def test_rows_that_are_not_valid_or_never_fail():
+    net = FeedForward([[[1.0]], [[1.0]]], [[0.0], [5.0]], activation="sigmoid")
+    shifts = LinfShifts(layers=[0])
+    for options in (
+        {"method": SMALL},
+        {"method": SMALL, "search": "confirm"},
+        {"method": SMALL, "search": "paper"},
+        {"method": "interval"},
+    ):
+        never = apas.max_shift(net, [[1.0]], target=1, shifts=shifts, limit=3.0, rng=0, **options)[0]
+        assert never.delta == 3.0
+        assert never.reached_limit
+        refused = apas.max_shift(net, [[1.0]], target=0, shifts=shifts, rng=0, **options)[0]
+        assert (refused.delta, refused.reason) == (0.0, "not valid on the model itself")
+    assert len(apas.max_shift(net, [], target=1)) == 0
+
+
+def test_published_search_counts_its_work():
+    known = case("two-weights")
+    found = apas.max_shift(known.model, known.X, target=1, shifts=known.shifts, method=SMALL, search="paper", rng=0)[0]
+    # doubling from 1e-4 to the first failure, then bisection of that bracket to 1e-4
+    doublings = int(np.ceil(np.log2(found.delta / 1e-4))) + 1
+    assert doublings <= found.trace["tests"] <= 2 * doublings + 2
+    assert found.trace["forward_passes"] == found.trace["tests"] * 1379
+    assert "each of its tests" in found.reason
+
+
+def test_simultaneous_is_stricter():
+    net = deep(sizes=(4, 6, 1))
+    X = np.random.default_rng(3).random((20, 4))
+    method = Sampling(coverage=0.95, confidence=0.95, n_samples=400)
+    alone = apas.max_shift(net, X, target=1, method=method, rng=0)
+    together = apas.max_shift(net, X, target=1, method=method, simultaneous=True, rng=0)
+    assert (together.deltas < alone.deltas).all()
+    assert together[0].claim.rows == 20
+
+
+def test_default_search_of_large_models():
+    net = FeedForward([np.full((400, 260), 1e-3), np.full((260, 1), 1e-3)], [np.zeros(260), [1.0]])
+    found = apas.max_shift(
+        net, np.zeros((1, 400)), target=1, method=Sampling(coverage=0.9, confidence=0.9, n_samples=60), rng=0
+    )[0]
+    assert found.trace["search"] == "confirm"
+
+
+def test_results_can_be_asked(oracle_network, rows, tmp_path):
+    found = apas.max_shift(oracle_network, rows[:5], target=1, method=SMALL, rng=0)
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert found.to_frame().columns.tolist() == ["delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason"]  # fmt: skip
+    assert "<table>" in found._repr_html_()
+    assert found.summary().startswith("5 rows: largest delta 0.")
+    assert "keep class 1 at delta = 0." in found[0].sentence()
+    assert found[1:3].deltas.tolist() == found.deltas[1:3].tolist()
+    assert found == apas.max_shift(oracle_network, rows[:5], target=1, method=SMALL, rng=0)
+    matplotlib = pytest.importorskip("matplotlib", reason="needs the extra 'plot'")
+    matplotlib.use("Agg")
+    axes = found.plot()
+    assert len(axes.lines) == 3
+    axes.figure.savefig(tmp_path / "shifts.png")
+    matplotlib.pyplot.close(axes.figure)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "guess"}, '`method` of max_shift must be "sampling"'),
+        ({"search": "luck"}, "`search` must be one of 'rays', 'confirm', 'paper', got 'luck'"),
+        ({"method": "exact", "search": "rays"}, "`search` goes with method"),
+        ({"limit": 0.0}, "`limit` of max_shift must be a positive finite number, got 0.0"),
+        ({"limit": float("nan")}, "`limit` of max_shift must be a positive finite number"),
+        ({"method": Sampling(n_samples=10)}, "`n_samples` of Sampling must be at least 1379"),
+        ({"n_jobs": 0}, "`n_jobs` must be"),
+    ],
+)
+def test_bad_input(options, message):
+    known = case("two-weights")
+    with pytest.raises(InputError, match=message):
+        apas.max_shift(known.model, known.X, target=1, **options)
+
+
+def test_parameters_protocol_is_enough():
+    assert isinstance(Opaque(case("product").model).parameters, Parameters)
