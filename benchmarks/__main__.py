@@ -6,9 +6,11 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import sampling
+from benchmarks import radius, sampling
 
 with threadpool_limits(1):
     sampling.compare()
+    print()
+    radius.compare()
     print()
     sampling.scaling(Path(__file__).parents[1] / "docs" / "results")

@@ -11,7 +11,7 @@ from bounds_networks import network
 from cases import CASES
 
 from apas import FeedForward, LinfShifts
-from apas.bounds.corner import worst_corner
+from apas.bounds.corner import worst_corners
 from apas.bounds.interval import is_exact, least_margins
 from apas.bounds.radius import provable_radius
 from apas.models.activations import ACTIVATIONS
@@ -49,8 +49,8 @@ def test_attained_by_a_corner_with_at_most_one_hidden_layer(sizes, output, activ
     wanted = rng.integers(0, len(net.classes), size=8)
     radii = rng.choice([0.0, 0.5, 1.0], size=len(net.parameters))
     bound, _ = least_margins(net, X, wanted, radii, np.full(8, 0.3))
-    for i in range(8):
-        corner = worst_corner(net, X[i], int(wanted[i]), radii, 0.3)
+    corners = worst_corners(net, X, wanted, radii, np.full(8, 0.3))
+    for i, corner in enumerate(corners):
         assert (np.abs(corner) <= radii).all()
         margin = net.shifted_margins(X[i : i + 1], net.classes[wanted[i]], corner[None, :], 0.3)[0, 0]
         assert margin == pytest.approx(bound[i], abs=1e-9)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
 
-__all__ = ["is_exact", "least_margins", "rivals"]
+__all__ = ["Boxes", "is_exact", "least_margins", "rivals"]
 
 _Array = NDArray[np.float64]
 #: Where the two activations that first fall and then rise have their least value.
@@ -70,29 +70,79 @@ def least_margins(
     >>> least_margins(net, np.array([[2.0, -1.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]), np.array([0.4]))[0]
     array([-0.2])
     """
-    parts = net.parameters.slices
-    low = high = X
-    for i, name in enumerate(net.activations):
-        shape = net.weights[i].shape
-        reach = radii[parts[2 * i]].reshape(shape), radii[parts[2 * i + 1]]
-        low, high = _layer(low, high, net.weights[i], net.biases[i], *reach, delta, first=i == 0)
-        low, high = _activated(name, low, high)
-    bound = _output(net, low, high, wanted, radii, delta)
-    scale = net.margin_scale(X, radii, delta)
-    # each of the at most `steps` operations behind a sum is off by 2**-53 of the magnitudes it adds up
-    steps = sum(w.shape[0] + 8 for w in net.weights)
-    return bound, 4 * steps * 2.0**-53 * scale
+    boxes = Boxes(net, X, wanted, radii)
+    return boxes.bound(delta), boxes.error(delta)
 
 
-def _layer(
-    low: _Array, high: _Array, w: _Array, b: _Array, w_reach: _Array, b_reach: _Array, delta: _Array, *, first: bool
-) -> tuple[_Array, _Array]:
-    if first:  # the input is a point, and the reach of each unit is known exactly
-        middle = low @ w + b
-        reach = delta[:, None] * (np.abs(low) @ w_reach + b_reach)
-        return middle - reach, middle + reach
-    least, most = _products(low, high, w, w_reach, delta)
-    return least + b - delta[:, None] * b_reach, most + b + delta[:, None] * b_reach
+class Boxes:
+    """Rows against growing boxes of parameters; what does not depend on delta is computed once."""
+
+    def __init__(self, net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array) -> None:
+        self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
+        shapes = net.parameters.shapes
+        self.reach = [radii[part].reshape(shape) for part, shape in zip(net.parameters.slices, shapes, strict=True)]
+        if net.activations:
+            self.middle = X @ net.weights[0] + net.biases[0]
+            self.spread = np.abs(X) @ self.reach[0] + self.reach[1]
+        self.outputs = [self._against(rival) for rival in rivals(net, wanted).T]
+
+    def take(self, rows: NDArray[np.intp]) -> Boxes:
+        """The same for some of the rows."""
+        return Boxes(self.net, self.X[rows], self.wanted[rows], self.radii)
+
+    def bound(self, delta: _Array) -> _Array:
+        """Least margins as computed, with one delta per row."""
+        ends = self._last_layer(delta)
+        least = [self._output(*ends, delta, *terms) for terms in self.outputs]
+        return least[0] if len(least) == 1 else np.asarray(np.minimum.reduce(least))
+
+    def against(self, delta: _Array, rival: int) -> _Array:
+        """Least margins against one of the rivals of each row."""
+        return self._output(*self._last_layer(delta), delta, *self.outputs[rival])
+
+    def _last_layer(self, delta: _Array) -> tuple[_Array, _Array]:
+        """Range of what enters the output layer."""
+        low = high = self.X
+        for i, name in enumerate(self.net.activations):
+            if i == 0:  # the input is a point, and the reach of each unit is known exactly
+                spread = delta[:, None] * self.spread
+                low, high = self.middle - spread, self.middle + spread
+            else:
+                b, b_spread = self.net.biases[i], delta[:, None] * self.reach[2 * i + 1]
+                low, high = _products(low, high, self.net.weights[i], self.reach[2 * i], delta)
+                low, high = low + b - b_spread, high + b + b_spread
+            low, high = _activated(name, low, high)
+        return low, high
+
+    def error(self, delta: _Array) -> _Array:
+        """What rounding can add to `bound` at most."""
+        # each of the at most `steps` operations behind a sum is off by 2**-53 of the magnitudes it adds up
+        steps = sum(w.shape[0] + 8 for w in self.net.weights)
+        return np.asarray(4 * steps * 2.0**-53 * self.net.margin_scale(self.X, self.radii, delta))
+
+    def _against(self, rival: NDArray[np.intp]) -> tuple[_Array, _Array, _Array, _Array]:
+        """Weights and bias of the margin against one rival per row, and how far each can move."""
+        w, b, w_reach, b_reach = self.net.weights[-1], self.net.biases[-1], *self.reach[-2:]
+        wanted, offset = self.wanted, self.net.offset
+        sign = np.where(wanted == 1, 1.0, -1.0)
+        if w.shape[1] == 1:
+            rows = (len(wanted), len(w))
+            bias = sign * (b[0] - offset), np.full(len(wanted), b_reach[0])
+            return sign[:, None] * w[:, 0], np.broadcast_to(w_reach[:, 0], rows), *bias
+        difference = b[wanted] - b[rival] - (sign * offset if w.shape[1] == 2 else 0.0)
+        weights = (w[:, wanted] - w[:, rival]).T, (w_reach[:, wanted] + w_reach[:, rival]).T
+        return *weights, difference, b_reach[wanted] + b_reach[rival]
+
+    def _output(
+        self, low: _Array, high: _Array, delta: _Array, v: _Array, v_reach: _Array, bias: _Array, bias_reach: _Array
+    ) -> _Array:
+        spread = delta[:, None] * v_reach
+        if not self.net.activations:  # the input is a point
+            terms = low * v - np.abs(low) * spread
+        else:
+            down, up = v - spread, v + spread
+            terms = np.minimum(np.minimum(low * down, low * up), np.minimum(high * down, high * up))
+        return np.asarray(terms.sum(axis=1) + bias - delta * bias_reach)
 
 
 def _products(low: _Array, high: _Array, w: _Array, reach: _Array, delta: _Array) -> tuple[_Array, _Array]:
@@ -111,38 +161,11 @@ def _products(low: _Array, high: _Array, w: _Array, reach: _Array, delta: _Array
 
 
 def _activated(name: str, low: _Array, high: _Array) -> tuple[_Array, _Array]:
-    ends = activate(name, low.copy()), activate(name, high.copy())
+    lowest_of = (low.copy(), high.copy()) if name in LOWEST else (low, high)
+    ends = activate(name, lowest_of[0]), activate(name, lowest_of[1])
     if name not in LOWEST:  # the others never fall
         return ends
     lowest = LOWEST[name]
     inside = (low < lowest) & (lowest < high)
     bottom = float(activate(name, np.array([lowest]))[0])
     return np.where(inside, bottom, np.minimum(*ends)), np.maximum(*ends)
-
-
-def _output(
-    net: FeedForward, low: _Array, high: _Array, wanted: NDArray[np.intp], radii: _Array, delta: _Array
-) -> _Array:
-    """Least margin over the rivals: of each, the difference of two scores has a weight and a bias of its own."""
-    parts, last = net.parameters.slices, len(net.weights) - 1
-    w, b = net.weights[last], net.biases[last]
-    w_reach, b_reach = radii[parts[2 * last]].reshape(w.shape), radii[parts[2 * last + 1]]
-    rows = np.arange(len(low))
-    bound = np.full(len(low), np.inf)
-    for rival in rivals(net, wanted).T:
-        if w.shape[1] == 1:
-            sign = np.where(wanted == 1, 1.0, -1.0)
-            v, v_reach = sign[:, None] * w[:, 0], np.broadcast_to(w_reach[:, 0], (len(rows), len(w)))
-            offset, offset_reach = sign * (b[0] - net.offset), np.full(len(rows), b_reach[0])
-        else:
-            v, v_reach = (w[:, wanted] - w[:, rival]).T, (w_reach[:, wanted] + w_reach[:, rival]).T
-            offset, offset_reach = b[wanted] - b[rival], b_reach[wanted] + b_reach[rival]
-            if w.shape[1] == 2:  # of two classes, class 1 has to reach the threshold
-                offset = offset - np.where(wanted == 1, net.offset, -net.offset)
-        spread = delta[:, None] * v_reach
-        if last == 0:  # the input is a point
-            terms = low * v - np.abs(low) * spread
-        else:
-            terms = np.minimum.reduce([a * u for a in (low, high) for u in (v - spread, v + spread)])
-        bound = np.minimum(bound, terms.sum(axis=1) + offset - delta * offset_reach)
-    return bound

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.interval import least_margins
+from apas.bounds.interval import Boxes
 from apas.models.feedforward import FeedForward
 
 __all__ = ["provable_radius"]
@@ -46,46 +46,58 @@ def provable_radius(
     >>> round(float(proved[0]), 9)
     0.333333333
     """
-
-    def excess(rows: NDArray[np.intp], delta: _Array) -> _Array:
-        bound, error = least_margins(net, X[rows], wanted[rows], radii, delta)
-        return bound - error
-
-    rows = np.arange(len(X))
+    boxes = Boxes(net, X, wanted, radii)
     low, high = np.zeros(len(X)), np.full(len(X), float(limit))
-    at_low, at_high = excess(rows, low), excess(rows, high)
-    proved_all = at_high > 0
-    open_rows = np.flatnonzero((at_low > 0) & ~proved_all)
-    _close(excess, open_rows, low, high, at_low, at_high)
+    at_low, at_high = boxes.bound(low) - boxes.error(low), boxes.bound(high) - boxes.error(high)
+    proved_all, refused = at_high > 0, ~(at_low > 0)
+    open_rows = np.flatnonzero(~refused & ~proved_all)
+    if len(open_rows):
+        part = boxes if len(open_rows) == len(X) else boxes.take(open_rows)
+        low[open_rows], high[open_rows] = _close(part, float(limit), at_low[open_rows], at_high[open_rows])
     low[proved_all] = limit
     high[proved_all] = np.inf
-    high[~(at_low > 0) & ~proved_all] = 0.0
+    high[refused & ~proved_all] = 0.0
     return low, high
 
 
-def _close(excess, rows, low, high, at_low, at_high) -> None:  # type: ignore[no-untyped-def]
-    """Narrow the brackets of `rows` in place; `at_low` > 0 >= `at_high` throughout."""
+def _close(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple[_Array, _Array]:
+    """Narrow the brackets [0, limit] of all rows around the largest proved delta.
+
+    The root of the bound as computed is found first; then the allowance for rounding, whose effect is tiny, is taken
+    into account by stepping down from it.
+    """
+    low, high = _root(boxes, limit, at_low, at_high)
+    proved, step = low.copy(), 2.0**-52
+    for _ in range(60):
+        failing = ~(boxes.bound(proved) - boxes.error(proved) > 0)
+        if not failing.any():
+            break
+        proved[failing] = low[failing] * (1 - step)
+        step = min(2 * step, 1.0)
+    proved[~(boxes.bound(proved) - boxes.error(proved) > 0)] = 0.0
+    return proved, high
+
+
+def _root(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple[_Array, _Array]:
+    """Bracket the root of the bound as computed; it is above 0 at the lower end and not at the upper one."""
+    low, high = np.zeros(len(at_low)), np.full(len(at_low), limit)
     side = np.zeros(len(low), dtype=int)
     for step in range(STEPS):
-        width = high[rows] - low[rows]
-        rows = rows[width > CLOSED * high[rows]]
-        if not len(rows):
-            return
-        a, b, fa, fb = low[rows], high[rows], at_low[rows], at_high[rows]
+        if (high - low <= CLOSED * high).all():
+            break
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
         # far from the root the fall is far from linear, where a geometric step gains more than a secant
-        middle = (a * fb - b * fa) / (fb - fa)
-        wide = (a > 0) & (b > 4 * a)
-        middle = np.where(wide, np.sqrt(a * b), middle)
-        middle = np.where((a == 0) & (middle < b * 1e-3), b * 1e-3, middle) if step < 8 else middle
+        middle = np.where((low > 0) & (high > 4 * low), np.sqrt(low * high), middle)
+        middle = np.maximum(middle, np.where(low == 0, 1e-3 * high, 0.0)) if step < 8 else middle
         # a step that would land on an end, or that follows too many others, is a bisection
-        stuck = ~((middle > a) & (middle < b)) | (step % 8 == 7)
-        middle = np.where(stuck, 0.5 * (a + b), middle)
-        value = excess(rows, middle)
+        stuck = ~((middle > low) & (middle < high)) | (step % 8 == 7)
+        middle = np.where(stuck, 0.5 * (low + high), middle)
+        value = boxes.bound(middle)
         up = value > 0
-        low[rows[up]], at_low[rows[up]] = middle[up], value[up]
-        high[rows[~up]], at_high[rows[~up]] = middle[~up], value[~up]
         # Illinois: an end that stays twice counts half, so that the other one moves
-        again_low, again_high = up & (side[rows] == 1), ~up & (side[rows] == -1)
-        at_high[rows[again_low]] *= 0.5
-        at_low[rows[again_high]] *= 0.5
-        side[rows] = np.where(up, 1, -1)
+        at_high, at_low = (
+            np.where(up, np.where(side == 1, 0.5 * at_high, at_high), value),
+            np.where(up, value, np.where(side == -1, 0.5 * at_low, at_low)),
+        )
+        low, high, side = np.where(up, middle, low), np.where(up, high, middle), np.where(up, 1, -1)
+    return low, high

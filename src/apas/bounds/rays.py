@@ -84,7 +84,8 @@ class Rays:
 
     def margins(self, t: _Array) -> _Array:
         """Margins at ``t`` (one per row), shape (rows, samples)."""
-        return self._margin(self._path(t)[-1])
+        scores = self._path(t)[-1]
+        return self._margin(np.broadcast_to(scores, (*scores.shape[:2], self.z1.shape[2])))
 
     def _next(self, layer: int, a: _Array, t: _Array) -> _Array:
         slope, bias_slope = self.slopes[layer]
@@ -106,11 +107,16 @@ class Rays:
         return np.asarray(np.minimum.reduce(bounds))
 
     def _path(self, t: _Array) -> list[_Array]:
-        """Values of every layer before its activation, (rows, units, samples) each."""
-        z = self.z0 + t[:, None, None] * self.z1
+        """Values of every layer before its activation, (rows, units, samples) each; one sample stands for all at 0."""
+        at_start = not t.any()  # where all samples are the network itself
+        z = self.z0 if at_start else self.z0 + t[:, None, None] * self.z1
         path = [z]
         for i, name in enumerate(self.net.activations):
-            z = self._next(i + 1, activate(name, z.copy()), t[:, None, None])
+            a = activate(name, z.copy())
+            if at_start:
+                z = np.matmul(self.net.weights[i + 1].T, a) + self.net.biases[i + 1][:, None]
+            else:
+                z = self._next(i + 1, a, t[:, None, None])
             path.append(z)
         return path
 

@@ -27,7 +27,7 @@ COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
 
 def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: _Array) -> _Array:
     """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
-    centre = pilot(problem, claim, Stream(entropy, "max_shift/pilot"), min(samples, 4000), limit, floor)
+    centre = pilot(problem, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
     fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
     far = fine[-1] * BEYOND ** np.arange(1, 40)
     grid = np.minimum(centre[:, None] * np.concatenate([COARSE, fine, far]), limit)
@@ -38,32 +38,35 @@ def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: f
 def crossings(problem: Problem, stream: Stream, grid: _Array, samples: int, ranks: tuple[int, int]) -> NDArray[np.intp]:
     """Number of the first rung at which as many rays have failed, there or before, as each rank says.
 
+    The first rank counts rays that are not clearly valid, the second those that clearly fail.
+
     The grid's length if there is none; shape (rows, 2).
     """
     rungs = grid.shape[1]
     found = np.full((len(problem), 2), rungs)
-    failed = np.zeros((len(problem), samples), dtype=bool)
+    failed = np.zeros((2, len(problem), samples), dtype=bool)  # not clearly valid, and clearly failing
     rows = np.arange(len(problem))
     for rung in range(rungs):
         part = replace(problem.take(rows), delta=grid[rows, rung])
-        failed[rows] |= _failing(part, stream, samples)
-        counts = failed[rows].sum(axis=1)
+        failed[:, rows] |= _failing(part, stream, samples)
+        counts = failed[:, rows].sum(axis=2)
         for k, rank in enumerate(ranks):
-            hit = rows[(counts >= rank) & (found[rows, k] == rungs)]
+            hit = rows[(counts[k] >= rank) & (found[rows, k] == rungs)]
             found[hit, k] = rung
-        rows = rows[counts < max(ranks)]
+        rows = rows[(counts[0] < ranks[0]) | (counts[1] < ranks[1])]
         if not len(rows):
             break
     return found
 
 
 def _failing(problem: Problem, stream: Stream, samples: int) -> NDArray[np.bool_]:
-    """Which draws fail at each row's delta, shape (rows, samples)."""
-    failing = np.empty((len(problem), samples), dtype=bool)
+    """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
+    failing = np.empty((2, len(problem), samples), dtype=bool)
     block = block_size(problem)
     for begin in range(0, samples, block):
         end = min(begin + block, samples)
         directions = problem.shifts.directions(problem.model.parameters, stream, begin, end)
         margins = problem.shifts.margins(problem.model, problem.X, problem.one_target, directions, problem.one_delta)
-        failing[:, begin:end] = ~(margins > problem.band).T
+        failing[0, :, begin:end] = ~(margins > problem.band).T
+        failing[1, :, begin:end] = ~(margins >= -problem.band).T
     return failing

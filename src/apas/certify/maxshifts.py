@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from apas._validation import is_frame
 from apas.certify.certificates import _plain
 from apas.certify.claims import Every, Most
+from apas.display.numbers import at_least
 from apas.display.tables import html_table
 from apas.shifts.protocol import ShiftSet
 
@@ -66,9 +67,9 @@ class MaxShift:
         """Say it in words that are true as they stand."""
         who = f"class {self.target!r}"
         if isinstance(self.claim, Most):
-            what = f"{self.claim}, keep {who} at delta = {self.delta:.6g} ({self.claim.measure})"
+            what = f"{self.claim}, keep {who} at delta = {at_least(self.delta)} ({self.claim.measure})"
         else:
-            what = f"every shift by up to delta = {self.delta:.6g} keeps {who} ({self.claim.measure})"
+            what = f"every shift by up to delta = {at_least(self.delta)} keeps {who} ({self.claim.measure})"
         return f"{what}; {self.reason}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,7 +159,8 @@ class MaxShifts(Sequence[MaxShift]):
         low, middle, high = np.percentile(self.deltas, [0, 50, 100])
         rows = f"{len(self)} row{'s' if len(self) > 1 else ''}"
         claim = self[0].claim
-        return f"{rows}: largest delta {low:.4g} to {high:.4g}, median {middle:.4g} ({claim}; {claim.measure})."
+        spread = f"{at_least(low)} to {at_least(high)}, median {at_least(middle)}"
+        return f"{rows}: largest delta {spread} ({claim}; {claim.measure})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""

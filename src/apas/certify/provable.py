@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.corner import worst_corner
+from apas.bounds.corner import worst_corners
 from apas.bounds.interval import is_exact
 from apas.bounds.radius import provable_radius
 from apas.certify.claims import Every
@@ -27,19 +27,23 @@ def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -
     wanted = class_indices(network.classes, problem.one_target, len(problem))
     proved, open_end = provable_radius(network, problem.X, wanted, problem.radii, limit)
     broken = np.full(len(problem), np.inf)
-    for i in np.flatnonzero(np.isfinite(open_end) & is_exact(network)):
-        delta = float(open_end[i]) * (1 + 1e-9) if open_end[i] else 1e-12
-        corner = worst_corner(network, problem.X[i], int(wanted[i]), problem.radii, delta)
-        if corner is not None and not valid_at(problem, int(i), corner, delta):
-            broken[i] = delta
+    rows = np.flatnonzero(np.isfinite(open_end))
+    beyond = np.maximum(open_end[rows] * (1 + 1e-9), 1e-300)
+    corners = worst_corners(network, problem.X[rows], wanted[rows], problem.radii, beyond) if len(rows) else None
+    if corners is not None:
+        fails = ~valid_at(problem.take(rows), corners, beyond)
+        broken[rows[fails]] = beyond[fails]
     return proved, open_end, broken
 
 
-def valid_at(problem: Problem, row: int, direction: _Array, delta: float) -> bool:
-    """Whether a row is valid on one shifted model, evaluated outside the search that found it."""
-    one = problem.take(slice(row, row + 1))
-    margin = problem.shifts.margins(problem.model, one.X, one.target, direction[None, :], delta)
-    return bool(valid(margin[0], one.strict)[0])
+def valid_at(problem: Problem, directions: _Array, delta: _Array) -> NDArray[np.bool_]:
+    """Whether each row is valid on a shifted model of its own, evaluated outside the search that found it."""
+    margins = np.empty(len(problem))
+    for start in range(0, len(problem), 32):
+        part = problem.take(slice(start, start + 32))
+        moved = directions[start : start + 32] * delta[start : start + 32, None]
+        margins[start : start + 32] = np.diag(part.shifts.margins(part.model, part.X, part.target, moved, 1.0))
+    return valid(margins, problem.strict)
 
 
 def worst_case(problem: Problem, network: FeedForward | None, claim: Every, limit: float) -> list[MaxShift]:
@@ -55,7 +59,7 @@ def worst_case(problem: Problem, network: FeedForward | None, claim: Every, limi
         exact = is_exact(network) and (ended or bool(high <= low * (1 + 1e-6) + 1e-12))
         reason = "never fails up to the limit" if ended else "proved by interval arithmetic"
         reason += ", and just beyond it a shift fails" if exact and not ended else ""
-        trace = {"method": "interval"}
+        trace = {"method": "interval", "claim": "every shift up to delta"}
         answers.append(
             MaxShift(
                 float(low), float(high), float(low), float(high), exact, ended, claim, problem.target[i], reason, trace

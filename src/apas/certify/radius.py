@@ -36,6 +36,7 @@ from apas.models.feedforward import FeedForward
 from apas.models.protocol import Dense, Model, offers
 from apas.shifts.linf import LinfShifts
 from apas.shifts.protocol import ShiftSet
+from apas.stats import sample_size
 
 __all__ = ["max_shift"]
 
@@ -117,7 +118,7 @@ def max_shift(
     )  # fmt: skip
     check_agreement(net, points, encoded)
     farthest = _limit(limit, problem)
-    everything = Every(shift_set.measure(net.parameters))
+    everything = Every(shift_set.region(net.parameters))
     claim = everything if sampler is None else sampler.claim(problem)
     ok = problem.valid_rows() if len(problem) else np.empty(0, dtype=bool)
     items = [_not_valid(problem.target[i], claim) for i in range(len(problem))]
@@ -181,11 +182,13 @@ def _sampled(
     if search == "confirm":
         found = confirmed(problem, claim, entropy, samples, limit, proved)
     else:
+        if sampler.n_samples is None:  # as published: no more draws than the claim needs
+            samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
         found = published(problem, entropy, samples, limit)
     answers = []
     for i in range(len(problem)):
         delta = max(float(found.delta[i]), float(proved[i]))
-        reason = found.reason[i] if delta > proved[i] else "proved for every shift"
+        reason = found.reason[i] if delta > proved[i] or not delta else "proved for every shift"
         upper = float("inf")
         answers.append(
             MaxShift(

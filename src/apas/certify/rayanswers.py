@@ -13,7 +13,7 @@ from apas.certify.gridsearch import crossings, lay_grid
 from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
 from apas.certify.provable import valid_at
-from apas.certify.raysearch import RATIO, grid_steps, has_exact_roots, smallest_failures
+from apas.certify.raysearch import RATIO, Found, has_exact_roots, last_rung, rung_value, smallest_failures
 from apas.models.feedforward import FeedForward
 
 __all__ = ["along_rays"]
@@ -33,34 +33,42 @@ def along_rays(
     """
     stream = Stream(entropy, "max_shift/rays")
     samples, allowed, refuting = plan
-    trace = {"search": "rays", "entropy": hex(entropy), "samples": samples, "allowed": allowed, "refuting": refuting}
+    trace: dict[str, Any] = {
+        "search": "rays",
+        "entropy": hex(entropy),
+        "samples": samples,
+        "allowed": allowed,
+        "refuting": refuting,
+    }
     if network is None:
         return _rays_on_grid(problem, claim, entropy, plan, limit, trace)
     start = np.where(proved > 0, proved, limit * 1e-6)
     exact = has_exact_roots(network)
+    trace |= {"claim": "pathwise", "exact_roots": exact}
     answers = []
     for i, found in enumerate(_in_parallel(problem, network, stream, samples, refuting, limit, start)):
         enough = len(found.radii) > allowed
+        refuted = len(found.sure) >= refuting
         if exact:
-            delta = float(found.radii[allowed]) * BELOW if enough else limit
-            upper = float(found.radii[refuting - 1]) / BELOW if len(found.radii) >= refuting else np.inf
             way = "along the whole way up to delta"
+            delta = float(found.radii[allowed]) * BELOW if enough else limit
+            upper = float(found.sure[refuting - 1]) / BELOW if refuted else np.inf
         else:
-            last = start[i] * RATIO ** grid_steps(start[i : i + 1], np.array([limit]))[0]
-            rung = int(np.rint(np.log(found.radii[allowed] / start[i]) / np.log(RATIO))) if enough else 0
-            before = start[i] * RATIO ** (rung - 1) if rung else 0.0
-            delta = float(before if enough else last)
-            upper = float(found.radii[refuting - 1]) if len(found.radii) >= refuting else np.inf
             way = f"at every grid value (ratio {RATIO}) up to delta"
-        reason = f"{way}: {allowed} of {samples} rays failed before, {allowed} may"
-        if not enough:
-            reason = f"{way}, which is the limit: {len(found.radii)} of {samples} rays failed before, {allowed} may"
+            delta = _rung_before(start[i], float(found.radii[allowed]), limit) if enough else limit
+            upper = float(found.sure[refuting - 1]) if refuted else np.inf
+        reason = f"{way}{'' if enough else ', which is the limit'}: at most {allowed} of {samples} rays failed before"
         if delta <= proved[i]:
-            delta, reason = float(proved[i]), "proved for every shift"
-        breaks = min(float(broken[i]), _known_break(problem, i, stream, found, exact))
+            delta = float(proved[i])
+            reason = (
+                "proved for every shift" if delta else "within rounding of the boundary, where nothing is certified"
+            )
+        breaks = float(broken[i])
+        if np.isinf(breaks) and found.draw is not None:
+            breaks = _confirmed_break(problem, i, stream, found)
         answers.append(
             MaxShift(
-                min(delta, limit),
+                delta,
                 max(upper, delta),
                 float(proved[i]),
                 breaks,
@@ -69,10 +77,16 @@ def along_rays(
                 claim,
                 problem.target[i],
                 reason,
-                {**trace, "exact_roots": exact},
+                trace,
             )
         )
     return answers
+
+
+def _rung_before(start: float, value: float, limit: float) -> float:
+    """The rung before one that failed; 0 before the first."""
+    rung = int(last_rung(np.array([start]), np.array([value]), limit)[0])
+    return float(rung_value(start, rung - 1, limit)) if rung else 0.0
 
 
 def _in_parallel(
@@ -90,14 +104,12 @@ def _in_parallel(
     return [found for part in Parallel(n_jobs=problem.n_jobs)(work) for found in part]
 
 
-def _known_break(problem: Problem, row: int, stream: Stream, found: Any, exact: bool) -> float:
-    """The least first failure, if the model itself agrees that it fails there."""
-    if not len(found.radii):
-        return float("inf")
-    delta = float(found.radii[0]) / BELOW if exact else float(found.radii[0])
-    draw = int(found.draws[0])
-    direction = problem.shifts.directions(problem.model.parameters, stream, draw, draw + 1)[0]
-    return delta if not valid_at(problem, row, direction, delta) else float("inf")
+def _confirmed_break(problem: Problem, row: int, stream: Stream, found: Found) -> float:
+    """Where the first ray clearly fails, if the model itself agrees that it does."""
+    draw, delta = int(found.draw or 0), float(found.sure[0])
+    direction = problem.shifts.directions(problem.model.parameters, stream, draw, draw + 1)
+    one = problem.take(slice(row, row + 1))
+    return delta if not valid_at(one, direction, np.array([delta]))[0] else float("inf")
 
 
 def _rays_on_grid(
@@ -125,7 +137,7 @@ def _rays_on_grid(
                 claim,
                 problem.target[i],
                 reason,
-                {**trace, "exact_roots": False},
+                {**trace, "claim": "pathwise", "exact_roots": False},
             )
         )
     return answers

@@ -8,6 +8,7 @@ found; beyond the last digits, where rounding is allowed for, the answer does no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,21 +22,35 @@ from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
 from apas.models.margins import class_indices, margins_from_scores
 
-__all__ = ["RATIO", "Found", "has_exact_roots", "smallest_failures"]
+__all__ = ["RATIO", "Found", "has_exact_roots", "last_rung", "rung_value", "smallest_failures"]
 
 _Array = NDArray[np.float64]
 #: Neighbouring values of the grid on which networks without exact roots are looked at.
 RATIO = 1.005
 #: How many rays are looked at together, by how many guess the reach, and how many activations are held at a time.
-RAYS, GUESSING, BLOCK = 512, (256, 1024), 1 << 17
+RAYS, GUESSING, BLOCK = 512, (128, 1024), 1 << 17
 
 
 @dataclass(frozen=True)
 class Found:
-    """The smallest first failures of a row, in ascending order, and the numbers of their draws."""
+    """The smallest first failures of a row.
+
+    Attributes
+    ----------
+    radii : ndarray
+        Where each ray is no longer clearly valid, in ascending order: what certifies is counted from these.
+    sure : ndarray
+        Where each ray clearly fails, beyond rounding, in ascending order: what refutes is counted from these.
+    draw : int or None
+        Number of the ray that clearly fails first.
+    """
 
     radii: _Array
-    draws: NDArray[np.int64]
+    sure: _Array
+    draw: int | None
+
+
+_NOTHING = Found(np.empty(0), np.empty(0), None)
 
 
 def has_exact_roots(net: FeedForward) -> bool:
@@ -46,7 +61,7 @@ def has_exact_roots(net: FeedForward) -> bool:
 def smallest_failures(
     problem: Problem, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: _Array
 ) -> list[Found]:
-    """At least the `rank` smallest first failures up to `limit` of each row, fewer if there are not so many.
+    """At least the `rank` smallest clear failures up to `limit` of each row, fewer if there are not so many.
 
     Parameters
     ----------
@@ -61,13 +76,13 @@ def smallest_failures(
     """
     search = _Search(problem, net, stream, samples, limit, start)
     reach = search.guess(rank)
-    found = [Found(np.empty(0), np.empty(0, dtype=np.int64))] * len(problem)
+    found = [_NOTHING] * len(problem)
     rows = np.arange(len(problem))
     with Progress(samples, "looking along rays") as progress:
         while len(rows):
             for row, answer in zip(rows, search.scan(rows, reach[rows], progress), strict=True):
                 found[row] = answer
-            short = np.array([len(found[row].radii) < rank for row in rows]) & (reach[rows] < limit)
+            short = np.array([len(found[row].sure) < rank for row in rows]) & (reach[rows] < limit)
             rows = rows[short]
             reach[rows] = np.minimum(1.4 * reach[rows], limit)
     return found
@@ -106,7 +121,7 @@ class _Search:
             rays = Rays(self.net, self.problem.X[part], self.wanted[part], directions)
             low = np.maximum(np.log(np.maximum(self.start[part], self.limit * 1e-9)), np.log(self.limit) - 20)
             high = np.full(len(low), np.log(self.limit))
-            for _ in range(12):
+            for _ in range(9):
                 middle = 0.5 * (low + high)
                 enough = (rays.margins(np.exp(middle)) <= 0).sum(axis=1) >= wanted
                 low, high = np.where(enough, low, middle), np.where(enough, middle, high)
@@ -117,7 +132,7 @@ class _Search:
         """All first failures up to `reach` of some rows."""
         scale = self.net.margin_scale(self.problem.X[rows], self.problem.radii, reach)
         band = ROUNDING * scale
-        pairs: list[list[tuple[_Array, NDArray[np.int64]]]] = [[] for _ in rows]
+        pairs: list[list[tuple[_Array, _Array, NDArray[np.int64]]]] = [[] for _ in rows]
         for begin, end in self.blocks(self.samples):
             directions = self.draw(begin, end)
             for first in range(0, len(rows), self.rows):
@@ -126,42 +141,51 @@ class _Search:
                 rays = Rays(self.net, self.problem.X[some], self.wanted[some], directions)
                 points = [share * reach[part] for share in self.shares]
                 row, sample = np.nonzero(~(rays.floor(points) > band[part, None]))
-                radii = self.refine(rays, some, row, sample, reach[part], band[part])
+                radii, sure = self.refine(rays, some, row, sample, reach[part], band[part])
                 hit = np.isfinite(radii)
                 for i in np.unique(row[hit]):
                     mine = hit & (row == i)
-                    pairs[first + i].append((radii[mine], begin + sample[mine]))
+                    pairs[first + i].append((radii[mine], sure[mine], begin + sample[mine]))
             progress.advance(end - begin)
         return [_sorted(p) for p in pairs]
 
     def refine(
         self, rays: Rays, rows: NDArray[np.intp], row: NDArray[np.intp], sample: NDArray[np.intp], reach: _Array,
         band: _Array,
-    ) -> _Array:  # fmt: skip
-        """First failure of each pair: the root itself, or the first value of the row's grid that fails."""
+    ) -> tuple[_Array, _Array]:  # fmt: skip
+        """Where each pair is no longer clearly valid and where it clearly fails: roots, or values of the row's grid."""
         if not len(row):
-            return np.empty(0)
+            return np.empty(0), np.empty(0)
         if self.exact:
-            return first_failures(rays, row, sample, reach[row], band[row])
-        start = self.start[rows][row]
-        steps = grid_steps(start, reach[row])
-        first = np.full(len(row), np.inf)
+            first = first_failures(rays, row, sample, reach[row], band[row])
+            return first, first_failures(rays, row, sample, reach[row], -band[row])
+        start, found = self.start[rows][row], np.full((2, len(row)), np.inf)
+        steps = last_rung(start, reach[row], self.limit)
         chunk = max(1, BLOCK // (int(steps.max(initial=0)) + 1) // max(w.shape[1] for w in self.net.weights))
         for a in range(0, len(row), chunk):
             part = slice(a, a + chunk)
             rungs = np.arange(int(steps[part].max()) + 1)
-            values = start[part, None] * RATIO**rungs
+            values = rung_value(start[part, None], rungs, self.limit)
             margins = _along(rays, row[part], sample[part], values)
-            failing = ~(margins > band[row[part], None]) & (rungs <= steps[part, None])
-            first[part] = np.where(
-                failing.any(axis=1), np.take_along_axis(values, failing.argmax(axis=1)[:, None], axis=1)[:, 0], np.inf
-            )
-        return first
+            looked, allowance = rungs <= steps[part, None], band[row[part], None]
+            for answer, failing in zip(found, (~(margins > allowance), ~(margins >= -allowance)), strict=True):
+                hit = failing & looked
+                where = np.take_along_axis(values, hit.argmax(axis=1)[:, None], axis=1)[:, 0]
+                answer[part] = np.where(hit.any(axis=1), where, np.inf)
+        return found[0], found[1]
 
 
-def grid_steps(start: _Array, reach: _Array) -> NDArray[np.intp]:
-    """Number of the last grid value that is not above `reach`."""
-    return np.asarray(np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).astype(np.intp).clip(0))
+def rung_value(start: Any, rung: Any, limit: float) -> Any:
+    """Value of a rung of the grid: a geometric sequence from `start` that ends at `limit`."""
+    return np.minimum(start * RATIO**rung, limit)
+
+
+def last_rung(start: _Array, reach: _Array, limit: float) -> NDArray[np.intp]:
+    """Number of the last rung that is not above `reach`; `limit` itself is the last of all."""
+    below = np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).clip(0)
+    return np.asarray(
+        np.where(reach >= limit, np.ceil(np.log(limit / start) / np.log(RATIO) - 1e-9), below).astype(np.intp)
+    )
 
 
 def _along(rays: Rays, row: NDArray[np.intp], sample: NDArray[np.intp], values: _Array) -> _Array:
@@ -176,9 +200,12 @@ def _along(rays: Rays, row: NDArray[np.intp], sample: NDArray[np.intp], values: 
     return margins_from_scores(z.transpose(1, 0, 2), rays.wanted[row], rays.net.offset).T
 
 
-def _sorted(pairs: list[tuple[_Array, NDArray[np.int64]]]) -> Found:
+def _sorted(pairs: list[tuple[_Array, _Array, NDArray[np.int64]]]) -> Found:
     if not pairs:
-        return Found(np.empty(0), np.empty(0, dtype=np.int64))
-    radii, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    order = np.lexsort((draws, radii))
-    return Found(radii[order], draws[order])
+        return _NOTHING
+    radii, sure, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    clear = np.isfinite(sure)
+    if not clear.any():
+        return Found(np.sort(radii), np.empty(0), None)
+    earliest = int(draws[clear][np.lexsort((draws[clear], sure[clear]))[0]])
+    return Found(np.sort(radii), np.sort(sure[clear]), earliest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,7 +44,7 @@ def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: 
     The j-th test of a row runs at confidence ``1 - (1 - confidence) / (j (j + 1))`` on draws used nowhere before; these
     risks add up to ``1 - confidence``, so that whichever candidate passes is certified at the full confidence.
     """
-    candidate = pilot(problem, claim, Stream(entropy, "max_shift/search"), min(samples, 4000), limit, floor)
+    candidate = pilot(problem, claim, Stream(entropy, "max_shift/search"), samples, limit, floor)
     rows = np.arange(len(problem))
     delta, tests = np.zeros(len(problem)), np.zeros(len(problem), dtype=int)
     reason = ["no candidate passed its test on fresh draws"] * len(problem)
@@ -64,13 +63,18 @@ def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: 
         candidate[rows] *= SHRINK
         if not len(rows):
             break
-    trace = [{"search": "confirm", "entropy": hex(entropy), "samples": samples, "tests": int(t)} for t in tests]
+    trace = [
+        {"search": "confirm", "claim": "pointwise", "entropy": hex(entropy), "samples": samples, "tests": int(t)}
+        for t in tests
+    ]
     return Searched(delta, reason, trace)
 
 
-def pilot(problem: Problem, claim: Most, stream: Stream, samples: int, limit: float, floor: _Array) -> _Array:
+def pilot(problem: Problem, claim: Most, stream: Stream, planned: int, limit: float, floor: _Array) -> _Array:
     """A delta at which about 60 % of the failures that the claim allows are seen; any heuristic would do here."""
-    wanted = 0.6 * (1 - claim.coverage) * samples
+    samples = min(planned, 4000)
+    allowed = allowed_failures(planned, coverage=claim.coverage, confidence=claim.row_confidence)
+    wanted = max(0.6 * allowed, 0.3) / planned * samples
     low = np.log(np.maximum(floor, limit * 1e-6))
     high = np.full(len(problem), np.log(limit))
     best = low.copy()
@@ -90,12 +94,15 @@ def published(problem: Problem, entropy: int, samples: int, limit: float) -> Sea
     chosen among several by looking at their results.
     """
     tests = np.zeros(len(problem), dtype=int)
-    numbers = itertools.count(1)
 
     def passes(rows: NDArray[np.intp], delta: _Array) -> NDArray[np.bool_]:
         tests[rows] += 1
-        stream = Stream(entropy, f"max_shift/paper/{next(numbers)}")
-        return np.asarray(failures_at(problem.take(rows), delta, stream, samples, 1) == 0)
+        passed = np.empty(len(rows), dtype=bool)
+        for number in np.unique(tests[rows]):  # a row's draws depend on its own tests alone
+            some = tests[rows] == number
+            stream = Stream(entropy, f"max_shift/paper/{number}")
+            passed[some] = failures_at(problem.take(rows[some]), delta[some], stream, samples, 1) == 0
+        return passed
 
     low, high = np.zeros(len(problem)), np.full(len(problem), PUBLISHED)
     rows = np.arange(len(problem))
@@ -107,7 +114,7 @@ def published(problem: Problem, entropy: int, samples: int, limit: float) -> Sea
         high[rows] = np.minimum(2 * high[rows], limit)
     rows = np.flatnonzero((low > 0) & (low < limit))
     while len(rows):
-        rows = rows[high[rows] - low[rows] > PUBLISHED]
+        rows = rows[high[rows] - low[rows] > PUBLISHED * (1 + 1e-9)]
         middle = 0.5 * (low[rows] + high[rows])
         passed = passes(rows, middle) if len(rows) else np.empty(0, dtype=bool)
         low[rows] = np.where(passed, middle, low[rows])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from decimal import ROUND_FLOOR, Context
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +12,8 @@ import typer
 
 from apas.certify.maxshifts import MaxShifts
 from apas.cli.certify import Kind
+from apas.display.numbers import at_least, at_most
 from apas.errors import InputError
-from apas.shifts.measure import at_most
 
 if TYPE_CHECKING:
     from apas.certify.sampling import Sampling
@@ -127,16 +126,3 @@ def print_max_shifts(found: MaxShifts) -> None:
     console.print(table)
     console.print()
     console.print(Text(found.summary()))
-
-
-def at_least(value: float) -> str:
-    """Write a number with six digits, rounded down: typed in as a delta, it is still certified.
-
-    Examples
-    --------
-    >>> at_least(0.25), at_least(0.105839599)
-    ('0.25', '0.105839')
-    """
-    if float(nearest := f"{value:g}") <= value:
-        return nearest
-    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal_from_float(value)):g}"

@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
+from apas.display.numbers import at_most
 from apas.errors import GuaranteeWarning
-from apas.shifts.measure import ShiftReport, at_most, check_order, compare_models
+from apas.shifts.measure import ShiftReport, check_order, compare_models
 
 __all__ = ["shift_command"]
 

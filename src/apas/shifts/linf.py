@@ -153,6 +153,10 @@ class LinfShifts:
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""
+        return f"uniform on {self.region(parameters)}"
+
+    def region(self, parameters: Parameters) -> str:
+        """The set itself in words."""
         moving = int(np.count_nonzero(self.radii(parameters)))
         what = " and ".join({"weight": "weights", "bias": "biases"}[k] for k in self.kinds)
         if self.layers is not None:
@@ -162,7 +166,7 @@ class LinfShifts:
         size += " times its scale" if self.scale is not None else ""
         still = f", {len(parameters) - moving} fixed" if moving < len(parameters) else ""
         mover = f"each of {moving} {what}" if moving > 1 else f"the one parameter chosen from the {what}"
-        return f"uniform on the box in which {mover} moves by at most {size}{still}"
+        return f"the box in which {mover} moves by at most {size}{still}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""

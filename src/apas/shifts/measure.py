@@ -7,12 +7,12 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.convert import as_model
@@ -22,7 +22,7 @@ from apas.models.protocol import Described, Model, offers
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["ShiftReport", "at_most", "check_order", "compare_models", "measure_shift", "read_model"]
+__all__ = ["ShiftReport", "check_order", "compare_models", "measure_shift", "read_model"]
 
 _Array = NDArray[np.float64]
 #: The distances that every report holds.
@@ -221,19 +221,6 @@ def compare_models(
     distances.flags.writeable = False
     parts = tuple((*key, int(sum(where.stop - where.start for where in slices))) for key, slices in groups.items())
     return ShiftReport(p, tuple(columns), norms, parts, distances, entropy)
-
-
-def at_most(value: float) -> str:
-    """Write a number with six digits, rounded up: typed in as a delta, it still covers the change.
-
-    Examples
-    --------
-    >>> at_most(0.25), at_most(0.105839501)
-    ('0.25', '0.10584')
-    """
-    if float(nearest := f"{value:g}") >= value:
-        return nearest
-    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
 
 
 def _distance(moved: _Array, p: float) -> float:

@@ -44,6 +44,10 @@ class ShiftSet(Protocol):
         """Name of the distribution that the directions are drawn from, as printed in a claim."""
         ...
 
+    def region(self, parameters: Parameters) -> str:
+        """The set itself in words, as printed in a claim about every shift."""
+        ...
+
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
         ...

@@ -1,0 +1,33 @@
+"""Numbers written so that they stay true: rounded to the side that promises less."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+__all__ = ["at_least", "at_most"]
+
+
+def at_most(value: float) -> str:
+    """Write a number with six digits, rounded up: typed in as a delta, it still covers the change.
+
+    Examples
+    --------
+    >>> at_most(0.25), at_most(0.105839501)
+    ('0.25', '0.10584')
+    """
+    if float(nearest := f"{value:g}") >= value:
+        return nearest
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
+
+
+def at_least(value: float) -> str:
+    """Write a number with six digits, rounded down: typed in as a delta, it is still certified.
+
+    Examples
+    --------
+    >>> at_least(0.25), at_least(0.105839599)
+    ('0.25', '0.105839')
+    """
+    if float(nearest := f"{value:g}") <= value:
+        return nearest
+    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal_from_float(value)):g}"
