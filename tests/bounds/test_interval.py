@@ -12,7 +12,7 @@ from cases import CASES
 
 from apas import FeedForward, LinfShifts
 from apas.bounds.corner import worst_corners
-from apas.bounds.interval import is_exact, least_margins
+from apas.bounds.interval import Boxes, is_exact, least_margins
 from apas.bounds.radius import provable_radius
 from apas.models.activations import ACTIVATIONS
 from apas.models.margins import class_indices
@@ -49,7 +49,7 @@ def test_attained_by_a_corner_with_at_most_one_hidden_layer(sizes, output, activ
     wanted = rng.integers(0, len(net.classes), size=8)
     radii = rng.choice([0.0, 0.5, 1.0], size=len(net.parameters))
     bound, _ = least_margins(net, X, wanted, radii, np.full(8, 0.3))
-    corners = worst_corners(net, X, wanted, radii, np.full(8, 0.3))
+    corners = worst_corners(Boxes(net, X, wanted, radii), np.full(8, 0.3))
     for i, corner in enumerate(corners):
         assert (np.abs(corner) <= radii).all()
         margin = net.shifted_margins(X[i : i + 1], net.classes[wanted[i]], corner[None, :], 0.3)[0, 0]
@@ -102,7 +102,7 @@ def test_weights_of_every_size(size):
     X = rng.normal(size=(20, 3))
     labels = [int(m >= 0) for m in net.margin(X, 1)]
     wanted = class_indices(net.classes, labels, 20)
-    proved, open_end = provable_radius(net, X, wanted, np.ones(len(net.parameters)), 10 * size)
+    proved, open_end = provable_radius(Boxes(net, X, wanted, np.ones(len(net.parameters))), 10 * size)
     assert (proved > 0).all()
     assert (open_end <= proved * (1 + 1e-9)).all()
     directions = rng.choice([-1.0, 1.0], size=(500, len(net.parameters)))
@@ -113,7 +113,7 @@ def test_weights_of_every_size(size):
 def test_radius_of_known_problems(known):
     radii = known.shifts.radii(known.model.parameters)
     wanted = class_indices(known.model.classes, known.target, 1)
-    proved, open_end = provable_radius(known.model, known.X, wanted, radii, 100.0)
+    proved, open_end = provable_radius(Boxes(known.model, known.X, wanted, radii), 100.0)
     assert proved[0] == pytest.approx(known.worst_case, rel=1e-9)
     assert proved[0] <= known.worst_case
     assert open_end[0] >= known.worst_case * (1 - 1e-9)
@@ -122,7 +122,7 @@ def test_radius_of_known_problems(known):
 def test_radius_when_nothing_fails():
     net = FeedForward([[[1.0]], [[1.0]]], [[0.0], [5.0]], activation="sigmoid")
     radii = LinfShifts(layers=[0]).radii(net.parameters)
-    proved, open_end = provable_radius(net, np.array([[1.0]]), np.array([1]), radii, 50.0)
+    proved, open_end = provable_radius(Boxes(net, np.array([[1.0]]), np.array([1]), radii), 50.0)
     assert (proved[0], open_end[0]) == (50.0, np.inf)
 
 
@@ -131,6 +131,6 @@ def test_radius_does_not_depend_on_other_rows():
     X = np.random.default_rng(0).normal(size=(20, 4)) * 3
     wanted = (net.margin(X, 1) >= 0).astype(int)
     radii = np.ones(len(net.parameters))
-    together, _ = provable_radius(net, X, wanted, radii, 10.0)
-    alone = [provable_radius(net, X[i : i + 1], wanted[i : i + 1], radii, 10.0)[0][0] for i in range(20)]
+    together, _ = provable_radius(Boxes(net, X, wanted, radii), 10.0)
+    alone = [provable_radius(Boxes(net, X[i : i + 1], wanted[i : i + 1], radii), 10.0)[0][0] for i in range(20)]
     assert together == pytest.approx(alone, rel=1e-12)

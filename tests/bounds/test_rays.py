@@ -19,7 +19,7 @@ SHAPES = [((4, 5, 1), "sigmoid"), ((4, 5, 6, 1), "sigmoid"), ((4, 6, 3), "softma
 def test_gaps_of_the_chord(name):
     rng = np.random.default_rng(0)
     first, last = rng.normal(size=(2, 400)) * rng.choice([0.3, 2.0, 8.0], size=400)
-    below, above = chord_gaps(name, first, last)
+    below, above = (0.0 if gap is None else gap for gap in chord_gaps(name, first, last))
     share = np.linspace(0, 1, 501)[:, None]
     value = activate(name, (1 - share) * first + share * last)
     chord = (1 - share) * activate(name, first.copy()) + share * activate(name, last.copy())
@@ -45,8 +45,8 @@ def test_floor_lies_below(sizes, output, activation):
         along = np.stack([rays.margins(s * reach) for s in np.linspace(0, 1, 151)])
         labels = [net.classes[w] for w in wanted]
         assert rays.margins(reach) == pytest.approx(net.shifted_margins(X, labels, directions, reach).T, abs=1e-9)
-        coarse = rays.floor([0 * reach, reach])
-        fine = rays.floor([0 * reach, 0.3 * reach, 0.7 * reach, reach])
+        coarse = rays.floors([0 * reach, reach])[0]
+        fine = rays.floors([0 * reach, 0.3 * reach, 0.7 * reach, reach]).min(axis=0)
         assert (coarse <= along.min(axis=0) + 1e-9).all()
         assert (fine <= along.min(axis=0) + 1e-9).all()
         assert fine.mean() >= coarse.mean()
@@ -81,4 +81,4 @@ def test_a_ray_may_become_valid_again_and_the_first_failure_counts():
     assert rays.margins(np.array([2.0]))[0, 0] > 0
     found = first_failures(rays, np.array([0]), np.array([0]), np.array([2.0]), np.zeros(1))
     assert found[0] == pytest.approx(1 / 3.5)
-    assert rays.floor([np.zeros(1), np.array([2.0])])[0, 0] < 0
+    assert rays.floors([np.zeros(1), np.array([2.0])])[0, 0, 0] < 0

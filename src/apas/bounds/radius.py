@@ -1,7 +1,7 @@
 """The largest delta at which every shift of the box is proved to keep the class.
 
-The least margin never rises with delta, so the predicate "proved at delta" is bracketed and the bracket closed by
-the Illinois variant of regula falsi, with bisection as a safeguard. What is returned is the end that was proved.
+The least margin never rises with delta, so the predicate "proved at delta" is bracketed and the bracket closed by the
+secant method, with bisection as a safeguard. What is returned is the end that was proved.
 """
 
 from __future__ import annotations
@@ -10,26 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas.bounds.interval import Boxes
-from apas.models.feedforward import FeedForward
 
 __all__ = ["provable_radius"]
 
 _Array = NDArray[np.float64]
 #: Relative width at which a bracket counts as closed, and how many evaluations that may take.
-CLOSED, STEPS = 1e-13, 200
+CLOSED, STEPS = 1e-12, 200
 
 
-def provable_radius(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array, limit: float
-) -> tuple[_Array, _Array]:
+def provable_radius(boxes: Boxes, limit: float) -> tuple[_Array, _Array]:
     """Bracket per row the largest delta up to `limit` that interval arithmetic proves.
 
     Parameters
     ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-    radii : ndarray of shape (k,)
+    boxes : Boxes
     limit : float
 
     Returns
@@ -41,18 +35,23 @@ def provable_radius(
 
     Examples
     --------
+    >>> from apas import FeedForward
     >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])  # margin 1 at (2, -1), falling by 3 delta
-    >>> proved, _ = provable_radius(net, np.array([[2.0, -1.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]), 10.0)
+    >>> boxes = Boxes(net, np.array([[2.0, -1.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]))
+    >>> proved, _ = provable_radius(boxes, 10.0)
     >>> round(float(proved[0]), 9)
     0.333333333
     """
-    boxes = Boxes(net, X, wanted, radii)
-    low, high = np.zeros(len(X)), np.full(len(X), float(limit))
-    at_low, at_high = boxes.bound(low) - boxes.error(low), boxes.bound(high) - boxes.error(high)
-    proved_all, refused = at_high > 0, ~(at_low > 0)
+    rows = len(boxes.X)
+    low, high = np.zeros(rows), np.full(rows, float(limit))
+    at_low, at_high = boxes.bound(low), boxes.bound(high)
+    proved_all = at_high > 0
+    if proved_all.any():
+        proved_all = at_high - boxes.error(high) > 0
+    refused = ~(at_low - boxes.error(low) > 0)
     open_rows = np.flatnonzero(~refused & ~proved_all)
     if len(open_rows):
-        part = boxes if len(open_rows) == len(X) else boxes.take(open_rows)
+        part = boxes if len(open_rows) == rows else boxes.take(open_rows)
         low[open_rows], high[open_rows] = _close(part, float(limit), at_low[open_rows], at_high[open_rows])
     low[proved_all] = limit
     high[proved_all] = np.inf
@@ -67,37 +66,40 @@ def _close(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple
     into account by stepping down from it.
     """
     low, high = _root(boxes, limit, at_low, at_high)
-    proved, step = low.copy(), 2.0**-52
-    for _ in range(60):
+    step = 2.0**-41  # what rounding takes away, as a rule
+    proved = low * (1 - step)
+    for _ in range(20):
         failing = ~(boxes.bound(proved) - boxes.error(proved) > 0)
         if not failing.any():
             break
+        step = min(8 * step, 1.0)
         proved[failing] = low[failing] * (1 - step)
-        step = min(2 * step, 1.0)
-    proved[~(boxes.bound(proved) - boxes.error(proved) > 0)] = 0.0
+    else:
+        proved[failing] = 0.0
     return proved, high
 
 
 def _root(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple[_Array, _Array]:
     """Bracket the root of the bound as computed; it is above 0 at the lower end and not at the upper one."""
     low, high = np.zeros(len(at_low)), np.full(len(at_low), limit)
-    side = np.zeros(len(low), dtype=int)
-    for step in range(STEPS):
-        if (high - low <= CLOSED * high).all():
-            break
-        middle = (low * at_high - high * at_low) / (at_high - at_low)
-        # far from the root the fall is far from linear, where a geometric step gains more than a secant
-        middle = np.where((low > 0) & (high > 4 * low), np.sqrt(low * high), middle)
-        middle = np.maximum(middle, np.where(low == 0, 1e-3 * high, 0.0)) if step < 8 else middle
-        # a step that would land on an end, or that follows too many others, is a bisection
-        stuck = ~((middle > low) & (middle < high)) | (step % 8 == 7)
-        middle = np.where(stuck, 0.5 * (low + high), middle)
-        value = boxes.bound(middle)
-        up = value > 0
-        # Illinois: an end that stays twice counts half, so that the other one moves
-        at_high, at_low = (
-            np.where(up, np.where(side == 1, 0.5 * at_high, at_high), value),
-            np.where(up, value, np.where(side == -1, 0.5 * at_low, at_low)),
-        )
-        low, high, side = np.where(up, middle, low), np.where(up, high, middle), np.where(up, 1, -1)
+    # an output bias that moves makes the bound fall by at least its reach, wherever the root is
+    fall = np.minimum.reduce([terms[3] for terms in boxes.outputs])
+    nearer = at_low * (1 + 1e-9) < fall * limit
+    if nearer.all():
+        high = at_low * (1 + 1e-9) / fall
+        at_high = np.minimum(boxes.bound(high), 0.0)
+    before, value_before, point, value = low, at_low, high, at_high
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for step in range(STEPS):
+            if step % 10 < 8:  # the secant through the last two points, or half of the bracket where it leaves that
+                following = point - value * (point - before) / (value - value_before)
+                following = np.where((following > low) & (following < high), following, 0.5 * (low + high))
+            else:  # after so many steps it is next to the root: look on either side, then begin again
+                following = point * (1 + (0.4 if step % 10 == 9 else -0.4) * CLOSED)
+                following = np.where((following > low) & (following < high), following, 0.5 * (low + high))
+            before, value_before, point, value = point, value, following, boxes.bound(following)
+            up = value > 0
+            low, high = np.where(up, point, low), np.where(up, high, point)
+            if step >= 6 and (high - low <= CLOSED * high).all():
+                break
     return low, high

@@ -1,6 +1,6 @@
 """Margins along rays: how a row fares on the networks ``theta + t u`` while t grows from 0.
 
-Along a ray every weight is linear in t. `Rays.margins` evaluates many rays at one t per row; `Rays.floor` bounds the
+Along a ray every weight is linear in t. `Rays.margins` evaluates many rays at one t per row; `Rays.floors` bounds the
 margin from below over a whole interval, so that the many rays that cannot fail there need no closer look.
 
 The bound carries, layer by layer, the values at both ends and how far the quantity can leave its chord between them.
@@ -28,33 +28,51 @@ CURVATURE = {"tanh": 0.76980036, "sigmoid": 0.09622505, "softplus": 0.25, "elu":
 STEEPEST = {"gelu": 1.12890415}
 
 
-def chord_gaps(name: str, first: _Array, last: _Array) -> tuple[_Array, _Array]:
-    """How far the activation can lie below and above the chord between its values at `first` and `last`.
+def chord_gaps(name: str, first: _Array, last: _Array) -> tuple[_Array | None, _Array | None]:
+    """How far the activation can lie below and above the chord between its values at `first` and `last`; None is 0.
 
     Examples
     --------
     >>> low, high = chord_gaps("relu", np.array([-1.0]), np.array([3.0]))
-    >>> float(low[0]), float(high[0])
-    (0.75, 0.0)
+    >>> float(low[0]), high
+    (0.75, None)
     """
-    none = np.zeros(np.broadcast_shapes(first.shape, last.shape))
     if name in CURVATURE:
         gap = (last - first) ** 2 * (CURVATURE[name] / 8)
         return gap, gap
     if name == "relu":
-        return _kink(first, last), none
+        return _kink(first, last), None
     if name == "leaky_relu":
-        return (1 - LEAKY_SLOPE) * _kink(first, last), none
+        return (1 - LEAKY_SLOPE) * _kink(first, last), None
     if name == "hard_tanh":
         return _kink(first + 1, last + 1), _kink(first - 1, last - 1)
-    return none, none
+    return None, None
+
+
+def _passed_on(
+    name: str, below: _Array | None, above: _Array | None, gap_below: _Array | None, gap_above: _Array | None
+) -> tuple[_Array | None, _Array | None]:
+    """Deviations behind an activation: those before it, at most as much steeper as it is, and its own."""
+    if name in STEEPEST and below is not None and above is not None:
+        # the one that is not monotone passes deviations on to both sides
+        below = above = STEEPEST[name] * np.maximum(below, above)
+    return _sum(below, gap_below), _sum(above, gap_above)
+
+
+def _sum(a: _Array | None, b: _Array | None) -> _Array | None:
+    return b if a is None else a if b is None else a + b
 
 
 def _kink(first: _Array, last: _Array) -> _Array:
     """Largest distance between max(z, 0) and its chord, where z runs from `first` to `last` through 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gap = -first * last / np.abs(last - first)
-    return np.where(first * last < 0, gap, 0.0)
+    gap = first * last
+    np.minimum(gap, 0.0, out=gap)  # the same sign at both ends: no kink in between
+    width = last - first
+    np.abs(width, out=width)
+    width += 1e-300  # without a width there is no gap either
+    gap /= width
+    np.negative(gap, out=gap)
+    return np.asarray(gap)
 
 
 class Rays:
@@ -84,7 +102,7 @@ class Rays:
 
     def margins(self, t: _Array) -> _Array:
         """Margins at ``t`` (one per row), shape (rows, samples)."""
-        scores = self._path(t)[-1]
+        scores = self._path(t)[-1][0]
         return self._margin(np.broadcast_to(scores, (*scores.shape[:2], self.z1.shape[2])))
 
     def _next(self, layer: int, a: _Array, t: _Array) -> _Array:
@@ -97,61 +115,69 @@ class Rays:
     def _margin(self, scores: _Array) -> _Array:
         return np.asarray(margins_from_scores(scores.transpose(2, 0, 1), self.wanted, self.net.offset).T)
 
-    def floor(self, points: list[_Array]) -> _Array:
-        """A lower bound on the margin from the first to the last of `points` (each one t per row), (rows, samples).
+    def floors(self, points: list[_Array]) -> _Array:
+        """Lower bounds on the margin between neighbouring `points` (each one t per row), (intervals, rows, samples).
 
-        More points in between make the bound tighter: what leaves a chord shrinks with its square.
+        More points make the bounds tighter: what leaves a chord shrinks with its square.
         """
         paths = [self._path(t) for t in points]
-        bounds = [self._between(*pair) for pair in pairwise(zip(points, paths, strict=True))]
-        return np.asarray(np.minimum.reduce(bounds))
+        return np.stack([self._between(*pair) for pair in pairwise(zip(points, paths, strict=True))])
 
-    def _path(self, t: _Array) -> list[_Array]:
-        """Values of every layer before its activation, (rows, units, samples) each; one sample stands for all at 0."""
+    def _path(self, t: _Array) -> list[tuple[_Array, _Array]]:
+        """Values of every layer before and after its activation, (rows, units, samples).
+
+        At t = 0 one sample stands for all.
+        """
         at_start = not t.any()  # where all samples are the network itself
         z = self.z0 if at_start else self.z0 + t[:, None, None] * self.z1
-        path = [z]
+        path = []
         for i, name in enumerate(self.net.activations):
             a = activate(name, z.copy())
+            path.append((z, a))
             if at_start:
                 z = np.matmul(self.net.weights[i + 1].T, a) + self.net.biases[i + 1][:, None]
             else:
                 z = self._next(i + 1, a, t[:, None, None])
-            path.append(z)
-        return path
+        return [*path, (z, z)]
 
-    def _between(self, left: tuple[_Array, list[_Array]], right: tuple[_Array, list[_Array]]) -> _Array:
+    def _between(
+        self, left: tuple[_Array, list[tuple[_Array, _Array]]], right: tuple[_Array, list[tuple[_Array, _Array]]]
+    ) -> _Array:
         """A lower bound on the margin between two points whose paths are known."""
         start, stop = left[0][:, None, None], right[0][:, None, None]
-        below: _Array | float = 0.0
-        above: _Array | float = 0.0
+        below: _Array | None = None
+        above: _Array | None = None
         for i, name in enumerate(self.net.activations):
-            ends = left[1][i], right[1][i]
-            gaps = chord_gaps(name, *ends)
-            if name in STEEPEST:  # the one that is not monotone passes deviations on to both sides
-                below = above = STEEPEST[name] * np.maximum(below, above)
-            below, above = below + gaps[0], above + gaps[1]
-            first, last = (activate(name, end.copy()) for end in ends)
-            below, above = self._deviation(i + 1, (stop - start) * (last - first), below, above, stop)
-        return self._least((left[1][-1], right[1][-1]), below, above)
+            (first, a_first), (last, a_last) = left[1][i], right[1][i]
+            below, above = _passed_on(name, below, above, *chord_gaps(name, first, last))
+            step = a_last - a_first
+            step *= (stop - start) / 4
+            below, above = self._deviation(i + 1, step, below, above, stop)
+        return self._least((left[1][-1][0], right[1][-1][0]), below, above)
 
-    def _deviation(self, layer: int, step: _Array, below: _Array, above: _Array, stop: _Array) -> tuple[_Array, _Array]:
-        """How far the next layer can lie below and above its chord.
+    def _deviation(
+        self, layer: int, step: _Array, below: _Array | None, above: _Array | None, stop: _Array
+    ) -> tuple[_Array, _Array]:
+        """How far the next layer can lie below and above its chord; `step` holds da / 4 times the width in t.
 
         A term dw da above 0 bends the sum below its chord by up to a quarter of itself, one below 0 above it. Up to
         t = stop a weight w + t u is at most w+ + stop u+ and at least -(w- + stop u-). With p the quantities that go
         with u+ below and u- above, and q the others, both sums come from p + q with abs(u) and p - q with u.
         """
         slope, size = self.slopes[layer][0], self.sizes(layer)
-        p, q = np.maximum(step, 0.0) / 4 + stop * below, np.maximum(-step, 0.0) / 4 + stop * above
-        spread, bend = np.einsum("mis,ios->mos", p + q, size), np.einsum("mis,ios->mos", p - q, slope)
+        both, difference = np.abs(step), step  # p + q and p - q
+        for deviation, sign in ((below, 1.0), (above, -1.0)):
+            if deviation is not None:
+                moved = stop * deviation
+                both += moved
+                difference += moved if sign > 0 else -moved
+        spread, bend = np.einsum("mis,ios->mos", both, size), np.einsum("mis,ios->mos", difference, slope)
         low, high = (spread + bend) / 2, (spread - bend) / 2
         weights = self.net.weights[layer].T
-        plus, minus = np.maximum(weights, 0.0), np.maximum(-weights, 0.0)
         for deviation, same, other in ((below, low, high), (above, high, low)):
-            if np.any(deviation):
-                same += np.matmul(plus, deviation)
-                other += np.matmul(minus, deviation)
+            if deviation is not None:
+                same += np.matmul(np.maximum(weights, 0.0), deviation)
+                other += np.matmul(np.maximum(-weights, 0.0), deviation)
         return low, high
 
     def sizes(self, layer: int) -> _Array:
@@ -160,10 +186,10 @@ class Rays:
             self._sizes[layer] = np.abs(self.slopes[layer][0])
         return self._sizes[layer]
 
-    def _least(self, ends: tuple[_Array, _Array], below: _Array | float, above: _Array | float) -> _Array:
+    def _least(self, ends: tuple[_Array, _Array], below: _Array | None, above: _Array | None) -> _Array:
         """Least margin between the ends: the lower one, less how far the wanted score falls and its rivals rise."""
         lower = np.minimum(self._margin(np.broadcast_to(ends[0], ends[1].shape)), self._margin(ends[1]))
-        if isinstance(below, float) or isinstance(above, float):
+        if below is None or above is None:
             return lower  # without a hidden layer the margin is linear, and least at an end
         if self.net.weights[-1].shape[1] == 1:
             return np.asarray(lower - np.where((self.wanted == 1)[:, None], below[:, 0], above[:, 0]))

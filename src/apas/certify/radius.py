@@ -14,7 +14,6 @@ On a grid the same holds with "first rung that fails" in place of D, and speaks 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,7 +120,7 @@ def max_shift(
     everything = Every(shift_set.region(net.parameters))
     claim = everything if sampler is None else sampler.claim(problem)
     ok = problem.valid_rows() if len(problem) else np.empty(0, dtype=bool)
-    items = [_not_valid(problem.target[i], claim) for i in range(len(problem))]
+    answers: list[MaxShift] = []
     if ok.any():
         asked = problem.take(ok)
         network = net.as_feedforward() if offers(net, Dense) and isinstance(shift_set, LinfShifts) else None
@@ -129,10 +128,11 @@ def max_shift(
             answers = worst_case(asked, network, everything, farthest)
         else:
             answers = _sampled(asked, network, sampler, kind, entropy, farthest)
-        for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
-            items[i] = answer
+    waiting = iter(answers)
+    items = [next(waiting) if ok[i] else _not_valid(problem.target[i], claim) for i in range(len(problem))]
     seconds = (time.perf_counter() - began) / max(1, len(items))
-    items = [replace(item, seconds=seconds) for item in items]
+    for item in items:  # made a moment ago and seen by nobody yet
+        object.__setattr__(item, "seconds", seconds)
     return MaxShifts(items, points=points, model_digest=model_digest(net), shifts=shift_set)
 
 

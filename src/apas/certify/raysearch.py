@@ -1,7 +1,7 @@
 """First failures along drawn rays, and the few smallest of them.
 
-Which rays get a closer look is decided by bounds (`Rays.floor`), never by chance: the smallest first failures that come
-out are those of all rays. How far to look (`reach`) is guessed from the first rays and enlarged until enough were
+Which rays get a closer look is decided by bounds (`Rays.floors`), never by chance: the smallest first failures that
+come out are those of all rays. How far to look (`reach`) is guessed from the first rays and enlarged until enough were
 found; beyond the last digits, where rounding is allowed for, the answer does not depend on the guess.
 """
 
@@ -112,7 +112,7 @@ class _Search:
     def guess(self, rank: int) -> _Array:
         """A delta per row at which about twice as many rays have failed as are needed."""
         count = min(self.samples, GUESSING[self.samples > 4096])
-        wanted = min(count, int(np.ceil(1.3 * rank / self.samples * count)) + 2)
+        wanted = min(count, int(np.ceil(1.5 * rank / self.samples * count)) + 3)
         reach = np.empty(len(self.problem))
         directions = self.draw(0, count)
         step = max(1, self.rows * self.rays // count)
@@ -140,8 +140,11 @@ class _Search:
                 some = rows[part]
                 rays = Rays(self.net, self.problem.X[some], self.wanted[some], directions)
                 points = [share * reach[part] for share in self.shares]
-                row, sample = np.nonzero(~(rays.floor(points) > band[part, None]))
-                radii, sure = self.refine(rays, some, row, sample, reach[part], band[part])
+                doubtful = ~(rays.floors(points) > band[part, None])
+                row, sample = np.nonzero(doubtful.any(axis=0))
+                # nothing fails before the first interval that is in doubt
+                begin_at = np.array(self.shares)[doubtful[:, row, sample].argmax(axis=0)] * reach[part][row]
+                radii, sure = self.refine(rays, some, row, sample, begin_at, reach[part], band[part])
                 hit = np.isfinite(radii)
                 for i in np.unique(row[hit]):
                     mine = hit & (row == i)
@@ -150,8 +153,8 @@ class _Search:
         return [_sorted(p) for p in pairs]
 
     def refine(
-        self, rays: Rays, rows: NDArray[np.intp], row: NDArray[np.intp], sample: NDArray[np.intp], reach: _Array,
-        band: _Array,
+        self, rays: Rays, rows: NDArray[np.intp], row: NDArray[np.intp], sample: NDArray[np.intp], begin: _Array,
+        reach: _Array, band: _Array,
     ) -> tuple[_Array, _Array]:  # fmt: skip
         """Where each pair is no longer clearly valid and where it clearly fails: roots, or values of the row's grid."""
         if not len(row):
@@ -160,14 +163,17 @@ class _Search:
             first = first_failures(rays, row, sample, reach[row], band[row])
             return first, first_failures(rays, row, sample, reach[row], -band[row])
         start, found = self.start[rows][row], np.full((2, len(row)), np.inf)
-        steps = last_rung(start, reach[row], self.limit)
-        chunk = max(1, BLOCK // (int(steps.max(initial=0)) + 1) // max(w.shape[1] for w in self.net.weights))
+        first = np.floor(np.log(np.maximum(begin, start) / start) / np.log(RATIO)).astype(np.intp)
+        last = last_rung(start, reach[row], self.limit)
+        count = last - first + 1
+        chunk = max(1, BLOCK // int(count.max()) // max(w.shape[1] for w in self.net.weights))
+        order = np.argsort(count)  # pairs with as many rungs go together
         for a in range(0, len(row), chunk):
-            part = slice(a, a + chunk)
-            rungs = np.arange(int(steps[part].max()) + 1)
+            part = order[a : a + chunk]
+            rungs = first[part, None] + np.arange(int(count[part].max()))
             values = rung_value(start[part, None], rungs, self.limit)
             margins = _along(rays, row[part], sample[part], values)
-            looked, allowance = rungs <= steps[part, None], band[row[part], None]
+            looked, allowance = rungs <= last[part, None], band[row[part], None]
             for answer, failing in zip(found, (~(margins > allowance), ~(margins >= -allowance)), strict=True):
                 hit = failing & looked
                 where = np.take_along_axis(values, hit.argmax(axis=1)[:, None], axis=1)[:, 0]
