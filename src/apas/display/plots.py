@@ -57,16 +57,16 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
     ax = new_axes(ax, "MaxShifts.plot")
     order = sorted(range(len(shifts)), key=lambda i: shifts[i].delta)
     places = range(len(order))
-    series = [
-        ("broken_at", "a failing shift is known", "v", "#b3261e"),
-        ("delta", "certified", "o", "#1b4f7f"),
-        ("provable", "proved for every shift", "s", "#1b7f4d"),
+    series = [  # the hollow triangles stay visible where a proof and a failing shift meet
+        ("delta", "certified", "o", "#1b4f7f", {"markersize": 4}),
+        ("provable", "proved for every shift", "s", "#1b7f4d", {"markersize": 4}),
+        ("broken_at", "a failing shift is known", "v", "#b3261e", {"markersize": 8, "fillstyle": "none"}),
     ]
-    for name, label, marker, colour in series:
+    for name, label, marker, colour, style in series:
         values = [getattr(shifts[i], name) for i in order]
         shown = [(x, y) for x, y in zip(places, values, strict=True) if 0 < y < float("inf")]
         if shown:
-            ax.plot(*zip(*shown, strict=True), marker, color=colour, markersize=4, label=label)
+            ax.plot(*zip(*shown, strict=True), marker, color=colour, label=label, **style)
     ax.set_xlabel("rows, sorted")
     ax.set_ylabel("delta")
     ax.set_ylim(bottom=0)
