@@ -57,7 +57,9 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
     ax = new_axes(ax, "MaxShifts.plot")
     order = sorted(range(len(shifts)), key=lambda i: shifts[i].delta)
     places = range(len(order))
-    series = [  # the hollow triangles stay visible where a proof and a failing shift meet
+    series: list[
+        tuple[str, str, str, str, dict[str, Any]]
+    ] = [  # the hollow triangles stay visible where a proof and a failing shift meet
         ("delta", "certified", "o", "#1b4f7f", {"markersize": 4}),
         ("provable", "proved for every shift", "s", "#1b7f4d", {"markersize": 4}),
         ("broken_at", "a failing shift is known", "v", "#b3261e", {"markersize": 8, "fillstyle": "none"}),
