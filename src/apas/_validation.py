@@ -18,6 +18,7 @@ from apas.errors import InputError
 
 __all__ = [
     "check_delta",
+    "check_flag",
     "check_integer",
     "check_jobs",
     "check_matrix",
@@ -83,6 +84,12 @@ def check_jobs(n_jobs: Any) -> int:
             f"`n_jobs` must be a positive number of workers, or -1 for all cores, got {n_jobs!r}; use n_jobs=1 for one."
         )
     return int(n_jobs)
+
+
+def check_flag(value: Any, name: str) -> None:
+    """Refuse what only looks like a yes or no."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"`{name}` must be True or False, got {reprlib.repr(value)}.")
 
 
 def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:

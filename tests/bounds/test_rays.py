@@ -82,3 +82,37 @@ def test_a_ray_may_become_valid_again_and_the_first_failure_counts():
     found = first_failures(rays, np.array([0]), np.array([0]), np.array([2.0]), np.zeros(1))
     assert found[0] == pytest.approx(1 / 3.5)
     assert rays.floors([np.zeros(1), np.array([2.0])])[0, 0, 0] < 0
+
+
+@pytest.mark.parametrize("activation", PIECEWISE_LINEAR)
+def test_units_that_begin_exactly_at_their_kink(activation):
+    """Small integers make pre-activations that are exactly 0, 1 or -1, where a unit comes alive at once or never."""
+    rng = np.random.default_rng(0)
+    steps = np.linspace(0, 1, 401)
+    seen_at_kink = 0
+    for _ in range(40):
+        net = FeedForward(
+            [rng.integers(-1, 2, size=(3, 4)), rng.integers(-1, 2, size=(4, 1))],
+            [rng.integers(-1, 2, size=4), [1.0]], activation=activation, output="identity", threshold=0.0,
+        )  # fmt: skip
+        X = rng.integers(-1, 2, size=(4, 3)).astype(float)
+        X[0] = 0.0
+        wanted = rng.integers(0, 2, size=4)
+        rays = Rays(net, X, wanted, rng.uniform(-1, 1, size=(32, len(net.parameters))))
+        seen_at_kink += int((rays.z0 == 0).sum())
+        row, sample = np.divmod(np.arange(4 * 32), 32)
+        found = first_failures(rays, row, sample, np.full(128, 2.0), np.zeros(128)).reshape(4, 32)
+        along = np.stack([rays.margins(np.full(4, 2 * s)) for s in steps])
+        failing = along <= 0
+        seen = np.where(failing.any(axis=0), 2 * steps[failing.argmax(axis=0)], np.inf)
+        assert (found <= seen + 1e-12).all()
+        for i in range(4):
+            for j in np.flatnonzero(np.isfinite(found[i])):
+                at = Rays(net, X[i : i + 1], wanted[i : i + 1], rays_direction(rays, j)).margins(found[i, j : j + 1])
+                assert at[0, 0] <= 1e-9
+    assert seen_at_kink > 50
+
+
+def rays_direction(rays, sample):
+    parts = [part[..., sample].ravel() for slopes in rays.slopes for part in slopes]
+    return np.concatenate(parts)[None, :]

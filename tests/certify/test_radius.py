@@ -296,7 +296,12 @@ def test_results_can_be_asked(oracle_network, rows, tmp_path):
     [
         ({"method": "guess"}, '`method` of max_shift must be "sampling"'),
         ({"search": "luck"}, "`search` must be one of 'rays', 'confirm', 'paper', got 'luck'"),
-        ({"method": "exact", "search": "rays"}, "`search` goes with method"),
+        ({"method": "exact", "search": "confirm"}, "`search` goes with method"),
+        ({"method": np.array([1, 2])}, "`method` of max_shift must be"),
+        ({"search": np.array([1, 2])}, "`search` must be one of"),
+        ({"limit": 10**400}, "`limit` of max_shift must be a positive finite number, got 1000"),
+        ({"limit": 1j}, "`limit` of max_shift must be a positive finite number"),
+        ({"simultaneous": "no"}, "`simultaneous` must be True or False, got 'no'"),
         ({"limit": 0.0}, "`limit` of max_shift must be a positive finite number, got 0.0"),
         ({"limit": float("nan")}, "`limit` of max_shift must be a positive finite number"),
         ({"method": Sampling(n_samples=10)}, "`n_samples` of Sampling must be at least 1379"),
@@ -311,3 +316,86 @@ def test_bad_input(options, message):
 
 def test_parameters_protocol_is_enough():
     assert isinstance(Opaque(case("product").model).parameters, Parameters)
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "hard_tanh"])
+def test_rows_at_the_kink_of_units_agree_with_certify(activation):
+    net = FeedForward([np.ones((2, 8)), np.ones((8, 1))], [np.zeros(8), [0.1]], activation=activation)
+    method = Sampling(coverage=0.9, confidence=0.999, n_samples=20_000)
+    for x in ([[1.0, -1.0]], [[0.0, 0.0]], [[0.5, 0.5]]):
+        found = apas.max_shift(net, x, target=1, method=method, rng=0)[0]
+        again = apas.certify(net, x, found.delta, target=1, method=method, rng=5)[0]
+        assert again.verdict is not apas.Verdict.REFUTED
+        beyond = apas.certify(net, x, 1.2 * found.upper, target=1, method=method, rng=6)[0]
+        assert beyond.verdict is not apas.Verdict.CERTIFIED
+
+
+@pytest.mark.parametrize("options", [{"method": SMALL}, {"method": SMALL, "search": "confirm"}, {"method": SMALL, "search": "paper"}, {"method": "exact"}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("sizes", [(4, 6, 1), (4, 6, 5, 1)], ids=str)
+def test_a_row_alone_gets_the_same_answer(sizes, options):
+    net = deep(sizes=sizes)
+    X = np.random.default_rng(3).random((12, 4))
+    whole = apas.max_shift(net, X, target=1, rng=4, **options)
+    for i in (0, 5, 11):
+        alone = apas.max_shift(net, X[i : i + 1], target=1, rng=4, **options)[0]
+        assert alone.provable == whole[i].provable
+        assert alone.delta == pytest.approx(whole[i].delta, rel=1e-12)
+        assert alone.reason == whole[i].reason
+
+
+def test_nothing_certified_is_said_so():
+    net = case("two-weights").model
+    for options in ({"method": SMALL}, {"method": "exact"}):
+        sentence = apas.max_shift(net, [[1.0, 1.0]], target=0, **options)[0].sentence()
+        assert sentence == "nothing is certified for class 0: not valid on the model itself."
+
+
+def test_the_published_search_is_labelled_everywhere():
+    known = case("two-weights")
+    found = apas.max_shift(known.model, known.X, target=1, shifts=known.shifts, search="paper", rng=0)
+    assert "per test only, as published" in found.summary()
+    assert "per test only, as published" in found._repr_html_()
+    assert found.to_dict()["rows"][0]["trace"]["claim"] == "per test"
+    assert found[0].trace["samples"] == 1379
+
+
+def test_a_delta_is_rounded_only_where_smaller_ones_are_certified_too():
+    net = deep(sizes=(4, 6, 5, 1))
+    x = np.random.default_rng(3).random((1, 4))
+    pointwise = apas.max_shift(net, x, target=1, method=SMALL, search="confirm", rng=0)[0]
+    assert float(pointwise.written()) == pointwise.delta
+    pathwise = apas.max_shift(deep(sizes=(4, 6, 1)), x, target=1, method=SMALL, rng=0)[0]
+    assert float(pathwise.written()) <= pathwise.delta
+    assert len(pathwise.written()) <= 9
+
+
+def test_a_large_limit_only_says_where_to_stop():
+    net = deep(sizes=(4, 6, 1))
+    x = np.random.default_rng(3).random((1, 4))
+    near, far = (apas.max_shift(net, x, target=1, method=SMALL, limit=limit, rng=0)[0] for limit in (5.0, 1e9))
+    assert far.delta == pytest.approx(near.delta, rel=1e-6)
+
+
+def test_only_clear_failures_refute():
+    # the margin is exactly 0 on every shift: valid, and within rounding of the boundary
+    net = FeedForward([[[1.0], [0.0]]], [[0.0]])
+    shifts = LinfShifts(kinds=("weight",))
+    for model in (net, Opaque(net)):
+        found = apas.max_shift(model, [[0.0, 0.0]], target=1, shifts=shifts, method=SMALL, limit=1.0, rng=0)[0]
+        assert found.delta == 0.0
+        assert found.upper == np.inf
+
+
+def test_answers_can_be_kept_in_sets_and_do_not_share_their_traces():
+    net = deep(sizes=(4, 6, 1))
+    found = apas.max_shift(net, np.random.default_rng(3).random((2, 4)), target=1, method=SMALL, rng=0)
+    assert len({found[0], found[1]}) == 2
+    assert found[0].trace is not found[1].trace
+
+
+def test_huge_weights_do_not_warn():
+    net = FeedForward([[[1e160, 1.0]], [[1e160], [1.0]]], [[0.0, 0.0], [1.0]])
+    for options in ({"method": SMALL}, {"method": "exact"}, {"method": SMALL, "search": "confirm"}):
+        found = apas.max_shift(net, [[0.0]], target=1, limit=1.0, rng=0, **options)[0]
+        assert found.delta >= 0
+    apas.certify(net, [[0.0]], 1.0, target=1, rng=0)

@@ -146,7 +146,7 @@ def test_predicted_target(files, capsys):
         ((*ASK, "--coverage", "1.5"), "`coverage` of Sampling must be a number strictly between 0 and 1, got 1.5"),
         ((*ASK, "--samples", "10"), "`n_samples` of Sampling must be at least 1379"),
         ((*ASK, "--jobs", "0"), "`n_jobs` must be"),
-        ((*ASK, "--method", "exact", "--search", "rays"), "`search` goes with"),
+        ((*ASK, "--method", "exact", "--search", "confirm"), "`search` goes with"),
         ((*ASK, "--method", "exact", "--coverage", "0.9"), "`--coverage` goes with `--method sampling`, got `--method exact`; leave it out."),
         ((*ASK, "--method", "interval", "--confidence", "0.9"), "`--confidence` goes with"),
         ((*ASK, "--method", "interval", "--samples", "2000"), "`--samples` goes with"),

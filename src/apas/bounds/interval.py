@@ -18,7 +18,7 @@ from apas.models.feedforward import FeedForward
 __all__ = ["Boxes", "is_exact", "least_margins", "rivals"]
 
 _Array = NDArray[np.float64]
-#: Where the two activations that first fall and then rise have their least value.
+#: Where the activation that first falls and then rises has its least value.
 LOWEST = {"gelu": -0.7517915246935645}
 
 

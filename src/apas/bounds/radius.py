@@ -66,14 +66,16 @@ def _close(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple
     into account by stepping down from it.
     """
     low, high = _root(boxes, limit, at_low, at_high)
-    step = 2.0**-41  # what rounding takes away, as a rule
-    proved = low * (1 - step)
+    # cut to 37 bits: what rounding takes away as a rule, and more than the last bits that depend on the batch
+    fraction, exponent = np.frexp(low * (1 - 2.0**-40))
+    proved = np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
+    start, step = proved.copy(), 2.0**-36
     for _ in range(20):
         failing = ~(boxes.bound(proved) - boxes.error(proved) > 0)
         if not failing.any():
             break
+        proved[failing] = start[failing] * (1 - step)
         step = min(8 * step, 1.0)
-        proved[failing] = low[failing] * (1 - step)
     else:
         proved[failing] = 0.0
     return proved, high
@@ -84,10 +86,9 @@ def _root(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple[
     low, high = np.zeros(len(at_low)), np.full(len(at_low), limit)
     # an output bias that moves makes the bound fall by at least its reach, wherever the root is
     fall = np.minimum.reduce([terms[3] for terms in boxes.outputs])
-    nearer = at_low * (1 + 1e-9) < fall * limit
-    if nearer.all():
-        high = at_low * (1 + 1e-9) / fall
-        at_high = np.minimum(boxes.bound(high), 0.0)
+    with np.errstate(divide="ignore"):
+        high = np.minimum(high, at_low * (1 + 1e-9) / fall)
+    at_high = np.where(high < limit, np.minimum(boxes.bound(high), 0.0), at_high)
     before, value_before, point, value = low, at_low, high, at_high
     with np.errstate(divide="ignore", invalid="ignore"):
         for step in range(STEPS):
@@ -99,7 +100,8 @@ def _root(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple[
                 following = np.where((following > low) & (following < high), following, 0.5 * (low + high))
             before, value_before, point, value = point, value, following, boxes.bound(following)
             up = value > 0
-            low, high = np.where(up, point, low), np.where(up, high, point)
-            if step >= 6 and (high - low <= CLOSED * high).all():
+            wide = high - low > CLOSED * high  # a closed bracket stays as it is, whatever other rows still need
+            low, high = np.where(up & wide, point, low), np.where(~up & wide, point, high)
+            if step >= 6 and not (high - low > CLOSED * high).any():
                 break
     return low, high

@@ -96,7 +96,8 @@ def _first_root(c0: _Array, c1: _Array, z0: _Array, z1: _Array, smooth: _Array, 
     """Least s in [0, t] at which the sum of kinks and quadratic is at most 0, else inf."""
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = np.where(z0 * z1 < 0, -z0 / z1, np.inf)
-        crossing = np.where((z0 == 0) & (z1 != 0), 0.0, crossing)
+        # a unit that begins at its kink comes alive at once if it rises, and never if it falls
+        crossing = np.where((z0 == 0) & (z1 > 0), 0.0, crossing)
     crossing = np.where(crossing < t[:, None], crossing, np.inf)
     order = np.argsort(crossing, axis=1)
     starts = np.hstack([np.zeros((len(t), 1)), np.take_along_axis(crossing, order, axis=1)])

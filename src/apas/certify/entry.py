@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
-from apas._validation import check_delta, check_jobs
+from apas._validation import check_delta, check_flag, check_jobs
 from apas.certify.certificate import NOT_VALID, BaseEvidence, Certificate
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Most, Verdict
@@ -95,8 +95,7 @@ def certify(
     net = as_model(model)
     chosen = pick(method, METHODS, Method, "method")
     shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
-    if not isinstance(simultaneous, bool | np.bool_):
-        raise InputError(f"`simultaneous` must be True or False, got {simultaneous!r}.")
+    check_flag(simultaneous, "simultaneous")
     points, encoded = encoded_rows(net, X)
     stream = Stream(entropy_of(rng), "certify")
     problem = Problem(
@@ -107,7 +106,8 @@ def certify(
     if complaint is not None:
         raise Unsupported(complaint)
     check_agreement(net, points, encoded)
-    items = _decide(problem, chosen, stream)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
+        items = _decide(problem, chosen, stream)
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)

@@ -38,9 +38,8 @@ def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: f
 def crossings(problem: Problem, stream: Stream, grid: _Array, samples: int, ranks: tuple[int, int]) -> NDArray[np.intp]:
     """Number of the first rung at which as many rays have failed, there or before, as each rank says.
 
-    The first rank counts rays that are not clearly valid, the second those that clearly fail.
-
-    The grid's length if there is none; shape (rows, 2).
+    Shape (rows, 2); the grid's length if there is no such rung. The first rank counts rays that are not clearly valid,
+    the second those that clearly fail.
     """
     rungs = grid.shape[1]
     found = np.full((len(problem), 2), rungs)

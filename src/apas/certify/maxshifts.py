@@ -60,17 +60,24 @@ class MaxShift:
     claim: Every | Most
     target: Any
     reason: str
-    trace: Mapping[str, Any]
+    trace: Mapping[str, Any] = field(hash=False)
     seconds: float = field(default=0.0, compare=False)
 
     def sentence(self) -> str:
         """Say it in words that are true as they stand."""
         who = f"class {self.target!r}"
+        if not self.delta:
+            return f"nothing is certified for {who}: {self.reason}."
         if isinstance(self.claim, Most):
-            what = f"{self.claim}, keep {who} at delta = {at_least(self.delta)} ({self.claim.measure})"
+            what = f"{self.claim}, keep {who} at delta = {self.written()} ({self.claim.measure})"
         else:
-            what = f"every shift by up to delta = {at_least(self.delta)} keeps {who} ({self.claim.measure})"
+            what = f"every shift by up to delta = {self.written()} keeps {who} ({self.claim.measure})"
         return f"{what}; {self.reason}."
+
+    def written(self) -> str:
+        """The delta in six digits, rounded down, where the claim holds for smaller ones too; else in all its digits."""
+        whole_way = isinstance(self.claim, Every) or self.trace.get("exact_roots", False) or self.delta <= self.provable
+        return at_least(self.delta) if whole_way else repr(float(self.delta))
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values; an infinite number as null."""
@@ -160,7 +167,8 @@ class MaxShifts(Sequence[MaxShift]):
         rows = f"{len(self)} row{'s' if len(self) > 1 else ''}"
         claim = self[0].claim
         spread = f"{at_least(low)} to {at_least(high)}, median {at_least(middle)}"
-        return f"{rows}: largest delta {spread} ({claim}; {claim.measure})."
+        per_test = " per test only, as published" if any(i.trace.get("search") == "paper" for i in self) else ""
+        return f"{rows}: largest delta {spread} ({claim}{per_test}; {claim.measure})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""

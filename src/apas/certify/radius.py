@@ -13,13 +13,15 @@ On a grid the same holds with "first rung that fails" in place of D, and speaks 
 
 from __future__ import annotations
 
+import reprlib
 import time
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from apas._random import entropy_of
-from apas._validation import check_jobs
+from apas._validation import check_flag, check_jobs
 from apas.certify.claims import Every, Most
 from apas.certify.entry import SHIFTS, check_agreement, check_target, pick
 from apas.certify.maxshifts import MaxShift, MaxShifts
@@ -109,6 +111,7 @@ def max_shift(
     shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
     sampler = None if isinstance(method, str) and method in ("interval", "exact") else _sampler(method)
     kind = _search(search, sampler, net)
+    check_flag(simultaneous, "simultaneous")
     points, encoded = encoded_rows(net, X)
     entropy = entropy_of(rng)
     problem = Problem(
@@ -123,11 +126,12 @@ def max_shift(
     answers: list[MaxShift] = []
     if ok.any():
         asked = problem.take(ok)
-        network = net.as_feedforward() if offers(net, Dense) and isinstance(shift_set, LinfShifts) else None
-        if sampler is None:
-            answers = worst_case(asked, network, everything, farthest)
-        else:
-            answers = _sampled(asked, network, sampler, kind, entropy, farthest)
+        network = _network(net, shift_set)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
+            if sampler is None:
+                answers = worst_case(asked, network, everything, farthest)
+            else:
+                answers = _sampled(asked, network, sampler, kind, entropy, farthest)
     waiting = iter(answers)
     items = [next(waiting) if ok[i] else _not_valid(problem.target[i], claim) for i in range(len(problem))]
     seconds = (time.perf_counter() - began) / max(1, len(items))
@@ -136,8 +140,17 @@ def max_shift(
     return MaxShifts(items, points=points, model_digest=model_digest(net), shifts=shift_set)
 
 
+def _network(net: Model, shifts: ShiftSet) -> FeedForward | None:
+    """The model as a dense network in a box of shifts, if it is one with the same parameters in the same order."""
+    if not offers(net, Dense) or not isinstance(shifts, LinfShifts):
+        return None
+    network = net.as_feedforward()
+    same = network.parameters.shapes == net.parameters.shapes
+    return network if same and np.array_equal(network.parameters.values, net.parameters.values) else None
+
+
 def _sampler(method: Any) -> Sampling:
-    if method == "sampling":
+    if isinstance(method, str) and method == "sampling":
         return Sampling()
     if not isinstance(method, Sampling):
         raise InputError(
@@ -149,9 +162,9 @@ def _sampler(method: Any) -> Sampling:
 def _search(search: str | None, sampler: Sampling | None, net: Model) -> str:
     if search is None:
         return "rays" if len(net.parameters) <= MANY else "confirm"
-    if search not in SEARCHES:
+    if not isinstance(search, str) or search not in SEARCHES:
         raise InputError(f"`search` must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}.")
-    if sampler is None:
+    if sampler is None and search != "rays":  # the name of the default does no harm
         raise InputError('`search` goes with method="sampling"; leave it out.')
     return search
 
@@ -161,9 +174,9 @@ def _limit(limit: float | None, problem: Problem) -> float:
         if getattr(problem.shifts, "relative", False):
             return 10.0
         return 10.0 * float(np.abs(problem.model.parameters.values).max(initial=0.0)) or 10.0
-    number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
-    if not number or not 0 < limit < np.inf:
-        raise InputError(f"`limit` of max_shift must be a positive finite number, got {limit!r}.")
+    number = isinstance(limit, Real) and not isinstance(limit, bool | np.bool_)
+    if not number or not 0 < limit < 1e300:
+        raise InputError(f"`limit` of max_shift must be a positive finite number, got {reprlib.repr(limit)}.")
     return float(limit)
 
 

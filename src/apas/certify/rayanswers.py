@@ -14,6 +14,7 @@ from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
 from apas.certify.provable import valid_at
 from apas.certify.raysearch import RATIO, Found, has_exact_roots, last_rung, rung_value, smallest_failures
+from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
 
 __all__ = ["along_rays"]
@@ -21,6 +22,8 @@ __all__ = ["along_rays"]
 _Array = NDArray[np.float64]
 #: How much a root is taken to be smaller than computed: "valid below D" says nothing about D itself.
 BELOW = 1 - 1e-9
+#: How many rows of a model that can only be asked for margins are looked at together.
+TOGETHER = 64
 
 
 def along_rays(
@@ -73,11 +76,11 @@ def along_rays(
                 float(proved[i]),
                 breaks,
                 False,
-                not enough,
+                delta >= limit,
                 claim,
                 problem.target[i],
                 reason,
-                trace,
+                dict(trace),
             )
         )
     return answers
@@ -115,29 +118,45 @@ def _confirmed_break(problem: Problem, row: int, stream: Stream, found: Found) -
 def _rays_on_grid(
     problem: Problem, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
 ) -> list[MaxShift]:
+    """The same for models that can only be asked for margins, some rows at a time."""
+    answers: list[MaxShift] = []
+    trace = {**trace, "claim": "pathwise", "exact_roots": False}
+    with Progress(len(problem), "looking along rays") as progress:
+        for begin in range(0, len(problem), TOGETHER):
+            part = problem.take(slice(begin, begin + TOGETHER))
+            answers += _grid_answers(part, claim, entropy, plan, limit, trace)
+            progress.advance(len(part))
+    return answers
+
+
+def _grid_answers(
+    problem: Problem, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
+) -> list[MaxShift]:
     samples, allowed, refuting = plan
     grid = lay_grid(problem, claim, entropy, samples, limit, np.zeros(len(problem)))
     found = crossings(problem, Stream(entropy, "max_shift/rays"), grid, samples, (allowed + 1, refuting))
+    rungs = grid.shape[1]
     answers = []
     for i, (certify_at, refute_at) in enumerate(found):
-        rungs = grid.shape[1]
         delta = float(grid[i, certify_at - 1]) if certify_at else 0.0
         upper = float(grid[i, refute_at]) if refute_at < rungs else np.inf
         ended = bool(certify_at == rungs)
-        reason = f"at every grid value up to delta: at most {allowed} of {samples} rays failed before"
-        reason += ", and delta is the limit" if ended else ""
+        reason = f"at every grid value up to delta{', which is the limit' if ended else ''}"
+        reason += f": at most {allowed} of {samples} rays failed before"
+        if not delta:
+            reason = f"more than {allowed} of {samples} rays failed at the first grid value already"
         answers.append(
             MaxShift(
-                delta,
-                max(upper, delta),
-                0.0,
-                float("inf"),
-                False,
-                ended,
-                claim,
-                problem.target[i],
-                reason,
-                {**trace, "claim": "pathwise", "exact_roots": False},
+                delta=delta,
+                upper=max(upper, delta),
+                provable=0.0,
+                broken_at=float("inf"),
+                exact=False,
+                reached_limit=ended,
+                claim=claim,
+                target=problem.target[i],
+                reason=reason,
+                trace=dict(trace),
             )
         )
     return answers

@@ -110,7 +110,7 @@ class _Search:
         return self.problem.shifts.directions(self.problem.model.parameters, self.stream, begin, end)
 
     def guess(self, rank: int) -> _Array:
-        """A delta per row at which about twice as many rays have failed as are needed."""
+        """A delta per row at which somewhat more rays have failed than are needed."""
         count = min(self.samples, GUESSING[self.samples > 4096])
         wanted = min(count, int(np.ceil(1.5 * rank / self.samples * count)) + 3)
         reach = np.empty(len(self.problem))
@@ -119,9 +119,9 @@ class _Search:
         for first in range(0, len(self.problem), step):
             part = slice(first, first + step)
             rays = Rays(self.net, self.problem.X[part], self.wanted[part], directions)
-            low = np.maximum(np.log(np.maximum(self.start[part], self.limit * 1e-9)), np.log(self.limit) - 20)
+            low = np.log(self.start[part])
             high = np.full(len(low), np.log(self.limit))
-            for _ in range(9):
+            for _ in range(10):
                 middle = 0.5 * (low + high)
                 enough = (rays.margins(np.exp(middle)) <= 0).sum(axis=1) >= wanted
                 low, high = np.where(enough, low, middle), np.where(enough, middle, high)
@@ -161,7 +161,8 @@ class _Search:
             return np.empty(0), np.empty(0)
         if self.exact:
             first = first_failures(rays, row, sample, reach[row], band[row])
-            return first, first_failures(rays, row, sample, reach[row], -band[row])
+            # a margin of exactly 0 is no clear failure, even where there is nothing to round
+            return first, first_failures(rays, row, sample, reach[row], -np.maximum(band[row], 1e-300))
         start, found = self.start[rows][row], np.full((2, len(row)), np.inf)
         first = np.floor(np.log(np.maximum(begin, start) / start) / np.log(RATIO)).astype(np.intp)
         last = last_rung(start, reach[row], self.limit)

@@ -32,8 +32,8 @@ class Failures:
 
     Attributes
     ----------
-    rows, draws : ndarray of int
-        Row and number of each failing draw, sorted by row, then by draw.
+    draws : ndarray of int
+        Numbers of the failing draws, sorted by row, then by draw.
     sure : ndarray of bool
         Whether the margin was beyond rounding of 0.
     starts : ndarray of int, shape (rows + 1,)

@@ -123,6 +123,7 @@ def published(problem: Problem, entropy: int, samples: int, limit: float) -> Sea
     trace = [
         {
             "search": "paper",
+            "claim": "per test",
             "entropy": hex(entropy),
             "samples": samples,
             "tests": int(t),

@@ -118,8 +118,9 @@ def print_max_shifts(found: MaxShifts) -> None:
     for name in rounding:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("reason")
-    for index, line in found.to_frame().iterrows():
-        shown = (write(float(line[name])) for name, write in rounding.items())
+    for (index, line), item in zip(found.to_frame().iterrows(), found, strict=True):
+        shown = [write(float(line[name])) for name, write in rounding.items()]
+        shown[0] = item.written()
         table.add_row(Text(str(index)), *shown, Text(line["reason"]))
     # a pipe has no width; leave the wrapping to whoever reads it
     console = Console(width=None if sys.stdout.isatty() else 200)

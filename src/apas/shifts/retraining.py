@@ -157,7 +157,10 @@ def _one_pass(estimator: Any, X: NDArray[np.float64], y: Any, seed: int) -> Any:
 
 def _check_labels(y_new: Any, rows: int, classes: Sequence[Any] | None) -> Any:
     """Labels that can be indexed by row numbers, all of them known if `classes` are given."""
-    labels = y_new if hasattr(y_new, "iloc") else np.asarray(y_new)
+    try:
+        labels = y_new if hasattr(y_new, "iloc") else np.asarray(y_new)
+    except ValueError:
+        raise InputError("`y_new` of estimate_delta must be 1-D, one label per row, got rows of labels.") from None
     if labels.ndim != 1:
         raise InputError(
             f"`y_new` of estimate_delta must be 1-D, one label per row, got {labels.ndim} dimensions; pass one column."
