@@ -11,19 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apas._random import UNIT, Stream
+from apas._random import Stream
 from apas.errors import InputError
 from apas.models.parameters import Parameters
 from apas.models.protocol import Model
+from apas.shifts.cube import unit_cube
 
 __all__ = ["LinfShifts"]
-
-#: Directions of small models are drawn in groups of this many, parameter by parameter.
-TILE = 128
-#: Up to this many moving parameters a model counts as small.
-SMALL = 1024
-#: Random numbers of larger models are made in parts of this many, which stay in the processor's cache.
-PART = 1 << 15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,9 +158,30 @@ class LinfShifts:
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""
-        still = f", {len(parameters) - moving} fixed" if moving < len(parameters) else ""
+        zeros = self._zeros(parameters)
+        still = len(parameters) - moving - len(zeros)
+        fixed = f", {still} fixed" if still else ""
+        if zeros:
+            named = ", ".join(zeros[:3]) + (", ..." if len(zeros) > 3 else "")
+            fixed += f", {len(zeros)} that {'is' if len(zeros) == 1 else 'are'} 0 and so cannot move ({named})"
         mover = f"each of {moving} {what}" if moving > 1 else f"the one parameter chosen from the {what}"
-        return f"the box in which {mover} moves by at most {size}{still}"
+        return f"the box in which {mover} moves by at most {size}{fixed}"
+
+    def _zeros(self, parameters: Parameters) -> list[str]:
+        """Names of parameters that a relative shift leaves alone because they are 0."""
+        if not self.relative or self.floor:
+            return []
+        chosen, names = self._chosen_layers(parameters), []
+        factors = self._factors(parameters)
+        tensors = zip(
+            parameters.names, parameters.kinds, parameters.layers, parameters.shapes, parameters.slices, strict=True
+        )
+        for name, kind, layer, shape, part in tensors:
+            if kind in self.kinds and layer in chosen:
+                idle = (parameters.values[part] == 0) & (factors[part] > 0)
+                places = np.argwhere(idle.reshape(shape)).tolist()
+                names += [f"{name}[{', '.join(map(str, place))}]" for place in places]
+        return names
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
@@ -198,35 +213,6 @@ class LinfShifts:
 
 
 _DEFAULTS = {"relative": False, "kinds": ("weight", "bias"), "layers": None, "floor": 0.0}
-
-
-def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
-    """Points number `start` to `stop` of a row of independent uniform points of [-1, 1)**size.
-
-    For up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate, and the result is
-    Fortran-contiguous: the order in which small networks are fastest.
-
-    Examples
-    --------
-    >>> unit_cube(3, Stream(0, "doc"), 10, 12).shape
-    (2, 3)
-    """
-    if size > SMALL:
-        points = np.empty((stop - start) * size)
-        for part in range(0, len(points), PART):
-            some = points[part : part + PART]
-            np.copyto(some, stream.integers(start * size + part, len(some)))
-            some *= UNIT
-        return points.reshape(-1, size)
-    first, last = start // TILE, -(-stop // TILE)
-    tiles = stream.integers(first * TILE * size, (last - first) * TILE * size).reshape(-1, size, TILE)
-    cube = np.empty((size, last - first, TILE))
-    np.copyto(cube.transpose(1, 0, 2), tiles)
-    cube *= UNIT
-    flat = cube.reshape(size, -1)
-    if len(tiles) * TILE != stop - start:
-        flat = np.ascontiguousarray(flat[:, start - first * TILE : stop - first * TILE])
-    return flat.T
 
 
 def _layer_name(parameters: Parameters, layer: str | int, argument: str) -> str:
