@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import apas
-from apas import Every, FeedForward, InputError, LinfShifts, Most, Parameters, Sampling, Unsupported
+from apas import Every, FeedForward, InputError, LinfShifts, Most, Sampling, Unsupported
 from apas._random import Stream
 
 SMALL = Sampling(n_samples=1379)
@@ -312,10 +312,6 @@ def test_bad_input(options, message):
     known = case("two-weights")
     with pytest.raises(InputError, match=message):
         apas.max_shift(known.model, known.X, target=1, **options)
-
-
-def test_parameters_protocol_is_enough():
-    assert isinstance(Opaque(case("product").model).parameters, Parameters)
 
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu", "hard_tanh"])

@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from command import run
 
 import apas
-from apas.cli import main
 
 
 @pytest.fixture
@@ -23,16 +23,6 @@ def files(tmp_path, small_network, monkeypatch):
     X.to_csv(tmp_path / "rows.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return net, X
-
-
-def run(capsys, *words):
-    """Run the command in this process: exit code, standard output, standard error."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["apas", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
 
 
 ASK = ("certify", "model.json", "rows.csv", "--target", "1", "--delta", "0.05", "--seed", "1")

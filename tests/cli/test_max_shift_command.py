@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+from command import run
 
 import apas
-from apas.cli import main
-from apas.cli.maxshift import at_least
-from apas.shifts.measure import at_most
+from apas.display.numbers import at_least, at_most
 
 ASK = ("max-shift", "model.json", "rows.csv", "--target", "1", "--seed", "1")
 
@@ -26,16 +24,6 @@ def files(tmp_path, small_network, monkeypatch):
     X.to_csv(tmp_path / "rows.csv")
     monkeypatch.chdir(tmp_path)
     return net, X
-
-
-def run(capsys, *words):
-    """Run the command in this process: exit code, standard output, standard error."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["apas", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
 
 
 def library(files, **options):

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
+from command import run
 
 import apas
-from apas.cli import main
-from apas.shifts.measure import at_most, measure_shift
-
-
-def run(capsys, *words):
-    """Run the command in this process: exit code, standard output, standard error."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["apas", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
+from apas.display.numbers import at_most
+from apas.shifts.measure import measure_shift
 
 
 @pytest.fixture

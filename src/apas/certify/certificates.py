@@ -12,6 +12,7 @@ from apas._validation import is_frame
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Most, Verdict
 from apas.display.tables import html_table
+from apas.display.values import plain
 from apas.shifts.protocol import ShiftSet
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Certificates(Sequence[Certificate]):
     def to_dict(self) -> dict[str, Any]:
         """All but the times, as JSON values."""
         frame = is_frame(self.points)
-        index = [_plain(i) for i in self.points.index.tolist()] if frame else list(range(len(self)))
+        index = [plain(i) for i in self.points.index.tolist()] if frame else list(range(len(self)))
         values = self.points.to_numpy(dtype=object).tolist() if frame else np.asarray(self.points).tolist()
         return {
             "format": "apas-certificates",
@@ -117,7 +118,7 @@ class Certificates(Sequence[Certificate]):
             "shifts": self.shifts.to_dict(),
             "feature_names": None if self.feature_names is None else list(self.feature_names),
             "certificates": [
-                {"row": i, "values": [_plain(v) for v in line], **c.to_dict(), "target": _plain(c.target)}
+                {"row": i, "values": [plain(v) for v in line], **c.to_dict(), "target": plain(c.target)}
                 for i, line, c in zip(index, values, self, strict=True)
             ],
         }
@@ -159,9 +160,3 @@ COLUMNS = [
     "method",
     "reason",
 ]
-
-
-def _plain(value: Any) -> Any:
-    """Give a NumPy or pandas scalar as the Python value that JSON can hold, anything unusual as text."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

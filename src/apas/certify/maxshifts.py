@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._validation import is_frame
-from apas.certify.certificates import _plain
 from apas.certify.claims import Every, Most
 from apas.display.numbers import at_least
 from apas.display.tables import html_table
+from apas.display.values import plain
 from apas.shifts.protocol import ShiftSet
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class MaxShift:
         return {
             **finite,
             **flags,
-            "target": _plain(self.target),
+            "target": plain(self.target),
             "claim": self.claim.to_dict(),
             "trace": dict(self.trace),
         }
@@ -151,7 +151,7 @@ class MaxShifts(Sequence[MaxShift]):
     def to_dict(self) -> dict[str, Any]:
         """All but the times, as JSON values."""
         frame = is_frame(self.points)
-        index = [_plain(i) for i in self.points.index.tolist()] if frame else list(range(len(self)))
+        index = [plain(i) for i in self.points.index.tolist()] if frame else list(range(len(self)))
         return {
             "format": "apas-max-shifts",
             "model_digest": self.model_digest,
