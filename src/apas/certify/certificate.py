@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from apas._random import Stream
 from apas.certify.claims import Every, Most, Verdict
-from apas.models.convert import as_model, encoded_rows
-from apas.shifts.protocol import ShiftSet
+from apas.certify.witness import Witness
 
-__all__ = ["BaseEvidence", "Certificate", "DrawnShift", "Evidence"]
+__all__ = ["BaseEvidence", "BoundEvidence", "Certificate", "Evidence"]
 
 #: Reason of every row whose explanation is not valid to begin with.
 NOT_VALID = "not valid on the model itself"
@@ -50,40 +45,28 @@ class BaseEvidence:
 
 
 @dataclass(frozen=True)
-class DrawnShift:
-    """A shift that breaks the explanation, kept as the number of the draw that found it.
+class BoundEvidence:
+    """A statement about every shift: a bound that was proved, or a shift that was found.
 
-    Parameters
+    Attributes
     ----------
-    shifts : ShiftSet
-    delta : float
-    entropy : int
-    purpose : str
-        Together with `entropy` the stream of random words.
-    index : int
-        Number of the draw.
+    step : str
+        What decided: "interval", "linear", "attack", "splitting", "solver"; "none" if nothing did.
+    bound : float or None
+        The margin is at least this on every shifted model, rounded down to six digits; None if no bound is known.
+    nodes : int
+        How many cases were distinguished.
     """
 
-    shifts: ShiftSet
-    delta: float
-    entropy: int
-    purpose: str
-    index: int
+    step: str
+    bound: float | None
+    nodes: int = 0
+    draws: int = 0
+    failures: int = 0
 
-    def direction(self, model: Any) -> NDArray[np.float64]:
-        """The direction that was drawn, shape (k,)."""
-        stream = Stream(self.entropy, self.purpose)
-        return np.asarray(self.shifts.directions(as_model(model).parameters, stream, self.index, self.index + 1)[0])
-
-    def parameters(self, model: Any) -> NDArray[np.float64]:
-        """Parameters of the shifted model, shape (k,)."""
-        return as_model(model).parameters.values + self.delta * self.direction(model)
-
-    def margin(self, model: Any, X: Any, target: Any) -> float:
-        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
-        net = as_model(model)
-        rows = encoded_rows(net, X)[1]
-        return float(self.shifts.margins(net, rows, target, self.direction(net)[None, :], self.delta)[0, 0])
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence as JSON values."""
+        return {"kind": "bound", "step": self.step, "bound": self.bound, "nodes": self.nodes}
 
 
 @dataclass(frozen=True)
@@ -103,7 +86,7 @@ class Certificate:
     evidence : Evidence
     reason : str
         Why the verdict is what it is.
-    witness : DrawnShift or None
+    witness : Witness or None
         A shift on which the row is not valid, if one was found.
     seconds : float
         Wall time of the call divided by its rows; not part of equality.
@@ -116,7 +99,7 @@ class Certificate:
     method: str
     evidence: Evidence
     reason: str
-    witness: DrawnShift | None = None
+    witness: Witness | None = None
     seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -153,7 +136,7 @@ class Certificate:
         return {
             "verdict": self.verdict.name, "claim": self.claim.to_dict(), "delta": self.delta, "target": self.target,
             "method": self.method, "reason": self.reason, "evidence": self.evidence.to_dict(),
-            "witness": None if self.witness is None else self.witness.index,
+            "witness": None if self.witness is None else self.witness.to_dict(),
         }  # fmt: skip
 
     def __str__(self) -> str:

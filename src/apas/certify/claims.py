@@ -59,7 +59,7 @@ class Most:
     coverage : float
         The share of shifts, in (0, 1).
     confidence : float
-        In (0, 1).
+        In (0, 1), or 1 where the share was computed rather than estimated.
     measure : str
         The distribution of the shifts, in words.
     rows : int, default 1
@@ -78,7 +78,8 @@ class Most:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Most"))
-        object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Most"))
+        if self.confidence != 1.0:  # 1 where the share was computed rather than estimated
+            object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Most"))
         check_integer(self.rows, "rows", "Most", least=1)
 
     @property

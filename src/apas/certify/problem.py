@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from apas._random import Stream
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Every, Most
-from apas.models.margins import needs_strict, valid
-from apas.models.protocol import Model, Scaled, offers
+from apas.models.feedforward import FeedForward
+from apas.models.margins import class_indices, needs_strict, valid
+from apas.models.protocol import Dense, Model, Scaled, offers
 from apas.shifts.protocol import ShiftSet
 
 __all__ = ["Method", "Problem"]
@@ -86,6 +87,20 @@ class Problem:
         if offers(self.model, Scaled):
             return ROUNDING * self.model.margin_scale(self.X, self.radii, self.one_delta)
         return ROUNDING * np.maximum(1.0, np.abs(self.model.margin(self.X, self.one_target)))
+
+    @cached_property
+    def network(self) -> FeedForward | None:
+        """The model as a dense network, if it is one with the same parameters in the same order."""
+        if not offers(self.model, Dense):
+            return None
+        network, parameters = self.model.as_feedforward(), self.model.parameters
+        same = network.parameters.shapes == parameters.shapes
+        return network if same and np.array_equal(network.parameters.values, parameters.values) else None
+
+    @cached_property
+    def wanted(self) -> NDArray[np.intp]:
+        """Position of each row's target among the classes."""
+        return class_indices(self.model.classes, self.one_target, len(self))
 
     def valid_rows(self) -> NDArray[np.bool_]:
         """Rows that the model itself puts into their target class.

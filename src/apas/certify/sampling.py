@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from apas._random import Stream
 from apas._validation import check_integer, check_probability
-from apas.certify.certificate import Certificate, DrawnShift
+from apas.certify.certificate import Certificate
 from apas.certify.claims import Most, Verdict
 from apas.certify.problem import Problem
 from apas.certify.scan import first_failures
+from apas.certify.witness import DrawnShift
 from apas.errors import InputError
 from apas.stats import allowed_failures, coverage_lower, coverage_upper, refuting_failures, sample_size
 

@@ -188,6 +188,14 @@ class FeedForward:
             threshold=self._threshold, classes=self._classes, feature_names=feature_names,
         )  # fmt: skip
 
+    def with_parameters(self, values: _Array) -> FeedForward:
+        """The same network with other weights and biases, given as one vector in the order of `parameters`."""
+        parts = [values[p].reshape(s) for p, s in zip(self.parameters.slices, self.parameters.shapes, strict=True)]
+        return FeedForward(
+            parts[::2], parts[1::2], activation=self._activations, output=self._output,
+            threshold=self._threshold, classes=self._classes, feature_names=self._feature_names,
+        )  # fmt: skip
+
     def describe(self) -> dict[str, Any]:
         """Architecture as JSON values."""
         return {

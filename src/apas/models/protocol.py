@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from apas.models.feedforward import FeedForward
 
-__all__ = ["Dense", "Described", "LibraryBacked", "Model", "Named", "Raw", "Scaled", "offers"]
+__all__ = ["Dense", "Described", "Differentiable", "LibraryBacked", "Model", "Named", "Raw", "Scaled", "offers"]
 
 _Capability = TypeVar("_Capability")
 
@@ -108,6 +108,23 @@ class Dense(Protocol):
 
     def as_feedforward(self) -> FeedForward:
         """Give the same network as a `FeedForward`."""
+        ...
+
+
+@runtime_checkable
+class Differentiable(Protocol):
+    """A model whose margins have gradients, each row on a shifted model of its own."""
+
+    def input_gradient(
+        self, X: NDArray[np.float64], target: Any, moves: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
+        ...
+
+    def parameter_gradient(
+        self, X: NDArray[np.float64], target: Any, moves: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
         ...
 
 

@@ -1,0 +1,132 @@
+"""Shifts that break an explanation, kept so that anyone can replay them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.models.convert import as_model, encoded_rows
+from apas.models.protocol import Dense, offers
+from apas.shifts.protocol import ShiftSet
+
+__all__ = ["DrawnShift", "KeptShift", "Witness"]
+
+_Array = NDArray[np.float64]
+
+
+class Witness(Protocol):
+    """A shifted model on which a row is not valid."""
+
+    @property
+    def delta(self) -> float:
+        """Size of the shift."""
+        ...
+
+    def parameters(self, model: Any) -> _Array:
+        """Parameters of the shifted model, shape (k,)."""
+        ...
+
+    def margin(self, model: Any, X: Any, target: Any) -> float:
+        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is needed to replay it, as JSON values."""
+        ...
+
+
+@dataclass(frozen=True)
+class DrawnShift:
+    """A shift kept as the number of the draw that found it.
+
+    Parameters
+    ----------
+    shifts : ShiftSet
+    delta : float
+    entropy : int
+    purpose : str
+        Together with `entropy` the stream of random words.
+    index : int
+        Number of the draw.
+    """
+
+    shifts: ShiftSet
+    delta: float
+    entropy: int
+    purpose: str
+    index: int
+
+    def direction(self, model: Any) -> _Array:
+        """The direction that was drawn, shape (k,)."""
+        stream = Stream(self.entropy, self.purpose)
+        return np.asarray(self.shifts.directions(as_model(model).parameters, stream, self.index, self.index + 1)[0])
+
+    def parameters(self, model: Any) -> _Array:
+        """Parameters of the shifted model, shape (k,)."""
+        return as_model(model).parameters.values + self.delta * self.direction(model)
+
+    def margin(self, model: Any, X: Any, target: Any) -> float:
+        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
+        net = as_model(model)
+        rows = encoded_rows(net, X)[1]
+        return float(self.shifts.margins(net, rows, target, self.direction(net)[None, :], self.delta)[0, 0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The number of the draw; stream and size stand in the certificate."""
+        return {"kind": "draw", "index": self.index}
+
+
+@dataclass(frozen=True, eq=False)
+class KeptShift:
+    """A shift kept as the parameters of the shifted model, which lie inside the set without any tolerance.
+
+    Parameters
+    ----------
+    delta : float
+    values : ndarray of shape (k,)
+        Parameters of the shifted model.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0]]], [[0.0]])
+    >>> KeptShift(0.5, np.array([1.0, -0.5])).margin(net, [[0.25]], 1)
+    -0.25
+    """
+
+    delta: float
+    values: _Array
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=np.float64)
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    def parameters(self, model: Any) -> _Array:
+        """Parameters of the shifted model, shape (k,)."""
+        return self.values
+
+    def margin(self, model: Any, X: Any, target: Any) -> float:
+        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
+        net = as_model(model)
+        rows = encoded_rows(net, X)[1]
+        if offers(net, Dense):  # on these very parameters, not on base + difference, which rounds
+            return float(net.as_feedforward().with_parameters(self.values).margin(rows, target)[0])
+        move = (self.values - net.parameters.values)[None, :]
+        return float(net.shifted_margins(rows, target, move, 1.0)[0, 0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The parameters, every bit of them."""
+        return {"kind": "parameters", "delta": self.delta, "values": self.values.tolist()}
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, KeptShift) and self.delta == other.delta and np.array_equal(self.values, other.values)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.delta, self.values.tobytes()))
