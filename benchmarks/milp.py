@@ -13,40 +13,50 @@ BIG = 10_000.0
 
 
 def least_margin(weights: list[_Array], biases: list[_Array], x: _Array, delta: float) -> float:
-    """Least logit over all shifts by `delta` of a network with one hidden ReLU layer; inputs must not be negative.
+    """Least logit over all shifts by `delta` of a network of ReLU layers; inputs must not be negative.
 
     Built from arrays in one call; variables are the hidden units h and one binary per unit.
     """
-    hidden = weights[0].shape[1]
-    low = x @ (weights[0] - delta) + biases[0] - delta
-    high = x @ (weights[0] + delta) + biases[0] + delta
-    out = weights[1][:, 0] - delta  # activations are not negative, so the lower end is the worst
+    sizes = [w.shape[1] for w in weights[:-1]]
+    units, starts = sum(sizes), np.cumsum([0, *sizes])
     infinite = highspy.kHighsInf
+    # three blocks of rows: h >= low(a),  h <= high(a) + BIG (1 - z),  h <= BIG z
+    matrix = np.zeros((3 * units, 2 * units))
+    row_low, row_high = np.full(3 * units, -infinite), np.full(3 * units, infinite)
+    everyone = np.arange(units)
+    for block in range(3):
+        matrix[block * units + everyone, everyone] = 1.0
+    matrix[units + everyone, units + everyone] = BIG
+    matrix[2 * units + everyone, units + everyone] = -BIG
+    row_high[2 * units :] = 0.0
+    for i, (w, b) in enumerate(zip(weights[:-1], biases[:-1], strict=True)):
+        here = np.arange(starts[i], starts[i + 1])
+        row_low[here], row_high[units + here] = b - delta, b + delta + BIG
+        if i == 0:
+            row_low[here] += x @ (w - delta)
+            row_high[units + here] += x @ (w + delta)
+        else:
+            before = slice(starts[i - 1], starts[i])
+            matrix[here, before] = -(w - delta).T
+            matrix[units + here, before] = -(w + delta).T
     lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = 2 * hidden, 3 * hidden
-    lp.col_cost_ = np.concatenate([out, np.zeros(hidden)])
-    lp.col_lower_ = np.zeros(2 * hidden)
-    lp.col_upper_ = np.concatenate([np.full(hidden, BIG), np.ones(hidden)])
-    # h >= low,  h <= high + BIG (1 - a),  h <= BIG a
-    lp.row_lower_ = np.concatenate([low, np.full(2 * hidden, -infinite)])
-    lp.row_upper_ = np.concatenate([np.full(hidden, infinite), high + BIG, np.zeros(hidden)])
-    units = np.arange(hidden)
-    starts = np.concatenate([[0], np.cumsum(np.concatenate([np.full(hidden, 3), np.full(hidden, 2)]))])
-    rows = [np.array([i, hidden + i, 2 * hidden + i]) for i in units] + [
-        np.array([hidden + i, 2 * hidden + i]) for i in units
-    ]
-    values = [np.array([1.0, 1.0, 1.0])] * hidden + [np.array([BIG, -BIG])] * hidden
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = starts.astype(np.int32)
-    lp.a_matrix_.index_ = np.concatenate(rows).astype(np.int32)
-    lp.a_matrix_.value_ = np.concatenate(values)
-    lp.integrality_ = [highspy.HighsVarType.kContinuous] * hidden + [highspy.HighsVarType.kInteger] * hidden
+    lp.num_col_, lp.num_row_ = 2 * units, 3 * units
+    cost = np.zeros(2 * units)
+    cost[starts[-2] : units] = weights[-1][:, 0] - delta  # activations are not negative: the lower end is the worst
+    lp.col_cost_ = cost
+    lp.col_lower_, lp.col_upper_ = np.zeros(2 * units), np.concatenate([np.full(units, BIG), np.ones(units)])
+    lp.row_lower_, lp.row_upper_ = row_low, row_high
+    rows, columns = np.nonzero(matrix)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.searchsorted(rows, np.arange(3 * units + 1)).astype(np.int32)
+    lp.a_matrix_.index_, lp.a_matrix_.value_ = columns.astype(np.int32), matrix[rows, columns]
+    lp.integrality_ = [highspy.HighsVarType.kContinuous] * units + [highspy.HighsVarType.kInteger] * units
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.passModel(lp)
     solver.run()
-    return float(solver.getInfo().objective_function_value) + float(biases[1][0]) - delta
+    return float(solver.getInfo().objective_function_value) + float(biases[-1][0]) - delta
 
 
 def bisect(weights: list[_Array], biases: list[_Array], x: _Array) -> float:

@@ -3,12 +3,18 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from apas.certify.attack import Attack as Attack
+from apas.certify.cascade import Cascade as Cascade
 from apas.certify.certificate import Certificate as Certificate
 from apas.certify.certificates import Certificates as Certificates
 from apas.certify.claims import Every as Every
 from apas.certify.claims import Most as Most
 from apas.certify.claims import Verdict as Verdict
 from apas.certify.entry import certify as certify
+from apas.certify.enumeration import Enumeration as Enumeration
+from apas.certify.exact import Exact as Exact
+from apas.certify.interval import IntervalBounds as IntervalBounds
+from apas.certify.interval import LinearBounds as LinearBounds
 from apas.certify.maxshifts import MaxShift as MaxShift
 from apas.certify.maxshifts import MaxShifts as MaxShifts
 from apas.certify.radius import max_shift as max_shift
@@ -40,8 +46,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ApasError", "Certificate", "Certificates", "Every", "FeedForward", "GuaranteeWarning", "InputError",
-    "LinfShifts", "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most", "Parameters", "Sampling",
+    "ApasError", "Attack", "Cascade", "Certificate", "Certificates", "Enumeration", "Every", "Exact", "FeedForward", "GuaranteeWarning", "InputError",
+    "IntervalBounds", "LinearBounds", "LinfShifts", "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most", "Parameters", "Sampling",
     "ShiftReport", "ShiftSet", "UnsafeFile", "Unsupported", "Verdict", "allowed_failures", "as_model", "certify",
     "datasets", "estimate_delta", "load_model", "max_shift", "measure_shift", "sample_size", "save_model",
     "stats",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.interval import LOWEST, Boxes, is_exact, rivals
+from apas.bounds.interval import Boxes, is_exact, rivals
+from apas.bounds.ranges import LOWEST
 from apas.models.activations import activate
 
 __all__ = ["worst_corners"]

@@ -121,6 +121,7 @@ class Certificate:
             subject = f"at least {str(self.claim).split('at least ', 1)[1].split(',', 1)[0]}"
             odds = f"with confidence {self.claim.confidence!r}"
             odds += f" for all {self.claim.rows} rows together" if self.claim.rows > 1 else ""
+            odds = "for certain" if self.claim.confidence == 1.0 else odds
             if self.verdict is Verdict.REFUTED:
                 subject = subject.replace("at least", "fewer than", 1)
         else:

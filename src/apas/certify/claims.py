@@ -85,9 +85,13 @@ class Most:
     @property
     def row_confidence(self) -> Fraction:
         """The confidence at which each single row is tested, exactly."""
-        return simultaneous(self.confidence, self.rows) if self.rows > 1 else Fraction(repr(self.confidence))
+        if self.rows == 1 or self.confidence == 1.0:  # what is certain is so for any number of rows
+            return Fraction(repr(self.confidence))
+        return simultaneous(self.confidence, self.rows)
 
     def __str__(self) -> str:
+        if self.confidence == 1.0:
+            return f"at least {_percent(self.coverage)} of the shifts, for certain"
         together = f" for all {self.rows} rows together" if self.rows > 1 else ""
         return f"at least {_percent(self.coverage)} of the shifts, confidence {self.confidence!r}{together}"
 

@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
 from apas._validation import check_delta, check_flag, check_jobs
+from apas.certify.attack import Attack
+from apas.certify.cascade import Cascade
 from apas.certify.certificate import NOT_VALID, BaseEvidence, Certificate
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Most, Verdict
 from apas.certify.problem import Method, Problem
+from apas.certify.enumeration import Enumeration
+from apas.certify.exact import Exact
+from apas.certify.interval import IntervalBounds, LinearBounds
 from apas.certify.sampling import Sampling
 from apas.errors import InputError, Unsupported
 from apas.models.convert import as_model, encoded_rows, predicted_classes
@@ -25,7 +30,10 @@ from apas.shifts.protocol import ShiftSet
 
 __all__ = ["certify"]
 
-METHODS: dict[str, type[Any]] = {"sampling": Sampling}
+METHODS: dict[str, type[Any]] = {
+    "sampling": Sampling, "interval": IntervalBounds, "linear": LinearBounds, "attack": Attack, "exact": Exact,
+    "enumeration": Enumeration, "cascade": Cascade,
+}  # fmt: skip
 SHIFTS: dict[str, type[Any]] = {"linf": LinfShifts}
 #: Rows closer to the boundary than this are left out when a model is compared with its own library.
 AGREEMENT = 1e-9

@@ -56,6 +56,10 @@ class Problem:
         """The same question about some of the rows."""
         return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows])
 
+    def at(self, delta: float) -> Problem:
+        """The same question at another delta."""
+        return replace(self, delta=np.full(len(self), delta))
+
     @cached_property
     def same_target(self) -> bool:
         """Whether all rows want the same class."""

@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.bounds.breaking import broken_radius
 from apas.bounds.corner import worst_corners
+from apas.bounds.inside import inside_box
 from apas.bounds.interval import Boxes, is_exact
 from apas.bounds.radius import provable_radius
+from apas.bounds.worstcase import ALL_STEPS, worst_cases
 from apas.certify.claims import Every
+from apas.certify.confirm import confirmed_witness
 from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
-from apas.errors import Unsupported
+from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
-from apas.models.margins import class_indices, valid
+from apas.models.margins import valid
 
 __all__ = ["proved_deltas", "valid_at", "worst_case"]
 
 _Array = NDArray[np.float64]
 #: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
 TOGETHER = 64
+#: Relative width at which the bracket around a largest delta counts as closed.
+CLOSED = 1e-6
+#: What proves a delta, in words.
+REASONS = {
+    "interval": "proved by interval arithmetic",
+    "linear": "proved by linear bounds",
+    "exact": "proved for every shift",
+}
 
 
 def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -> tuple[_Array, _Array, _Array]:
     """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
     if network is None:
         return np.zeros(len(problem)), np.full(len(problem), np.inf), np.full(len(problem), np.inf)
-    wanted = class_indices(network.classes, problem.one_target, len(problem))
-    boxes = Boxes(network, problem.X, wanted, problem.radii)
+    boxes = Boxes(network, problem.X, problem.wanted, problem.radii)
     proved, open_end = provable_radius(boxes, limit)
     broken = np.full(len(problem), np.inf)
     rows = np.flatnonzero(np.isfinite(open_end))
-    beyond = np.maximum(open_end[rows] * (1 + 1e-9), 1e-300)
+    if not len(rows):
+        return proved, open_end, broken
     every = len(rows) == len(problem)
-    corners = worst_corners(boxes if every else boxes.take(rows), beyond) if len(rows) else None
+    some = problem if every else problem.take(rows)
+    beyond = np.maximum(open_end[rows] * (1 + 1e-9), 1e-300)
+    corners = worst_corners(boxes if every else boxes.take(rows), beyond)
+    if corners is None and network.activations:
+        beyond, units = broken_radius(network, some.X, some.wanted, problem.radii, proved[rows], limit)
+        corners = units * problem.radii
+        beyond = np.where(np.isfinite(beyond), beyond, 0.0)
     if corners is not None:
-        fails = ~valid_at(problem if every else problem.take(rows), corners, beyond)
+        fails = ~valid_at(some, corners, beyond)
         broken[rows[fails]] = beyond[fails]
     return proved, open_end, broken
 
@@ -52,24 +72,80 @@ def valid_at(problem: Problem, directions: _Array, delta: _Array) -> NDArray[np.
     return valid(margins, problem.strict)
 
 
-def worst_case(problem: Problem, network: FeedForward | None, claim: Every, limit: float) -> list[MaxShift]:
-    """Algorithm 4: the largest delta at which every shift is proved to keep the class."""
-    if network is None:
-        raise Unsupported(
-            'worst-case methods need a dense network and LinfShifts; use method="sampling", which takes every model.'
-        )
+def worst_case(
+    problem: Problem, network: FeedForward, claim: Every, limit: float, kind: str, time_limit: float
+) -> list[MaxShift]:
+    """Algorithm 4: the largest delta at which every shift is proved to keep the class.
+
+    `kind` is "interval", "linear" or "exact".
+    """
     proved, _, broken = proved_deltas(problem, network, limit)
-    ended = proved == limit
-    exact = is_exact(network) & (ended | (broken <= proved * (1 + 1e-6) + 1e-12))
-    trace = {"method": "interval", "claim": "every shift up to delta"}
-    reasons = {
-        (True, True): "never fails up to the limit",
-        (True, False): "never fails up to the limit",
-        (False, True): "proved by interval arithmetic, and just beyond it a shift fails",
-        (False, False): "proved by interval arithmetic",
-    }
-    columns = (v.tolist() for v in (proved, broken, exact, ended))
-    return [
-        MaxShift(low, high, low, high, sharp, all_way, claim, target, reasons[all_way, sharp], trace)
-        for low, high, sharp, all_way, target in zip(*columns, problem.target, strict=True)
-    ]
+    closed = is_exact(network)
+    reason = "interval" if closed else kind
+    if not closed and kind != "interval":
+        steps = ("interval", "linear") if kind == "linear" else ALL_STEPS
+        with Progress(len(problem), "bisecting") as progress:
+            for i in range(len(problem)):
+                if proved[i] < limit:
+                    decide = _decider(problem, i, network, steps, time_limit)
+                    proved[i], broken[i] = _bisected(decide, proved[i], broken[i], limit, refutes=kind == "exact")
+                progress.advance(1)
+    answers = []
+    for i, (low, high) in enumerate(zip(proved.tolist(), broken.tolist(), strict=True)):
+        ended = low == limit
+        sharp = ended or (high <= low * (1 + 2 * CLOSED) + 1e-12 and (closed or kind == "exact"))
+        text = "never fails up to the limit" if ended else REASONS[reason]
+        text += ", and just beyond it a shift fails" if sharp and not ended else ""
+        trace = {"method": kind, "claim": "every shift up to delta"}
+        answers.append(MaxShift(low, high, low, high, sharp, ended, claim, problem.target[i], text, trace))
+    return answers
+
+
+def _decider(
+    problem: Problem, row: int, network: FeedForward, steps: Sequence[str], time_limit: float
+) -> Callable[[float], bool | None]:
+    """Whether every shift by delta keeps a row: True if proved, False if broken by a shift, else None."""
+
+    def decide(delta: float) -> bool | None:
+        alone = problem.take(slice(row, row + 1)).at(delta)
+
+        def accept(_: int, direction: _Array) -> bool:
+            values = inside_box(network.parameters.values, problem.radii, delta, direction)
+            return confirmed_witness(alone, 0, values) is not None
+
+        found = worst_cases(
+            network, alone.X, alone.wanted, problem.radii, delta, steps=steps, time_limit=time_limit, accept=accept
+        )[0]
+        return None if found.open else found.proved
+
+    return decide
+
+
+def _bisected(
+    decide: Callable[[float], bool | None], proved: float, broken: float, limit: float, *, refutes: bool
+) -> tuple[float, float]:
+    """Close the bracket between a proved delta and one that is broken, or at least not proved.
+
+    What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested;
+    a delta that nobody could decide ends an exact search and bounds one that only proves.
+    """
+    low, high = float(proved), min(float(broken), limit)
+    if low == 0.0 and decide(1e-12 * limit) is not True:
+        return proved, broken
+    if high == limit and broken > limit and decide(limit) is True:
+        return limit, broken
+    while high - low > CLOSED * high:
+        # by orders of magnitude where the bracket is wide
+        middle = (low * high) ** 0.5 if 0 < 4 * low < high else 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        answer = decide(middle)
+        if answer is True:
+            low = middle
+        else:
+            high = middle
+            if answer is False:
+                broken = min(broken, middle)
+            elif refutes:
+                break
+    return low, broken

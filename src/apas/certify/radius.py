@@ -22,19 +22,22 @@ import numpy as np
 
 from apas._random import entropy_of
 from apas._validation import check_flag, check_jobs
+from apas.certify.cascade import Cascade
 from apas.certify.claims import Every, Most
-from apas.certify.entry import SHIFTS, check_agreement, check_target, pick
+from apas.certify.entry import METHODS, SHIFTS, check_agreement, check_target, pick
+from apas.certify.exact import Exact
+from apas.certify.interval import IntervalBounds, LinearBounds
 from apas.certify.maxshifts import MaxShift, MaxShifts
-from apas.certify.problem import Problem
+from apas.certify.problem import Method, Problem
 from apas.certify.provable import proved_deltas, worst_case
 from apas.certify.rayanswers import along_rays
 from apas.certify.sampling import Sampling
 from apas.certify.searches import confirmed, published
-from apas.errors import InputError
+from apas.errors import InputError, Unsupported
 from apas.models.convert import as_model, encoded_rows
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
-from apas.models.protocol import Dense, Model, offers
+from apas.models.protocol import Model
 from apas.shifts.linf import LinfShifts
 from apas.shifts.protocol import ShiftSet
 from apas.stats import sample_size
@@ -52,7 +55,7 @@ def max_shift(
     *,
     target: Any,
     shifts: ShiftSet | str = "linf",
-    method: Sampling | str = "sampling",
+    method: Method | str = "sampling",
     search: str | None = None,
     limit: float | None = None,
     simultaneous: bool = False,
@@ -70,10 +73,10 @@ def max_shift(
     target : label, array_like of labels or "predicted"
         The class each row must keep.
     shifts : ShiftSet or str, default "linf"
-    method : Sampling, "sampling", "interval" or "exact"
-        ``"sampling"`` certifies `Most` (Algorithm 1 of the paper, made selection-safe). ``"interval"`` proves `Every`
-        by interval arithmetic; ``"exact"`` does the same and is exact for networks with at most one hidden layer
-        (Algorithm 4), for deeper ones it returns the proved delta with ``exact=False``.
+    method : Method or str, default "sampling"
+        ``"sampling"`` certifies `Most` (Algorithm 1 of the paper, made selection-safe). The others prove `Every`
+        (Algorithm 4): ``"interval"`` and ``"linear"`` by bounds, ``"exact"`` by bisection over exact verdicts,
+        ``"cascade"`` by the strongest of them that applies.
     search : {"rays", "confirm", "paper"}, optional
         How to search with `Sampling`. ``"rays"`` (default): one sample of directions, the right order statistic of
         their first failures. ``"confirm"`` (default above 100,000 parameters): search on one stream, confirm on fresh
@@ -109,7 +112,7 @@ def max_shift(
     began = time.perf_counter()
     net = as_model(model)
     shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
-    sampler = None if isinstance(method, str) and method in ("interval", "exact") else _sampler(method)
+    sampler, proof = _method(method)
     kind = _search(search, sampler, net)
     check_flag(simultaneous, "simultaneous")
     points, encoded = encoded_rows(net, X)
@@ -126,10 +129,10 @@ def max_shift(
     answers: list[MaxShift] = []
     if ok.any():
         asked = problem.take(ok)
-        network = _network(net, shift_set)
+        network = asked.network if isinstance(shift_set, LinfShifts) else None
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
             if sampler is None:
-                answers = worst_case(asked, network, everything, farthest)
+                answers = _proved(asked, proof, everything, farthest)
             else:
                 answers = _sampled(asked, network, sampler, kind, entropy, farthest)
     waiting = iter(answers)
@@ -140,23 +143,30 @@ def max_shift(
     return MaxShifts(items, points=points, model_digest=model_digest(net), shifts=shift_set)
 
 
-def _network(net: Model, shifts: ShiftSet) -> FeedForward | None:
-    """The model as a dense network in a box of shifts, if it is one with the same parameters in the same order."""
-    if not offers(net, Dense) or not isinstance(shifts, LinfShifts):
-        return None
-    network = net.as_feedforward()
-    same = network.parameters.shapes == net.parameters.shapes
-    return network if same and np.array_equal(network.parameters.values, net.parameters.values) else None
-
-
-def _sampler(method: Any) -> Sampling:
-    if isinstance(method, str) and method == "sampling":
-        return Sampling()
-    if not isinstance(method, Sampling):
+def _method(method: Any) -> tuple[Sampling | None, Method]:
+    """The sampler, if draws are asked for, and the method itself."""
+    chosen: Method = pick(method, METHODS, Method, "method")
+    if isinstance(chosen, Sampling):
+        return chosen, chosen
+    if not isinstance(chosen, IntervalBounds | LinearBounds | Exact | Cascade):
         raise InputError(
-            f'`method` of max_shift must be "sampling", a Sampling(...), "interval" or "exact", got {method!r}.'
+            "`method` of max_shift must be Sampling, IntervalBounds, LinearBounds, Exact or Cascade, "
+            f"got {type(chosen).__name__}; it has no largest shift to offer."
         )
-    return method
+    return None, chosen
+
+
+def _proved(problem: Problem, method: Method, claim: Every, limit: float) -> list[MaxShift]:
+    """The largest delta that a method which speaks of every shift proves."""
+    complaint = method.unsupported(problem)
+    if complaint is not None:
+        raise Unsupported(complaint)
+    usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(problem)]
+    exact = next((m for m in usable if isinstance(m, Exact)), None)
+    kind = "exact" if exact else "linear" if any(isinstance(m, LinearBounds) for m in usable) else "interval"
+    network = problem.network
+    assert network is not None
+    return worst_case(problem, network, claim, limit, kind, exact.time_limit if exact else np.inf)
 
 
 def _search(search: str | None, sampler: Sampling | None, net: Model) -> str:

@@ -124,9 +124,7 @@ class KeptShift:
         return {"kind": "parameters", "delta": self.delta, "values": self.values.tolist()}
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, KeptShift) and self.delta == other.delta and np.array_equal(self.values, other.values)
-        )
+        return isinstance(other, KeptShift) and self.delta == other.delta and np.array_equal(self.values, other.values)
 
     def __hash__(self) -> int:
         return hash((self.delta, self.values.tobytes()))

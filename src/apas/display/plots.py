@@ -10,7 +10,7 @@ from apas._optional import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["coverage_plot", "new_axes", "radius_plot"]
+__all__ = ["coverage_plot", "fraction_plot", "new_axes", "radius_plot"]
 
 COLOURS = {"CERTIFIED": "#1b7f4d", "REFUTED": "#b3261e", "UNKNOWN": "#8a8a8a"}
 
@@ -46,9 +46,11 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
 
 
 def _bounds(certificate: Any) -> tuple[float, float]:
-    if certificate.evidence.draws == 0:  # decided by the model itself: nothing was drawn
-        return 0.0, 0.0
-    level = float(certificate.claim.row_confidence)
+    if not hasattr(certificate.evidence, "coverage_lower"):  # nothing was counted or measured
+        everything = certificate.verdict.name == "CERTIFIED"
+        nothing_to_keep = certificate.witness is None and certificate.verdict.name == "REFUTED"
+        return (1.0 if everything else 0.0), (0.0 if nothing_to_keep else 1.0)
+    level = float(getattr(certificate.claim, "row_confidence", 1.0))
     return certificate.evidence.coverage_lower(level), certificate.evidence.coverage_upper(level)
 
 
@@ -74,5 +76,26 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
     ax.set_ylim(bottom=0)
     ax.set_title("How far the model may shift", loc="left")
     if len(order):
+        ax.legend(loc="best", frameon=False)
+    return ax
+
+
+def fraction_plot(curves: Sequence[Any], ax: Axes | None) -> Axes:
+    """Per row the share of valid shifts against delta, as a line in its band, which holds at the marked deltas."""
+    ax = new_axes(ax, "FractionCurves.plot")
+    few = len(curves) <= 10
+    for i, curve in enumerate(curves):
+        order = curve.deltas.argsort()
+        deltas = curve.deltas[order]
+        label = f"row {i}" if few else None
+        (line,) = ax.plot(deltas, curve.estimate[order], "o-", linewidth=1.2, markersize=3, label=label)
+        colour, ends = line.get_color(), (curve.lower[order], curve.upper[order])
+        ax.fill_between(deltas, *ends, color=colour, alpha=0.2, linewidth=0)
+        ax.vlines(deltas, *ends, color=colour, linewidth=1)
+    ax.set_xlabel("delta")
+    ax.set_ylabel("share of shifts that keep the class")
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_title("How the robust share falls with the size of the shifts", loc="left")
+    if len(curves) and few:
         ax.legend(loc="best", frameon=False)
     return ax

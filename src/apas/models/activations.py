@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ACTIVATIONS", "LEAKY_SLOPE", "activate"]
+__all__ = ["ACTIVATIONS", "LEAKY_SLOPE", "activate", "derivative"]
 
 #: Slope of the leaky ReLU on the negative side (the default of the large frameworks).
 LEAKY_SLOPE = 0.01
@@ -80,3 +80,37 @@ def activate(name: str, z: _Array) -> _Array:
     """
     ACTIVATIONS[name](z)
     return z
+
+
+def derivative(name: str, z: _Array) -> _Array:
+    """Slope of the activation `name` at `z`; at a kink that of the flatter piece.
+
+    Examples
+    --------
+    >>> derivative("relu", np.array([-3.0, 2.0]))
+    array([0., 1.])
+    """
+    if name == "relu":
+        return (z > 0).astype(np.float64)
+    if name == "leaky_relu":
+        return np.where(z > 0, 1.0, LEAKY_SLOPE)
+    if name == "hard_tanh":
+        return (np.abs(z) < 1).astype(np.float64)
+    if name == "identity":
+        return np.ones_like(z)
+    if name == "tanh":
+        return np.asarray(1 - np.tanh(z) ** 2)
+    if name == "softplus":
+        return _sigmoid_of(z)
+    if name == "elu":
+        return np.exp(np.minimum(z, 0.0))
+    if name == "sigmoid":
+        s = _sigmoid_of(z)
+        return s * (1 - s)
+    from scipy.special import erf
+
+    return np.asarray(0.5 * (1.0 + erf(z * 0.5**0.5)) + z * np.exp(-0.5 * z * z) * (2 * np.pi) ** -0.5)
+
+
+def _sigmoid_of(z: _Array) -> _Array:
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * z)))

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from apas._validation import check_names
 from apas.errors import InputError
 from apas.models.architecture import check_activations, check_classes, check_layers, check_threshold
+from apas.models.gradients import input_gradients, parameter_gradients
 from apas.models.margins import class_indices, margins_from_scores
 from apas.models.parameters import Parameters
 from apas.models.passes import scores, shifted_scores
@@ -176,6 +177,14 @@ class FeedForward:
                 z += {"softplus": math.log(2.0), "sigmoid": 0.5}.get(self._activations[i], 0.0)
             a = z
         return np.asarray(a.sum(axis=-1) + abs(self._offset))
+
+    def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
+        return input_gradients(self, X, class_indices(self._classes, target, len(X)), moves)
+
+    def parameter_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
+        return parameter_gradients(self, X, class_indices(self._classes, target, len(X)), moves)
 
     def as_feedforward(self) -> FeedForward:
         """Itself."""

@@ -106,6 +106,14 @@ class SklearnModel:
         """Sum of magnitudes behind any margin of each encoded row."""
         return self._network.margin_scale(X, radii, delta)
 
+    def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+        """Margins of encoded rows and their gradients by the encoded input, row i on ``parameters + moves[i]``."""
+        return self._network.input_gradient(X, target, moves)
+
+    def parameter_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+        """Margins of encoded rows and their gradients by the parameters, row i on ``parameters + moves[i]``."""
+        return self._network.parameter_gradient(X, target, moves)
+
     def encode(self, X: Any) -> _Array:
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""
         if self._encoder is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,9 @@ from apas.errors import InputError
 from apas.models.parameters import Parameters
 from apas.models.protocol import Model
 from apas.shifts.cube import unit_cube
+from apas.shifts.selection import (
+    ALL_KINDS, check_kinds, check_layers, chosen_layers, layer_name, moving, placed, plain, selected,
+)  # fmt: skip
 
 __all__ = ["LinfShifts"]
 
@@ -49,18 +51,14 @@ class LinfShifts:
     """
 
     relative: bool = False
-    kinds: tuple[str, ...] = ("weight", "bias")
+    kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None = None
     scale: Mapping[str | int, float] | Sequence[ArrayLike] | NDArray[np.float64] | None = None
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        kinds = _listed(self.kinds)
-        if not kinds or not set(kinds) <= {"weight", "bias"} or len(set(kinds)) < len(kinds):
-            raise InputError(f'`kinds` of LinfShifts must hold "weight", "bias" or both, got {self.kinds!r}.')
-        object.__setattr__(self, "kinds", kinds)
-        if self.layers is not None:
-            object.__setattr__(self, "layers", tuple(_plain(layer) for layer in _listed(self.layers)))
+        object.__setattr__(self, "kinds", check_kinds(self.kinds, "LinfShifts"))
+        object.__setattr__(self, "layers", check_layers(self.layers))
         object.__setattr__(self, "scale", _copied(self.scale))
         if not isinstance(self.relative, bool | np.bool_):
             raise InputError(f"`relative` of LinfShifts must be True or False, got {self.relative!r}.")
@@ -79,11 +77,9 @@ class LinfShifts:
         """How far each parameter may move when delta is 1, shape (k,)."""
         if self._plain:
             return np.ones(len(parameters))
-        chosen = self._chosen_layers(parameters)
-        radii = np.zeros(len(parameters))
-        for kind, layer, part in zip(parameters.kinds, parameters.layers, parameters.slices, strict=True):
-            if kind in self.kinds and layer in chosen:
-                radii[part] = np.maximum(np.abs(parameters.values[part]), self.floor) if self.relative else 1.0
+        radii = moving(parameters, self.kinds, self.layers, "LinfShifts").astype(np.float64)
+        if self.relative:
+            radii *= np.maximum(np.abs(parameters.values), self.floor)
         radii *= self._factors(parameters)
         if not radii.any():
             raise InputError(
@@ -92,18 +88,13 @@ class LinfShifts:
             )
         return radii
 
-    def _chosen_layers(self, parameters: Parameters) -> set[str]:
-        if self.layers is None:
-            return set(parameters.layers)
-        return {_layer_name(parameters, layer, "layers") for layer in self.layers}
-
     def _factors(self, parameters: Parameters) -> NDArray[np.float64]:
         factors = np.ones(len(parameters))
         if self.scale is None:
             return factors
         if isinstance(self.scale, Mapping):
             for key, factor in self.scale.items():
-                name = _layer_name(parameters, key, "scale")
+                name = layer_name(parameters, key, "scale", "LinfShifts")
                 for layer, part in zip(parameters.layers, parameters.slices, strict=True):
                     if layer == name:
                         factors[part] = _factor(factor)
@@ -122,15 +113,12 @@ class LinfShifts:
         if self._plain:
             return unit_cube(len(parameters), stream, start, stop)
         radii = self.radii(parameters)
-        moving = np.flatnonzero(radii)
-        unit = unit_cube(len(moving), stream, start, stop)
-        if len(moving) == len(radii):
+        movers = np.flatnonzero(radii)
+        unit = unit_cube(len(movers), stream, start, stop)
+        if len(movers) == len(radii):
             unit *= radii
             return unit
-        order = "F" if unit.flags.f_contiguous and len(unit) > 1 else "C"
-        directions = np.zeros((stop - start, len(radii)), order=order)  # type: ignore[call-overload]
-        directions[:, moving] = unit * radii[moving]
-        return directions  # type: ignore[no-any-return]
+        return placed(unit * radii[movers], movers, len(radii))
 
     def margins(
         self, model: Model, X: NDArray[np.float64], target: Any, directions: NDArray[np.float64],
@@ -151,27 +139,25 @@ class LinfShifts:
 
     def region(self, parameters: Parameters) -> str:
         """The set itself in words."""
-        moving = int(np.count_nonzero(self.radii(parameters)))
-        what = " and ".join({"weight": "weights", "bias": "biases"}[k] for k in self.kinds)
-        if self.layers is not None:
-            what += f" of {', '.join(sorted(self._chosen_layers(parameters)))}"
+        movers = int(np.count_nonzero(self.radii(parameters)))
+        what = selected(parameters, self.kinds, self.layers, "LinfShifts")
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""
         zeros = self._zeros(parameters)
-        still = len(parameters) - moving - len(zeros)
+        still = len(parameters) - movers - len(zeros)
         fixed = f", {still} fixed" if still else ""
         if zeros:
             named = ", ".join(zeros[:3]) + (", ..." if len(zeros) > 3 else "")
             fixed += f", {len(zeros)} that {'is' if len(zeros) == 1 else 'are'} 0 and so cannot move ({named})"
-        mover = f"each of {moving} {what}" if moving > 1 else f"the one parameter chosen from the {what}"
+        mover = f"each of {movers} {what}" if movers > 1 else f"the one parameter chosen from the {what}"
         return f"the box in which {mover} moves by at most {size}{fixed}"
 
     def _zeros(self, parameters: Parameters) -> list[str]:
         """Names of parameters that a relative shift leaves alone because they are 0."""
         if not self.relative or self.floor:
             return []
-        chosen, names = self._chosen_layers(parameters), []
+        chosen, names = chosen_layers(parameters, self.layers, "LinfShifts"), []
         factors = self._factors(parameters)
         tensors = zip(
             parameters.names, parameters.kinds, parameters.layers, parameters.shapes, parameters.slices, strict=True
@@ -212,30 +198,7 @@ class LinfShifts:
         return f"LinfShifts({', '.join(shown)})"
 
 
-_DEFAULTS = {"relative": False, "kinds": ("weight", "bias"), "layers": None, "floor": 0.0}
-
-
-def _layer_name(parameters: Parameters, layer: str | int, argument: str) -> str:
-    names = parameters.layer_names
-    if isinstance(layer, str) and layer not in names and re.fullmatch(r"-?\d{1,9}", layer):
-        layer = int(layer)  # an index that has been through JSON, where keys are texts
-    if isinstance(layer, int) and not isinstance(layer, bool) and -len(names) <= layer < len(names):
-        return names[layer]
-    if isinstance(layer, str) and layer in names:
-        return layer
-    raise InputError(
-        f"`{argument}` of LinfShifts must name layers of the model ({', '.join(names)}) or index them "
-        f"(0 to {len(names) - 1}), got {layer!r}."
-    )
-
-
-def _listed(value: Any) -> tuple[Any, ...]:
-    """One name or several as a tuple; what cannot be iterated over stands for itself, to be refused by name."""
-    return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+_DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}
 
 
 def _copied(scale: Any) -> Any:
@@ -243,7 +206,7 @@ def _copied(scale: Any) -> Any:
     if scale is None:
         return None
     if isinstance(scale, Mapping):
-        return {_plain(key): value for key, value in scale.items()}
+        return {plain(key): value for key, value in scale.items()}
     try:
         return tuple(np.array(s, dtype=np.float64) for s in scale)
     except (TypeError, ValueError):

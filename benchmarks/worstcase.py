@@ -1,0 +1,128 @@
+"""Worst-case answers: exact verdicts against the usual encoding, interval bounds against plain loops, tightness."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+import apas
+from apas import FeedForward
+from apas.bounds.interval import least_margins
+from benchmarks.milp import least_margin
+from benchmarks.timing import interleaved, ratio
+
+__all__ = ["compare"]
+
+_Array = NDArray[np.float64]
+SIZES = [(8, 20, 10, 1), (20, 64, 32, 1), (30, 100, 50, 1)]
+FACTORS = (0.9, 0.98, 0.995, 1.005, 1.02, 1.1)
+
+
+def random_network(sizes: tuple[int, ...], seed: int) -> FeedForward:
+    """A random ReLU network whose values keep their size from layer to layer."""
+    rng = np.random.default_rng(seed)
+    weights = [rng.normal(size=(a, b)) * np.sqrt(2 / a) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return FeedForward(weights, [0.1 * rng.normal(size=b) for b in sizes[1:]])
+
+
+def positive(net: FeedForward, rng: np.random.Generator) -> _Array:
+    """A row of [0, 1] that the network gives class 1, which the usual encoding assumes."""
+    while True:
+        x = rng.random((1, net.n_features))
+        if net.margin(x, 1)[0] > 0.05:
+            return x
+
+
+def verdicts(sizes: tuple[int, ...], networks: int, rows: int) -> None:
+    """Print the times of single verdicts around the largest robust delta, and the ratios to the usual encoding."""
+    times: dict[float, list[tuple[float, float]]] = {f: [] for f in FACTORS}
+    steps: dict[str, int] = {}
+    wrong = unknown = 0
+    for seed in range(networks):
+        net, rng = random_network(sizes, seed), np.random.default_rng(100 + seed)
+        for _ in range(rows):
+            x = positive(net, rng)
+            star = apas.max_shift(net, x, target=1, method="exact")[0].delta
+            for factor in FACTORS:
+                began = time.perf_counter()
+                answer = apas.certify(net, x, star * factor, target=1, method="exact")[0]
+                between = time.perf_counter()
+                usual = least_margin(list(net.weights), list(net.biases), x[0], star * factor)
+                times[factor].append((between - began, time.perf_counter() - between))
+                unknown += answer.verdict is apas.Verdict.UNKNOWN
+                wrong += abs(usual) > 1e-4 and answer.is_certified != (usual > 0)
+                steps[answer.evidence.step] = steps.get(answer.evidence.step, 0) + 1
+    everything = [pair for pairs in times.values() for pair in pairs]
+    name = "-".join(map(str, sizes))
+    for label, pairs, asked in (("all", everything, 10), ("0.995 delta*", times[0.995], 3)):
+        ours, theirs = (1e3 * statistics.median(t) for t in zip(*pairs, strict=True))
+        worst = min(b / a for a, b in pairs)
+        figures = f"ours {ours:7.2f} ms  usual {theirs:8.2f} ms  x {theirs / ours:6.1f}  worst single {worst:.1f}"
+        print(f"{name:14} {label:13} n={len(pairs):3}  {figures}  asked {asked}")
+    decided = ", ".join(f"{k} {v}" for k, v in sorted(steps.items()))
+    print(f"{'':14} {unknown} unknown, {wrong} against the usual encoding; decided by {decided}")
+
+
+def plain_interval(net: FeedForward, x: _Array, delta: float) -> float:
+    """Interval arithmetic as it is usually written: four products per weight, one row at a time."""
+    low = high = x
+    for i, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
+        down, up = w - delta, w + delta
+        ends = np.stack([low[:, None] * down, low[:, None] * up, high[:, None] * down, high[:, None] * up])
+        low, high = ends.min(axis=0).sum(axis=0) + b - delta, ends.max(axis=0).sum(axis=0) + b + delta
+        if i < len(net.activations):
+            low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
+    return float(low[0])
+
+
+def intervals(rounds: int) -> None:
+    """Print the time per row of interval bounds in one call, row by row, and by the plain loop."""
+    net, rows, few, delta = random_network((30, 100, 50, 1), 0), 10_000, 50, 0.001
+    X = np.random.default_rng(0).random((rows, 30))
+    wanted, radii = np.ones(rows, dtype=np.intp), np.ones(len(net.parameters))
+
+    def bounds(seed: int, X: _Array) -> object:
+        return least_margins(net, X, wanted[: len(X)], radii, np.full(len(X), delta))
+
+    def call(seed: int, X: _Array) -> object:
+        return apas.certify(net, X, delta, target="predicted", method="interval")
+
+    for name, run in (("bounds", bounds), ("certify", call)):
+        together, alone, plain = interleaved(
+            partial(run, X=X),
+            lambda seed, run=run: [run(seed, X[i : i + 1]) for i in range(few)],
+            lambda seed: [plain_interval(net, x, delta) for x in X[:few]],
+            rounds=rounds,
+        )
+        each = 1e6 * statistics.median(together) / rows
+        figures = f"row by row x {ratio(alone, together, times=rows / few)}  plain x {ratio(plain, together, times=rows / few)}"
+        print(f"interval {name:8} 10,000 rows {each:6.2f} us/row  {figures}  asked 10 and 30")
+
+
+def tightness() -> None:
+    """Print how far the proved radius of each bound reaches towards the exact one."""
+    for sizes in [(8, 20, 10, 1), (20, 64, 32, 1), (8, 16, 16, 16, 1)]:
+        shares: dict[str, list[float]] = {"interval": [], "linear": []}
+        for seed in range(5):
+            net, rng = random_network(sizes, seed), np.random.default_rng(seed)
+            X = np.vstack([positive(net, rng) for _ in range(3)])
+            exact = apas.max_shift(net, X, target=1, method="exact").deltas
+            for method, found in shares.items():
+                found += (apas.max_shift(net, X, target=1, method=method).deltas / exact).tolist()
+        medians = "  ".join(f"{m} {statistics.median(v):.2f}" for m, v in shares.items())
+        print(f"proved delta / exact delta, {'-'.join(map(str, sizes)):12}  {medians}")
+
+
+def compare(rounds: int = 5) -> None:
+    """Print everything."""
+    print("Exact verdicts, whole public calls, one row at a time; medians\n")
+    for sizes in SIZES:
+        verdicts(sizes, networks=4, rows=2)
+    print()
+    intervals(rounds)
+    print()
+    tightness()

@@ -1,0 +1,125 @@
+"""Shifted parameters that lie inside a box in real arithmetic, not just up to rounding.
+
+The box holds every vector whose entry i differs from ``base[i]`` by at most ``delta * radii[i]``, where the product and
+the difference are real numbers. Error-free transformations say exactly what each floating-point operation rounded
+away: the product of two mantissas by Dekker's splitting, the sum of two numbers by the fast two-sum. Exponents are
+handled apart, so that nothing overflows or underflows on the way.
+
+References
+----------
+Dekker (1971), "A floating-point technique for extending the available precision", Numerische Mathematik 18.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["box_reach", "inside_box", "within_box"]
+
+_Array = NDArray[np.float64]
+LARGEST = float(np.finfo(np.float64).max)
+#: Cuts a 53-bit mantissa into two halves whose products are exact.
+SPLITTER = 2.0**27 + 1
+
+
+def inside_box(base: _Array, radii: _Array, delta: ArrayLike, direction: _Array) -> _Array:
+    """``base + delta * radii * direction``, rounded towards `base`: inside the box without tolerance.
+
+    Parameters
+    ----------
+    base : ndarray
+        Parameters of the model, finite.
+    radii : ndarray
+        How far each may move when delta is 1; finite, at least 0.
+    delta : array_like
+        Finite, at least 0.
+    direction : ndarray
+        Entries in [-1, 1]; what lies outside is cut off, NaN moves nothing. The four are broadcast together.
+
+    Returns
+    -------
+    ndarray
+        Where the direction is 1 or -1, the end of the box up to a rounding error or two.
+
+    Examples
+    --------
+    >>> inside_box(np.array([0.3, 1e16]), np.ones(2), 0.1, np.ones(2)).tolist()  # the float64 0.4 would be outside
+    [0.39999999999999997, 1e+16]
+    """
+    direction = np.where(np.isnan(direction), 0.0, np.clip(direction, -1.0, 1.0))
+    # at most the reach in size, because rounding never passes a float64 number
+    step = box_reach(radii, delta) * direction
+    with np.errstate(over="ignore"):
+        total = np.asarray(base + step)
+    total = np.where(np.isinf(total), np.copysign(LARGEST, total), total)
+    # the sum was rounded away from the base; the neighbour on the other side is not beyond it
+    past = (total != base) & (np.sign(step) * _sum_error(base, step, total) < 0)
+    return np.asarray(np.where(past, np.nextafter(total, base), total))
+
+
+def box_reach(radii: ArrayLike, delta: ArrayLike) -> _Array:
+    """The largest float64 numbers that do not exceed ``delta * radii`` in real arithmetic.
+
+    Examples
+    --------
+    >>> float(box_reach(0.1, 0.1)), 0.1 * 0.1  # float64 rounds up
+    (0.01, 0.010000000000000002)
+    """
+    fraction, error, exponent = _product(radii, delta)
+    fraction = np.where(error < 0, np.nextafter(fraction, 0.0), fraction)
+    with np.errstate(over="ignore", under="ignore"):
+        reach = np.ldexp(fraction, exponent)
+        # below the normal numbers `ldexp` rounds; scaling back shows in which direction
+        reach = np.where(np.ldexp(reach, -exponent) > fraction, np.nextafter(reach, 0.0), reach)
+    return np.asarray(np.minimum(reach, LARGEST))
+
+
+def within_box(base: _Array, radii: _Array, delta: ArrayLike, values: _Array) -> NDArray[np.bool_]:
+    """Whether each of `values` lies in the box, decided in real arithmetic; what is not finite never does.
+
+    Examples
+    --------
+    >>> within_box(np.array([0.3, 0.3]), np.ones(2), 0.1, np.array([0.4, 0.39999999999999997]))
+    array([False,  True])
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = np.asarray(values - base)
+    finite = np.isfinite(distance)
+    distance = np.where(finite, distance, 0.0)
+    rest = _sum_error(np.where(finite, values, 0.0), -np.where(finite, base, 0.0), distance)
+    rest = np.where(distance < 0, -rest, rest)
+    fraction, error, exponent = _product(radii, delta)
+    size, size_exponent = np.frexp(np.abs(distance))
+    # both sides are a number rounded to nearest and the exact rest: compared in this order they compare as reals do
+    size_exponent = np.where(size == 0, np.iinfo(np.int32).min // 2, size_exponent)
+    exponent = np.where(fraction == 0, np.iinfo(np.int32).min // 2, exponent)
+    with np.errstate(over="ignore", under="ignore"):
+        rest_up = np.where(error == 0, rest, np.ldexp(rest, -np.maximum(exponent, -2200)))
+    smaller = (size_exponent < exponent) | ((size_exponent == exponent) & (size < fraction))
+    equal = (size_exponent == exponent) & (size == fraction) & (rest_up <= error)
+    return np.asarray(finite & (smaller | equal))
+
+
+def _product(a: ArrayLike, b: ArrayLike) -> tuple[_Array, _Array, NDArray[np.int32]]:
+    """``(fraction + error) * 2**exponent`` is a * b exactly; fraction is in [0.5, 1) (or 0), rounded to nearest."""
+    x, x_exponent = np.frexp(np.asarray(a, dtype=np.float64))
+    y, y_exponent = np.frexp(np.asarray(b, dtype=np.float64))
+    product = x * y
+    (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
+    error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+    fraction, carry = np.frexp(product)
+    return fraction, np.ldexp(error, -carry), x_exponent + y_exponent + carry
+
+
+def _halves(x: _Array) -> tuple[_Array, _Array]:
+    shifted = SPLITTER * x
+    high = shifted - (shifted - x)
+    return high, x - high
+
+
+def _sum_error(a: _Array, b: _Array, total: _Array) -> _Array:
+    """What rounding took away from ``a + b``: the exact sum is ``total + error``."""
+    swap = np.abs(a) < np.abs(b)
+    large, small = np.where(swap, b, a), np.where(swap, a, b)
+    return np.asarray(small - (total - large))

@@ -1,0 +1,139 @@
+"""Shifted models described by how far each unit is pushed.
+
+Whatever a shift in the box does, it does by moving the argument of each unit between ``l(a)`` and ``u(a)``. A push of
+-1 puts all parameters of a unit where they make its argument least, 1 where they make it largest, numbers in between
+on the way. So the worst shift is looked for among a few numbers per unit instead of among all parameters, and turned
+into parameters only at the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.bounds.backward import Objective
+from apas.bounds.relaxation import Relaxation
+from apas.models.activations import LEAKY_SLOPE, activate, derivative
+
+__all__ = ["Pushes", "pushed_parameters", "pushes_towards"]
+
+_Array = NDArray[np.float64]
+#: Times that all pushes are turned against the gradient.
+TURNS = 8
+
+
+class Pushes:
+    """Rows on networks whose units are pushed.
+
+    Parameters
+    ----------
+    relaxation : Relaxation
+    X : ndarray of shape (items, features)
+    objective : Objective
+        The margin of each item in terms of the last hidden layer.
+    scale : ndarray of shape (items, 1), optional
+        How many times the delta of `relaxation` each item's delta is; 1 unless given.
+    """
+
+    def __init__(
+        self, relaxation: Relaxation, X: _Array, objective: Objective, scale: _Array | None = None
+    ) -> None:
+        self.layers, self.names = relaxation.layers, relaxation.net.activations
+        first = self.layers[0]
+        self.scale = np.ones((1, 1)) if scale is None else scale
+        self.middle, self.spread = X @ first.middle + first.bias, self.scale * first.spread(np.abs(X))
+        self.objective = objective
+
+    def take(self, items: NDArray[np.intp]) -> Pushes:
+        """The same for some of the items."""
+        some = object.__new__(Pushes)
+        some.layers, some.names = self.layers, self.names
+        some.middle, some.spread = self.middle[items], self.spread[items]
+        some.objective = self.objective.take(items)
+        some.scale = self.scale if len(self.scale) == 1 else self.scale[items]
+        return some
+
+    def margins(self, pushes: list[_Array]) -> tuple[_Array, list[_Array]]:
+        """Margins, one per item, and the arguments of all units; `pushes` holds one (items, units) array per layer."""
+        z = self.middle + pushes[0] * self.spread
+        arguments = [z]
+        for i, layer in enumerate(self.layers[1:-1], start=1):
+            a = activate(self.names[i - 1], z.copy())
+            z = a @ layer.middle + layer.bias + pushes[i] * (self.scale * layer.spread(np.abs(a)))
+            arguments.append(z)
+        a = activate(self.names[-1], z.copy())
+        goal = self.objective
+        return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, arguments
+
+    def slopes(self, pushes: list[_Array], arguments: list[_Array]) -> list[_Array]:
+        """Gradient of each margin by the arguments of all units."""
+        found: list[_Array] = []
+        c: _Array = np.empty(0)
+        for i in range(len(self.names) - 1, -1, -1):
+            z = arguments[i]
+            side = np.sign(activate(self.names[i], z.copy()))
+            if i == len(self.names) - 1:
+                c = self.objective.lin - self.objective.rho * side
+            else:
+                layer, above = self.layers[i + 1], found[-1]
+                c = above @ layer.middle.T + self.scale * layer.spread_back(above * pushes[i + 1]) * side
+            found.append(c * derivative(self.names[i], z))
+        return found[::-1]
+
+    def improved(self, pushes: list[_Array]) -> tuple[_Array, list[_Array]]:
+        """Turn all pushes against the gradient, again and again, and keep the least margin found and its pushes."""
+        best = [p.copy() for p in pushes]
+        least, arguments = self.margins(pushes)
+        for _ in range(TURNS):
+            slopes = self.slopes(pushes, arguments)
+            turned = [np.where(s != 0, -np.sign(s), p) for s, p in zip(slopes, pushes, strict=True)]
+            if all(np.array_equal(a, b) for a, b in zip(turned, pushes, strict=True)):
+                break
+            pushes = turned
+            margins, arguments = self.margins(pushes)
+            better = margins < least
+            if not better.any():
+                break
+            least = np.where(better, margins, least)
+            for kept, new in zip(best, pushes, strict=True):
+                kept[better] = new[better]
+        return least, best
+
+
+def pushed_parameters(relaxation: Relaxation, x: _Array, pushes: list[_Array], output: _Array) -> _Array:
+    """Direction in the unit box, shape (k,), that pushes the units of one row so; `output` says so of the outputs.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> pushed_parameters(Relaxation(net, np.ones(3), 0.1), np.array([2.0, -1.0]), [], np.array([-1.0]))
+    array([-1.,  1., -1.])
+    """
+    parts, a = [], x
+    for i, push in enumerate([*pushes, output]):
+        parts += [np.outer(np.sign(a), push).ravel(), push]
+        if i < len(pushes):
+            layer = relaxation.layers[i]
+            z = a @ layer.middle + layer.bias + push * (np.abs(a) @ layer.reach + layer.bias_reach)
+            a = activate(relaxation.net.activations[i], z)
+    return np.concatenate(parts)
+
+
+def pushes_towards(relaxation: Relaxation, x: _Array, activations: list[_Array]) -> list[_Array]:
+    """Pushes (1, units) per layer that bring a row's units as near as they can get to given activations.
+
+    For piecewise linear units; where an activation does not tell its argument, the farthest one is taken.
+    """
+    pushes, a = [], x[None, :]
+    for layer, name, wish in zip(relaxation.layers, relaxation.net.activations, activations, strict=False):
+        middle, spread = a @ layer.middle + layer.bias, layer.spread(np.abs(a))
+        argument = np.where(wish < 0, wish / LEAKY_SLOPE, wish) if name == "leaky_relu" else wish
+        push = np.clip(np.divide(argument - middle, spread, out=np.zeros_like(middle), where=spread > 0), -1.0, 1.0)
+        if name == "relu":
+            push = np.where(wish <= 0, -1.0, push)
+        elif name == "hard_tanh":
+            push = np.where(wish <= -1, -1.0, np.where(wish >= 1, 1.0, push))
+        pushes.append(push)
+        a = activate(name, middle + push * spread)
+    return pushes

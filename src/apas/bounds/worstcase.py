@@ -1,0 +1,307 @@
+"""Worst-case answers for many rows at one delta, from the cheapest step to the dearest.
+
+Intervals, linear bounds and a quick attack see all rows together; what they leave open is decided row by row, by
+branch and bound on phases and, where that does not end, by a mixed-integer program. A row is *proved* by a bound that
+holds in real arithmetic, or by the solver's bound with a margin above its tolerances; it is *broken* only if whoever
+asks accepts the shift that is offered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.bounds.backward import Carried, Lines, Objective, ascend, carried_back
+from apas.bounds.breaking import output_push
+from apas.bounds.corner import worst_corners
+from apas.bounds.interval import Boxes, is_exact, rivals
+from apas.bounds.milp import reduced_program
+from apas.bounds.phases import split_phases
+from apas.bounds.pushes import Pushes, pushed_parameters, pushes_towards
+from apas.bounds.relaxation import Relaxation, Units
+from apas.bounds.solver import FEASIBILITY, INTEGRALITY, advise
+from apas.models.feedforward import FeedForward
+
+__all__ = ["ALL_STEPS", "Finding", "worst_cases"]
+
+_Array = NDArray[np.float64]
+ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
+#: Rows whose linear bounds are computed together; with more than this, intervals alone have a look first.
+BLOCK = 64
+#: Ascent steps of the linear bounds of a row that is still open.
+STEPS = 6
+
+
+@dataclass
+class Finding:
+    """What is known about one row.
+
+    Attributes
+    ----------
+    proved, broken : bool
+    step : str
+        What decided; "none" so far.
+    bound : float
+        On every shifted model the margin is at least this; minus infinity if nothing is known.
+    nodes : int
+        Cases distinguished.
+    """
+
+    proved: bool = False
+    broken: bool = False
+    step: str = "none"
+    bound: float = -np.inf
+    nodes: int = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing was decided yet."""
+        return not (self.proved or self.broken)
+
+    def prove(self, step: str, bound: float) -> None:
+        """Note that every margin is at least `bound`, which is above 0."""
+        self.proved, self.step, self.bound = True, step, bound
+
+
+class _Search:
+    def __init__(
+        self,
+        net: FeedForward,
+        X: _Array,
+        wanted: NDArray[np.intp],
+        radii: _Array,
+        delta: float,
+        steps: Sequence[str],
+        time_limit: float,
+        accept: Callable[[int, _Array], bool],
+        done: Callable[[int], None],
+    ) -> None:
+        self.net, self.X, self.wanted, self.radii, self.delta = net, X, wanted, radii, delta
+        self.steps, self.time_limit, self.accept, self.done = steps, time_limit, accept, done
+        self.rivals = rivals(net, wanted)
+        self.found = [Finding() for _ in X]
+
+    def run(self) -> list[Finding]:
+        exact = is_exact(self.net)
+        if exact or len(self.X) > BLOCK or set(self.steps) == {"interval"}:
+            self._interval(exact=exact)
+        rows = self._open()
+        self.done(len(self.X) - len(rows))
+        if not exact and set(self.steps) != {"interval"}:
+            self.relaxation = Relaxation(self.net, self.radii, self.delta)
+            for start in range(0, len(rows), BLOCK):
+                self._block(rows[start : start + BLOCK])
+                self.done(len(rows[start : start + BLOCK]))
+        return self.found
+
+    def _open(self) -> NDArray[np.intp]:
+        return np.array([i for i, f in enumerate(self.found) if f.open], dtype=np.intp)
+
+    def _interval(self, *, exact: bool) -> None:
+        boxes, deltas = Boxes(self.net, self.X, self.wanted, self.radii), np.full(len(self.X), self.delta)
+        bound = boxes.bound(deltas) - boxes.error(deltas)
+        for i, value in enumerate(bound.tolist()):
+            if value > 0:
+                self.found[i].prove("interval", value)
+            else:
+                self.found[i].bound = value
+        rows = self._open()
+        if exact and len(rows):  # the bound is attained, so a corner that attains it can be shown
+            corners = worst_corners(boxes.take(rows), deltas[rows])
+            for i, corner in zip(rows.tolist(), corners if corners is not None else [], strict=False):
+                # the corner comes scaled by the radii
+                unit = np.divide(corner, self.radii, out=np.zeros_like(corner), where=self.radii > 0)
+                self._offer(i, unit, "interval")
+
+    def _offer(self, row: int, direction: _Array, step: str) -> bool:
+        """Break a row if the shift in this direction of the unit box is accepted as a witness."""
+        if self.accept(row, direction):
+            self.found[row].broken, self.found[row].step = True, step
+        return self.found[row].broken
+
+    def _block(self, rows: NDArray[np.intp]) -> None:
+        """Linear bounds and attack for some rows together; then each that is left by itself."""
+        X, relaxation = self.X[rows], self.relaxation
+        units = relaxation.units(X)
+        allowance = relaxation.allowance(X)[-1]
+        lines = [Lines.open(name, u) for name, u in zip(self.net.activations, units, strict=True)]
+        pairs = [_Pair(self, rows, rival, units, lines, allowance) for rival in self.rivals[rows].T]
+        least = np.minimum.reduce([pair.interval for pair in pairs])
+        self._note(rows, least, "interval" if len(units) == 2 else "linear")
+        if "linear" in self.steps:
+            linear = np.minimum.reduce([pair.linear() for pair in pairs])
+            self._note(rows, np.maximum(linear, least), "linear")
+        for step in ("attack", "splitting"):
+            for k, row in enumerate(rows.tolist()):
+                if step in self.steps and self.found[row].open:
+                    getattr(self, f"_{step}")(row, k, pairs)
+
+    def _note(self, rows: NDArray[np.intp], bound: _Array, step: str) -> None:
+        for row, value in zip(rows.tolist(), bound.tolist(), strict=True):
+            finding = self.found[row]
+            if finding.open and value > 0:
+                finding.prove(step, value)
+            elif finding.open and value > finding.bound:
+                finding.bound = value
+
+    def _attack(self, row: int, k: int, pairs: list[_Pair]) -> None:
+        for pair in pairs:
+            margin, pushes = pair.attacked(k)
+            if margin <= 0 and self._offer(row, self._direction(row, pushes, pair.rival[k]), "attack"):
+                return
+
+    def _direction(self, row: int, pushes: list[_Array], rival: int) -> _Array:
+        output = output_push(self.net, int(self.wanted[row]), int(rival))
+        return pushed_parameters(self.relaxation, self.X[row], pushes, output)
+
+    def _splitting(self, row: int, k: int, pairs: list[_Pair]) -> None:
+        """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
+        finding, deadline = self.found[row], time.monotonic() + self.time_limit
+        proved, step = [], "splitting"
+        for pair in sorted(pairs, key=lambda p: float(p.bound[k])):
+            if pair.bound[k] > 0:
+                proved.append(float(pair.bound[k]))
+                continue
+            one = np.array([k])
+            units, lines = [u.take(one) for u in pair.units], [line.take(one) for line in pair.current]
+            outcome = split_phases(
+                self.relaxation, units, lines, pair.pushes.take(one), float(pair.allowance[k]), deadline
+            )
+            finding.nodes += outcome.nodes
+            if outcome.proved:
+                proved.append(outcome.bound)
+                continue
+            if outcome.pushes is not None and outcome.least <= 0:
+                if self._offer(row, self._direction(row, outcome.pushes, pair.rival[k]), "splitting"):
+                    return
+            if "solver" not in self.steps:
+                return
+            bound = self._solver(row, k, pair, units, deadline)
+            if bound is None:
+                return
+            step = "solver"
+            proved.append(bound)
+        finding.prove(step, min(proved))
+
+    def _solver(self, row: int, k: int, pair: _Pair, units: list[Units], deadline: float) -> float | None:
+        """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        objective = pair.objective.take(np.array([k]))
+        program = reduced_program(self.relaxation, units, objective)
+        margin = tolerance(self.relaxation, units, objective)
+        advice = advise(program, enough=margin, target=-margin, time_limit=left)
+        if advice.bound > margin:
+            return advice.bound - margin
+        if advice.point is not None:
+            wish = [advice.point[columns] for columns in program.activations]
+            start = pushes_towards(self.relaxation, self.X[row], wish)
+            several = pair.pushes.take(np.array([k]))
+            least, pushes = several.improved(start)
+            if several.margins(start)[0][0] <= least[0]:
+                pushes = start
+            self._offer(row, self._direction(row, [p[0] for p in pushes], pair.rival[k]), "solver")
+        return None
+
+
+class _Pair:
+    """A block of rows, each against one of its rivals."""
+
+    def __init__(
+        self,
+        search: _Search,
+        rows: NDArray[np.intp],
+        rival: NDArray[np.intp],
+        units: list[Units],
+        lines: list[Lines],
+        allowance: _Array,
+    ) -> None:
+        relaxation = search.relaxation
+        self.rival, self.units, self.current, self.allowance = rival, units, lines, allowance
+        self.layers = relaxation.layers
+        self.objective = relaxation.objective(search.wanted[rows], rival)
+        self.pushes = Pushes(relaxation, search.X[rows], self.objective)
+        lin, rho, const = self.objective.lin, self.objective.rho, self.objective.const
+        ends = (lin * end - rho * np.abs(end) for end in (units[-1].low, units[-1].high))
+        self.interval = np.minimum(*ends).sum(axis=1) + const - allowance
+        self.bound = self.interval
+        self.carried: Carried | None = None
+
+    def linear(self) -> _Array:
+        """Linear bounds, with the slopes improved where they do not suffice."""
+        top = len(self.units) - 1
+        self.carried = carried_back(self.layers, self.current, self.objective, top)
+        best = self.carried.bound
+        self._attack()
+        for _ in range(STEPS):
+            if ((best > self.allowance) | (self.least <= 0)).all():
+                break
+            target = np.maximum(0.1 * np.abs(self.carried.bound), 0.5 * self.least)
+            self.current, _, _ = ascend(self.layers, self.current, self.carried, target)
+            self.carried = carried_back(self.layers, self.current, self.objective, top)
+            best = np.maximum(best, self.carried.bound)
+        self.bound = np.maximum(self.interval, best - self.allowance)
+        return self.bound
+
+    def _attack(self) -> None:
+        assert self.carried is not None
+        starts = [np.where(c >= 0, -1.0, 1.0) for c in self.carried.coefficients]
+        self.least, self.shifts = self.pushes.improved(starts)
+
+    def attacked(self, k: int) -> tuple[float, list[_Array]]:
+        """Least margin of a row that pushing its units has found, and the pushes."""
+        if self.carried is None:
+            self.linear()
+        return float(self.least[k]), [s[k] for s in self.shifts]
+
+
+def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) -> float:
+    """More than the solver's tolerances, added up over all constraints, can change in the objective of one row."""
+    weight = np.abs(objective.lin[0]) + objective.rho[0]
+    scale = float((weight * np.maximum(-units[-1].low, units[-1].high)[0]).sum() + abs(objective.const[0]))
+    total = 0.0
+    for i in range(len(units) - 1, -1, -1):
+        unit = units[i]
+        reach = np.maximum(np.abs(unit.low_l), np.abs(unit.high_u))[0] + np.maximum(-unit.low, unit.high)[0] + 1.0
+        total += float((weight * (4 * FEASIBILITY + 4 * INTEGRALITY * reach)).sum())
+        if i:
+            weight = (np.abs(relaxation.layers[i].middle) + relaxation.layers[i].reach) @ weight
+    return max(total, 1e-6 * scale)
+
+
+def worst_cases(
+    net: FeedForward,
+    X: _Array,
+    wanted: NDArray[np.intp],
+    radii: _Array,
+    delta: float,
+    *,
+    steps: Sequence[str] = ALL_STEPS,
+    time_limit: float = np.inf,
+    accept: Callable[[int, _Array], bool],
+    done: Callable[[int], None] = lambda rows: None,
+) -> list[Finding]:
+    """Decide for each row whether every shift keeps its margin above 0.
+
+    Parameters
+    ----------
+    net : FeedForward
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+    radii : ndarray of shape (k,)
+    delta : float
+    steps : sequence of str
+        Which of `ALL_STEPS` to take.
+    time_limit : float
+        Seconds per row for the last two.
+    accept : callable
+        ``accept(row, direction)`` says whether a direction of the unit box, shape (k,), breaks a row.
+    done : callable, optional
+        Told now and then how many more rows are done.
+    """
+    return _Search(net, X, wanted, radii, delta, steps, time_limit, accept, done).run()

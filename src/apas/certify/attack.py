@@ -1,0 +1,248 @@
+"""Refutations: a search for one shift that breaks a row, and for the least delta at which one does.
+
+The search (`apas.bounds.attack`) only proposes. What counts is a shifted model that lies in the set without tolerance
+and on which the row was evaluated again (`apas.certify.confirm`). Not to find one proves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas._validation import check_integer
+from apas.bounds.attack import Ball
+from apas.certify.certificate import BoundEvidence, Certificate
+from apas.certify.claims import Every, Verdict
+from apas.certify.hunt import Hunt, differentiable
+from apas.certify.problem import Problem
+from apas.certify.witness import KeptShift
+from apas.display.progress import Progress
+from apas.models.protocol import offers
+from apas.shifts.linf import LinfShifts
+
+__all__ = ["Attack", "broken_deltas"]
+
+_Array = NDArray[np.float64]
+_Rows = NDArray[np.intp]
+#: How many rows, and how many coordinates of points, are held at a time.
+ROWS, POINTS = 256, 1 << 22
+#: The search for a delta that breaks begins this far below the limit where nothing better is known.
+FAR_BELOW = 2.0**-24
+#: Rounds of shrinking delta and searching again, and the relative gain below which a row has come to rest.
+ROUNDS, REST = 8, 1e-6
+#: Halvings of a bracket around the delta at which a given direction begins to fail.
+HALVINGS = 40
+#: By how much delta is raised until the witness stands up to confirmation.
+RAISES = (1.0, 1 + 1e-12, 1 + 1e-9, 1 + 1e-6, 1 + 1e-4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """Refute `Every` by finding a shift that breaks the row; never certify.
+
+    Dense networks in a box are searched by pushing their units, in closed form with at most one hidden layer; other
+    models that have gradients, and other sets of shifts, by moving all parameters.
+
+    Parameters
+    ----------
+    restarts : int, default 20
+        How many points the search starts from.
+    steps : int, default 100
+        How many gradient steps it takes from each.
+
+    Examples
+    --------
+    >>> Attack(restarts=5)
+    Attack(restarts=5, steps=100)
+    """
+
+    restarts: int = 20
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "restarts", check_integer(self.restarts, "restarts", "Attack", least=1))
+        object.__setattr__(self, "steps", check_integer(self.steps, "steps", "Attack", least=1))
+
+    def claim(self, problem: Problem) -> Every:
+        """What the method will speak about."""
+        return Every(problem.shifts.region(problem.model.parameters), problem.claim_rows)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """None if there are gradients and a ball to follow them in, else the error a user reads."""
+        if not differentiable(problem):
+            return (
+                f"Attack needs a model with gradients (`parameter_gradient`), which {type(problem.model).__name__} "
+                'does not offer; use method="sampling", which takes every model.'
+            )
+        if not isinstance(problem.shifts, LinfShifts) and not offers(problem.shifts, Ball):
+            return (
+                f"Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts), got "
+                f'{problem.shifts}; use method="sampling", which takes every set of shifts.'
+            )
+        return None
+
+    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        """Search, confirm, decide: one certificate per row."""
+        own, parts = Stream(stream.entropy, "attack"), _parts(problem)
+        certificates: list[Certificate] = []
+        with Progress(len(problem), "looking for failing shifts") as progress:
+            if problem.n_jobs == 1 or len(problem) == 1:
+                work = (self._run(problem.take(rows), own) for rows in parts)
+            else:
+                from joblib import Parallel, delayed
+
+                work = Parallel(n_jobs=problem.n_jobs, return_as="generator")(
+                    delayed(self._run)(problem.take(rows), own) for rows in parts
+                )
+            for part in work:
+                certificates += part
+                progress.advance(len(part))
+        return certificates
+
+    def _run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what is not finite is never confirmed
+            hunt = Hunt.of(problem, stream)
+            goal = hunt.goal
+            found = hunt.search(restarts=self.restarts, steps=self.steps, goal=goal)
+            claim = self.claim(problem)
+            close = found.margins <= -goal  # failing, or within rounding of it
+            rows = zip(found.points, found.used.tolist(), close.tolist(), strict=True)
+            return [self._certificate(hunt, i, claim, *row) for i, row in enumerate(rows)]
+
+    def _certificate(self, hunt: Hunt, i: int, claim: Every, point: _Array, used: int, close: bool) -> Certificate:
+        witness = hunt.witness(i, point) if close else None
+        if witness is not None:
+            verdict, reason = Verdict.REFUTED, "a shift that loses it was found and checked"
+        elif close:
+            verdict, reason = Verdict.UNKNOWN, "the worst shift found is within rounding of the boundary"
+        elif hunt.closed_form:
+            verdict = Verdict.UNKNOWN
+            reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
+        else:
+            verdict, reason = Verdict.UNKNOWN, f"none of the {used} shifts tried loses it, which proves nothing"
+        evidence = BoundEvidence("attack", None, used)
+        problem = hunt.problem
+        return Certificate(
+            claim, verdict, float(problem.delta[i]), problem.target[i], "attack", evidence, reason, witness
+        )
+
+
+def broken_deltas(
+    problem: Problem, start: _Array, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
+) -> tuple[_Array, list[KeptShift | None]]:
+    """Per row the smallest delta at which the attack finds a failing shift.
+
+    From `start` on delta is doubled until a row breaks. Then, in turn, delta is lowered as far as the failing direction
+    goes on failing, and a worse direction is looked for there, until neither helps.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rows that are valid on the model itself; its deltas do not count.
+    start : ndarray of shape (rows,)
+        Below it nothing is looked for: what is proved, or 0.
+    limit : float
+        Beyond it nothing is looked for.
+    attack : Attack, optional
+        The defaults of `Attack` unless given.
+    stream : Stream, optional
+        Where the random starts come from.
+
+    Returns
+    -------
+    delta : ndarray of shape (rows,)
+        Infinite where no failing shift was found.
+    witness : list of KeptShift or None
+        The failing shift of each row, inside the set of size delta without tolerance, and confirmed.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net, target = FeedForward([[[1.0], [1.0]]], [[0.0]]), np.array([1], dtype=object)
+    >>> problem = Problem(net, np.array([[2.0, -1.0]]), target, np.zeros(1), LinfShifts(kinds=("weight",)))
+    >>> delta, (witness,) = broken_deltas(problem, np.zeros(1), 10.0)
+    >>> round(float(delta[0]), 9), witness.margin(net, [[2.0, -1.0]], 1) < 0
+    (0.333333333, True)
+    """
+    attack = attack if attack is not None else Attack()
+    own = Stream(0 if stream is None else stream.entropy, "attack")
+    deltas, witnesses = np.full(len(problem), np.inf), list[KeptShift | None]()
+    with Progress(len(problem), "looking for failing shifts") as progress:
+        for rows in _parts(problem):
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                hunt = Hunt.of(problem.take(rows), own)
+                delta, points = _least(hunt, start[rows], limit, attack)
+                found = [_confirmed(hunt, i, points[i], float(delta[i]), limit) for i in range(len(rows))]
+            deltas[rows] = [d for d, _ in found]
+            witnesses += [witness for _, witness in found]
+            progress.advance(len(rows))
+    return deltas, witnesses
+
+
+def _parts(problem: Problem) -> list[_Rows]:
+    """Rows that are looked at together: few enough that a point for each fits into memory."""
+    rows, step = np.arange(len(problem)), max(1, min(ROWS, POINTS // len(problem.model.parameters)))
+    return [rows[first : first + step] for first in range(0, len(rows), step)]
+
+
+def _least(hunt: Hunt, start: _Array, limit: float, attack: Attack) -> tuple[_Array, _Array]:
+    """Deltas at which the rows break, as small as can be found, and the points that break them."""
+    delta, points = _bracketed(hunt, start, limit, attack)
+    rows = np.flatnonzero(np.isfinite(delta))
+    for _ in range(ROUNDS):
+        if not len(rows):
+            break
+        before = delta[rows]
+        delta[rows] = _lowered(hunt.take(rows), points[rows], start[rows], before)
+        if hunt.closed_form:
+            break
+        part = hunt.take(rows).at(delta[rows])
+        found = part.search(restarts=attack.restarts, steps=attack.steps, warm=points[rows])
+        points[rows] = found.points
+        rows = rows[(found.margins < 2 * part.goal) & (delta[rows] < (1 - REST) * before)]
+    return delta, points
+
+
+def _bracketed(hunt: Hunt, start: _Array, limit: float, attack: Attack) -> tuple[_Array, _Array]:
+    """Deltas at which the rows break, up to twice as large as need be, and the points that break them."""
+    broken, points = np.full(len(start), np.inf), np.zeros((len(start), hunt.landscape.size))
+    tried = np.minimum(np.where(start > 0, 2 * start, limit * FAR_BELOW), limit)
+    open_rows = np.arange(len(start))
+    while len(open_rows):
+        part = hunt.take(open_rows).at(tried[open_rows])
+        last = tried[open_rows] >= limit
+        goal = part.goal
+        found = part.search(restarts=1, steps=attack.steps // 10 + 1, goal=goal)
+        if last.any():  # the last chance is worth the whole effort
+            some = np.flatnonzero(last & ~(found.margins < goal))
+            again = part.take(some).search(restarts=attack.restarts, steps=attack.steps, goal=goal[some])
+            found.margins[some], found.points[some] = again.margins, again.points
+        hit = found.margins < goal
+        broken[open_rows[hit]], points[open_rows[hit]] = tried[open_rows[hit]], found.points[hit]
+        open_rows = open_rows[~hit & ~last]
+        tried[open_rows] = np.minimum(2 * tried[open_rows], limit)
+    return broken, points
+
+
+def _lowered(hunt: Hunt, points: _Array, low: _Array, high: _Array) -> _Array:
+    """Bisect for the delta from which on each row fails at its point; the upper end, which does, is returned."""
+    goal = hunt.at(high).goal
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        fails = hunt.landscape.at(middle).margins(points[:, None, :])[:, 0] < goal
+        high, low = np.where(fails, middle, high), np.where(fails, low, middle)
+    return high
+
+
+def _confirmed(hunt: Hunt, row: int, point: _Array, delta: float, limit: float) -> tuple[float, KeptShift | None]:
+    if not np.isfinite(delta):
+        return np.inf, None
+    alone = hunt.take(np.array([row]))
+    for raised in (min(delta * factor, limit) for factor in RAISES):
+        witness = alone.at(np.array([raised])).witness(0, point)
+        if witness is not None:
+            return raised, witness
+    return np.inf, None

@@ -1,0 +1,86 @@
+"""`Cascade`: several methods in a row, each asked about what the ones before it left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from apas._random import Stream
+from apas.certify.attack import Attack
+from apas.certify.certificate import Certificate
+from apas.certify.claims import Every, Most, Verdict
+from apas.certify.exact import Exact
+from apas.certify.interval import IntervalBounds, LinearBounds
+from apas.certify.problem import Method, Problem
+from apas.errors import InputError
+
+__all__ = ["Cascade"]
+
+
+@dataclass(frozen=True, init=False)
+class Cascade:
+    """Ask one method after the other until each row is decided; the default for questions about every shift.
+
+    Parameters
+    ----------
+    *methods : Method
+        All of them must speak of the same claim. Unless given: `IntervalBounds`, `LinearBounds`, `Attack`, `Exact`,
+        of which those that do not apply to a model are left out.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> certificate = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, method="cascade")[0]
+    >>> certificate.verdict.name, certificate.evidence.step
+    ('CERTIFIED', 'interval')
+    """
+
+    methods: tuple[Method, ...]
+
+    def __init__(self, *methods: Method) -> None:
+        chosen = methods or (IntervalBounds(), LinearBounds(), Attack(), Exact())
+        for method in chosen:
+            if isinstance(method, type) or not isinstance(method, Method):
+                raise InputError(f"`methods` of Cascade must be methods such as Exact(), got {method!r}.")
+        object.__setattr__(self, "methods", tuple(chosen))
+
+    def claim(self, problem: Problem) -> Every | Most:
+        """What all of the methods speak about."""
+        return self._usable(problem)[0].claim(problem)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """None if some method can answer and all that can speak of the same claim."""
+        usable = self._usable(problem)
+        if not usable:
+            return "Cascade has no method that applies: " + " ".join(self._complaints(problem))
+        claims = {m.claim(problem) for m in usable}
+        if len(claims) > 1:
+            listed = ", ".join(f"{type(m).__name__} of {str(m.claim(problem))!r}" for m in usable)
+            return f"Cascade needs methods that speak of the same claim, got {listed}; ask them one by one."
+        return None
+
+    def _usable(self, problem: Problem) -> list[Method]:
+        return [m for m in self.methods if m.unsupported(problem) is None]
+
+    def _complaints(self, problem: Problem) -> Iterable[str]:
+        return (c for c in (m.unsupported(problem) for m in self.methods) if c is not None)
+
+    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        """One certificate per row, from the method that decided it, or from the last one asked."""
+        answers: list[Any] = [None] * len(problem)
+        rows = np.arange(len(problem))
+        for method in self._usable(problem):
+            found = method.run(problem.take(rows), stream)
+            for row, certificate in zip(rows.tolist(), found, strict=True):
+                if answers[row] is None or certificate.verdict is not Verdict.UNKNOWN:
+                    answers[row] = certificate
+                elif certificate.evidence.to_dict().get("bound") is not None:
+                    answers[row] = certificate
+            rows = np.array([i for i in rows if answers[i].verdict is Verdict.UNKNOWN], dtype=np.intp)
+            if not len(rows):
+                break
+        return [replace(c, method=f"cascade: {c.method}") for c in answers]

@@ -1,0 +1,84 @@
+"""The last word on a failing shift: nothing that found it is believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.bounds.inside import within_box
+from apas.bounds.rational import PIECEWISE_LINEAR, exact_sign
+from apas.certify.problem import Problem
+from apas.certify.witness import KeptShift
+from apas.models.feedforward import FeedForward
+from apas.models.margins import valid
+from apas.shifts.linf import LinfShifts
+
+__all__ = ["confirmed_witness"]
+
+_Array = NDArray[np.float64]
+
+
+def confirmed_witness(problem: Problem, row: int, values: _Array) -> KeptShift | None:
+    """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
+
+    The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters;
+    for piecewise linear networks also in exact rational arithmetic, and the two must agree. Other models have to fail
+    beyond what rounding could do.
+
+    Parameters
+    ----------
+    problem : Problem
+    row : int
+    values : ndarray of shape (k,)
+        Parameters of the shifted model.
+
+    Returns
+    -------
+    KeptShift or None
+
+    Examples
+    --------
+    >>> net, target = FeedForward([[[1.0]]], [[0.0]]), np.array([1], dtype=object)
+    >>> problem = Problem(net, np.array([[1.0]]), target, np.array([0.5]), LinfShifts())
+    >>> confirmed_witness(problem, 0, np.array([0.5, -0.5])) is None  # the margin is 0, which is valid
+    True
+    >>> confirmed_witness(replace(problem, delta=np.array([0.75])), 0, np.array([0.5, -0.75])).delta
+    0.75
+    """
+    values, delta = np.asarray(values, dtype=np.float64), float(problem.delta[row])
+    if not _inside(problem, values, delta):
+        return None
+    alone = problem.take(slice(row, row + 1))
+    network = problem.network
+    margin = _margin(alone, network, values)
+    if network is not None and PIECEWISE_LINEAR.issuperset(network.activations):
+        fails = not valid(margin, alone.strict)[0] and _fails_exactly(alone, network, values)
+    else:  # written so that a NaN does not count
+        fails = bool(margin[0] < -alone.band[0])
+    return KeptShift(delta, values) if fails else None
+
+
+def _inside(problem: Problem, values: _Array, delta: float) -> bool:
+    base = problem.model.parameters
+    if isinstance(problem.shifts, LinfShifts):
+        return bool(within_box(base.values, problem.radii, delta, values).all())
+    return bool(np.isfinite(values).all()) and problem.shifts.contains(base, replace(base, values=values), delta)
+
+
+def _margin(alone: Problem, network: FeedForward | None, values: _Array) -> _Array:
+    """The margin of a row by itself, so that it does not depend on which other rows are asked about."""
+    if network is not None:
+        return network.with_parameters(values).margin(alone.X, alone.target[0])
+    move = (values - alone.model.parameters.values)[None, :]
+    return np.asarray(alone.model.shifted_margins(alone.X, alone.target[0], move, 1.0)[0])
+
+
+def _fails_exactly(alone: Problem, network: FeedForward, values: _Array) -> bool:
+    tensors = zip(network.parameters.slices, network.parameters.shapes, strict=True)
+    parts = [values[part].reshape(shape) for part, shape in tensors]
+    sign = exact_sign(
+        parts[::2], parts[1::2], network.activations, alone.X[0], int(alone.wanted[0]), network.offset
+    )  # fmt: skip
+    return sign < 0 or (sign == 0 and bool(alone.strict[0]))

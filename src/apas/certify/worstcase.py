@@ -1,0 +1,133 @@
+"""From worst-case findings to certificates: shared by the methods that speak of every shift of a dense network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.bounds.inside import inside_box
+from apas.bounds.worstcase import Finding, worst_cases
+from apas.certify.certificate import BoundEvidence, Certificate
+from apas.certify.claims import Every, Verdict
+from apas.certify.confirm import confirmed_witness
+from apas.certify.problem import Problem
+from apas.certify.witness import KeptShift
+from apas.display.numbers import at_least
+from apas.display.progress import Progress
+from apas.shifts.linf import LinfShifts
+
+__all__ = ["decided", "every", "unsupported_dense"]
+
+#: How a step that proved a row says so.
+PROOFS = {
+    "interval": "interval arithmetic bounds the margin from below by {bound}",
+    "linear": "linear bounds keep the margin at or above {bound}",
+    "splitting": "in each of {nodes} cases the margin is at least {bound}",
+    "solver": "the solver bounds the margin from below by {bound} beyond its tolerances",
+    "ball": "the margin cannot fall below {bound} within the ball",
+}
+
+
+def every(problem: Problem) -> Every:
+    """The claim of all worst-case methods."""
+    return Every(problem.shifts.region(problem.model.parameters), problem.claim_rows)
+
+
+def unsupported_dense(problem: Problem, name: str) -> str | None:
+    """Why a method for dense networks in boxes cannot answer, or None."""
+    if problem.network is None:
+        return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, which takes any model."
+    if not isinstance(problem.shifts, LinfShifts):
+        return f"{name} needs shifts in a box (LinfShifts), got {problem.shifts!r}; use Attack or Sampling."
+    return None
+
+
+def decided(problem: Problem, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
+    """One certificate per row; `steps` are those of `apas.bounds.worstcase`."""
+    parts = _parts(problem)
+    with Progress(len(problem), "going through the rows") as progress:
+        if len(parts) == 1:
+            found, witnesses = _findings(problem, steps, time_limit, progress)
+        else:
+            found, witnesses = _in_parallel(problem, parts, steps, time_limit, progress)
+    claim = every(problem)
+    return [
+        certificate(problem, i, claim, method, finding, witness, time_limit)
+        for i, (finding, witness) in enumerate(zip(found, witnesses, strict=True))
+    ]
+
+
+def _parts(problem: Problem) -> list[NDArray[np.intp]]:
+    if problem.n_jobs == 1 or len(problem) < 2:
+        return [np.arange(len(problem))]
+    from joblib import effective_n_jobs
+
+    return np.array_split(np.arange(len(problem)), min(len(problem), 4 * effective_n_jobs(problem.n_jobs)))
+
+
+def _in_parallel(
+    problem: Problem, parts: list[NDArray[np.intp]], steps: Sequence[str], time_limit: float, progress: Progress
+) -> tuple[list[Finding], list[KeptShift | None]]:
+    from joblib import Parallel, delayed
+
+    found: list[Finding] = []
+    witnesses: list[KeptShift | None] = []
+    jobs = (delayed(_findings)(problem.take(rows), steps, time_limit) for rows in parts)
+    for part in Parallel(n_jobs=problem.n_jobs, return_as="generator")(jobs):
+        found += part[0]
+        witnesses += part[1]
+        progress.advance(len(part[0]))
+    return found, witnesses
+
+
+def _findings(
+    problem: Problem, steps: Sequence[str], time_limit: float, progress: Progress | None = None
+) -> tuple[list[Finding], list[KeptShift | None]]:
+    network = problem.network
+    assert network is not None
+    found = [Finding() for _ in range(len(problem))]
+    witnesses: list[KeptShift | None] = [None] * len(problem)
+    for delta in np.unique(problem.delta).tolist():
+        rows = np.flatnonzero(problem.delta == delta)
+
+        def accept(i: int, direction: NDArray[np.float64], rows: NDArray[np.intp] = rows, delta: float = delta) -> bool:
+            row = int(rows[i])
+            values = inside_box(network.parameters.values, problem.radii, delta, direction)
+            witnesses[row] = confirmed_witness(problem, row, values)
+            return witnesses[row] is not None
+
+        part = worst_cases(
+            network, problem.X[rows], problem.wanted[rows], problem.radii, delta, steps=steps, time_limit=time_limit,
+            accept=accept, done=progress.advance if progress else lambda _: None,
+        )  # fmt: skip
+        for row, finding in zip(rows.tolist(), part, strict=True):
+            found[row] = finding
+    return found, witnesses
+
+
+def certificate(
+    problem: Problem, i: int, claim: Every, method: str, finding: Finding, witness: KeptShift | None, time_limit: float
+) -> Certificate:
+    """Say in words what was found about row `i`."""
+    bound = float(at_least(finding.bound)) if np.isfinite(finding.bound) else None
+    if finding.proved:
+        verdict = Verdict.CERTIFIED
+        reason = PROOFS[finding.step].format(bound=at_least(finding.bound), nodes=finding.nodes)
+    elif witness is not None:
+        verdict, reason = Verdict.REFUTED, "a shift of the set is known on which it is not kept"
+    else:
+        verdict, reason = Verdict.UNKNOWN, _open(finding, time_limit)
+    evidence = BoundEvidence(finding.step, bound, finding.nodes)
+    return Certificate(
+        claim, verdict, float(problem.delta[i]), problem.target[i], method, evidence, reason, witness
+    )  # fmt: skip
+
+
+def _open(finding: Finding, time_limit: float) -> str:
+    if np.isfinite(time_limit):
+        return f"neither a proof nor a failing shift was found within {time_limit:g} seconds and the tolerances"
+    if np.isfinite(finding.bound):
+        return f"the bound on the margin, {at_least(finding.bound)}, is not above 0, and no failing shift is known"
+    return "there is no bound on the margin"

@@ -1,0 +1,103 @@
+"""Uniform points of an L_p ball, as a pure function of a stream and their numbers.
+
+With coordinates g_i of density proportional to ``exp(-abs(x)**p)`` and a standard exponential E, all independent, the
+point ``g / (sum(abs(g)**p) + E)**(1/p)`` is uniform in the unit ball of the L_p norm.
+
+Every coordinate takes a fixed number of 64-bit words, whose highest 53 bits are a number of (0, 1) and whose lowest bit
+is a sign; the size follows by inverting the distribution function. For p = 1 that is a logarithm, for p = 2 the inverse
+of the normal distribution. Else ``abs(g) = G**(1/p) * U`` with G of the Gamma(1 + 1/p) distribution, one word, and U
+uniform, a second one: inverting the Gamma(1/p) distribution itself would underflow for large p.
+
+References
+----------
+Barthe, Guédon, Mendelson and Naor (2005), "A probabilistic approach to the geometry of the l_p^n-ball", Annals of
+Probability 33.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.shifts.cube import PART, SMALL, TILE
+
+__all__ = ["unit_ball"]
+
+_Array = NDArray[np.float64]
+_Words = NDArray[np.uint64]
+
+
+def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> _Array:
+    """Points number `start` to `stop` of a row of independent uniform points of the unit ball, (stop - start, size).
+
+    Like `unit_cube` for up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate. What a
+    call computes together is always whole groups of 128 points, or else one point, so that no point can depend on
+    which others are asked for, not even in its last bit.
+
+    Examples
+    --------
+    >>> points = unit_ball(3, 2.0, Stream(0, "doc"), 10, 12)
+    >>> points.shape, bool((np.sum(points**2, axis=1) <= 1).all())
+    ((2, 3), True)
+    """
+    if size > SMALL:
+        points = np.empty((stop - start, size))
+        for i, point in enumerate(points, start):
+            _fill(point, p, stream, i)
+        return points
+    width = _words_per_coordinate(p) * size + 1
+    first, last = start // TILE, -(-stop // TILE)
+    words = stream.words(first * TILE * width, (last - first) * TILE * width).reshape(-1, width, TILE)
+    coordinates = np.ascontiguousarray(words[:, :-1].transpose(1, 0, 2)).reshape(width - 1, -1)
+    numbers, powers = _numbers(coordinates[:size], coordinates[size:], p)
+    total = powers.sum(axis=0)
+    total -= np.log(_uniform(np.ascontiguousarray(words[:, -1]).reshape(-1)))
+    numbers *= total ** (-1.0 / p)
+    if numbers.shape[1] != stop - start:
+        numbers = np.ascontiguousarray(numbers[:, start - first * TILE : stop - first * TILE])
+    return numbers.T
+
+
+def _fill(point: _Array, p: float, stream: Stream, index: int) -> None:
+    """Point number `index`, in parts that stay in the processor's cache."""
+    size, per = len(point), _words_per_coordinate(p)
+    begin = index * (per * size + 1)
+    total = -float(np.log(_uniform(stream.words(begin + per * size, 1)))[0])
+    for part in range(0, size, PART):
+        count = min(PART, size - part)
+        words = stream.words(begin + part, count)
+        more = stream.words(begin + size + part, count if per == 2 else 0)
+        point[part : part + count], powers = _numbers(words, more, p)
+        total += float(powers.sum())
+    point *= total ** (-1.0 / p)
+
+
+def _words_per_coordinate(p: float) -> int:
+    return 1 if p in (1.0, 2.0) else 2
+
+
+def _numbers(words: _Words, more: _Words, p: float) -> tuple[_Array, _Array]:
+    """Numbers of density proportional to ``exp(-abs(x)**p)``, and their sizes to the power p."""
+    share = _uniform(words)
+    if p == 1.0:
+        sizes = powers = -np.log(share)
+    elif p == 2.0:
+        from scipy.special import ndtri
+
+        sizes = ndtri(0.5 * share) * -(0.5**0.5)
+        powers = sizes**2
+    else:
+        from scipy.special import gammainccinv
+
+        gamma, uniform = gammainccinv(1.0 + 1.0 / p, share), _uniform(more)
+        sizes, powers = gamma ** (1.0 / p) * uniform, gamma * uniform**p
+    return np.where(words & np.uint64(1), -sizes, sizes), powers
+
+
+def _uniform(words: _Words) -> _Array:
+    """Numbers of (0, 1] from the highest 53 bits of each word, finest next to 0."""
+    numbers = (words >> np.uint64(11)).astype(np.float64)
+    numbers += 0.5
+    numbers *= 2.0**-53
+    return numbers

@@ -1,0 +1,172 @@
+"""Balls of shifts: all parameters together move by at most delta, measured by an L_p norm."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apas._random import Stream
+from apas.errors import InputError
+from apas.models.parameters import Parameters
+from apas.models.protocol import Model
+from apas.shifts.ball import unit_ball
+from apas.shifts.norm import inside_ball, projection, steepest_point, within_ball
+from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, selected
+
+__all__ = ["LpShifts"]
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LpShifts:
+    """Every model whose parameters, as one vector, differ from the base model's by at most `delta` in the L_p norm.
+
+    Draws are uniform in that ball.
+
+    Parameters
+    ----------
+    p : float
+        At least 1 and finite: 1 is the sum of the changes, 2 the Euclidean distance.
+    kinds : tuple of str, default ("weight", "bias")
+        Which kinds of parameters move.
+    layers : sequence of str or int, optional
+        Which layers move, by name or index; all unless given.
+
+    Notes
+    -----
+    In many dimensions a uniform point of a ball lies next to its surface and in no direction far from the centre: of k
+    coordinates each is about ``k**(-1/p)``. A `Most` claim about an L_2 ball therefore says much less than `Every`.
+
+    Examples
+    --------
+    >>> LpShifts(2, kinds=("weight",))
+    LpShifts(2, kinds=('weight',))
+    """
+
+    p: float
+    kinds: tuple[str, ...] = field(default=ALL_KINDS, kw_only=True)
+    layers: Sequence[str | int] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", _check_order(self.p))
+        object.__setattr__(self, "kinds", check_kinds(self.kinds, "LpShifts"))
+        object.__setattr__(self, "layers", check_layers(self.layers))
+
+    def moves(self, parameters: Parameters) -> NDArray[np.bool_]:
+        """Which parameters move, shape (k,)."""
+        moves = moving(parameters, self.kinds, self.layers, "LpShifts")
+        if not moves.any():
+            raise InputError(
+                f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
+                "choose other kinds or layers."
+            )
+        return moves
+
+    def radii(self, parameters: Parameters) -> _Array:
+        """How far each parameter may move when delta is 1, shape (k,): the box around the ball."""
+        return self.moves(parameters).astype(np.float64)
+
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> _Array:
+        """Directions number `start` to `stop`, shape (stop - start, k), uniform in the unit ball.
+
+        Parameters that do not move take no random number. In floating point a norm can exceed 1 by a few units in the
+        last place.
+        """
+        movers = np.flatnonzero(self.moves(parameters))
+        points = unit_ball(len(movers), self.p, stream, start, stop)
+        return points if len(movers) == len(parameters) else placed(points, movers, len(parameters))
+
+    def margins(self, model: Model, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+        """Margins of the rows on every shifted model, shape (directions, rows)."""
+        return model.shifted_margins(X, target, directions, delta)
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether `other` lies in the ball around `base`, decided in real arithmetic, without tolerance.
+
+        True is always right; for p that is no whole number up to 16, so is False but for vectors within about 1e-13
+        of the surface, which may be refused.
+        """
+        if base.shapes != other.shapes:
+            raise InputError("the two models must have parameters of the same shapes to be compared.")
+        moves = self.moves(base)
+        if not np.array_equal(base.values[~moves], other.values[~moves]):
+            return False
+        return within_ball(base.values[moves], other.values[moves], self.p, float(delta))
+
+    def project(self, moves: _Array, delta: ArrayLike) -> _Array:
+        """Rows of changes (rows, k) pulled into the ball of radius `delta` (one, or one per row), up to rounding.
+
+        To the nearest point of the ball for p = 1 and 2, else along the line to its centre. Entries of parameters that
+        do not move must be 0, and stay so.
+        """
+        return projection(moves, self.p, delta)
+
+    def steepest(self, gradients: _Array) -> _Array:
+        """Per row of gradients (rows, k) the point u of the unit ball with the least ``gradient @ u``.
+
+        Entries of parameters that do not move must be 0, and stay so.
+        """
+        return steepest_point(gradients, self.p)
+
+    def pull_inside(self, base: Parameters, values: _Array, delta: ArrayLike) -> _Array:
+        """Parameters (k,), or several as (rows, k), brought inside the ball around `base`, without tolerance.
+
+        What `contains` accepts stays as it is, but for parameters that do not move; the rest is pulled towards `base`.
+        """
+        moves = self.moves(base)
+        rows = np.array(values, dtype=np.float64, ndmin=2)
+        pulled = np.broadcast_to(base.values, rows.shape).copy()
+        for row, given, radius in zip(pulled, rows, np.broadcast_to(delta, (len(rows),)).tolist(), strict=True):
+            row[moves] = inside_ball(base.values[moves], given[moves], self.p, radius)
+        return pulled if np.ndim(values) == 2 else pulled[0]
+
+    def measure(self, parameters: Parameters) -> str:
+        """Name of the distribution: what moves, and how far."""
+        return f"uniform in {self.region(parameters)}"
+
+    def region(self, parameters: Parameters) -> str:
+        """The set itself in words."""
+        movers = int(np.count_nonzero(self.moves(parameters)))
+        what = selected(parameters, self.kinds, self.layers, "LpShifts")
+        still = len(parameters) - movers
+        fixed = f", {still} fixed" if still else ""
+        mover = f"{movers} {what} together move" if movers > 1 else f"the one parameter chosen from the {what} moves"
+        return f"the ball in which {mover} by at most delta in the L{self.p:.15g} norm{fixed}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to build the set again, as JSON values."""
+        layers = None if self.layers is None else list(self.layers)
+        return {"kind": "lp", "p": self.p, "kinds": list(self.kinds), "layers": layers}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LpShifts) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
+
+    def __repr__(self) -> str:
+        shown = [f"{self.p:.17g}" if self.p.is_integer() else repr(self.p)]
+        shown += [f"kinds={self.kinds!r}"] if self.kinds != ALL_KINDS else []
+        shown += [f"layers={self.layers!r}"] if self.layers is not None else []
+        return f"LpShifts({', '.join(shown)})"
+
+
+def _check_order(p: Any) -> float:
+    number = isinstance(p, int | float | np.integer | np.floating) and not isinstance(p, bool)
+    order = math.nan if not number else math.inf if p > 1e300 else float(p)
+    if order == math.inf:
+        raise InputError("`p` of LpShifts must be finite, got inf; the ball of that norm is a box: use LinfShifts().")
+    if order < 1:
+        raise InputError(
+            f"`p` of LpShifts must be at least 1, got {p!r}; below 1 it is no norm, and its ball is not convex."
+        )
+    if math.isnan(order):
+        raise InputError(f"`p` of LpShifts must be a number of at least 1, such as 1 or 2, got {p!r}.")
+    return order

@@ -1,0 +1,177 @@
+"""Geometry of L_p balls: what lies in one in real arithmetic, and the nearest and the steepest points of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["inside_ball", "lp_norm", "projection", "steepest_point", "within_ball"]
+
+_Array = NDArray[np.float64]
+#: Up to this whole p, what floating point leaves open is decided with integers.
+EXACT = 16
+#: How many numbers Python looks at together.
+PART = 1 << 16
+#: The relative error of a power, far above the few units in the last place that libraries promise.
+POWER = 2.0**-46
+
+
+def lp_norm(rows: _Array, p: float) -> _Array:
+    """L_p norms of the rows, which may be of any size: nothing overflows before the norm itself does.
+
+    Examples
+    --------
+    >>> lp_norm(np.array([[3e200, -4e200]]), 2.0)
+    array([5.e+200])
+    """
+    sizes = np.abs(rows)
+    largest = sizes.max(axis=-1, initial=0.0)
+    scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+    if p == math.inf:
+        return np.asarray(largest)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(scale * np.sum((sizes / scale[..., None]) ** p, axis=-1) ** (1.0 / p))
+
+
+def within_ball(base: _Array, values: _Array, p: float, delta: float) -> bool:
+    """Whether ``values - base`` has an L_p norm of at most `delta`, decided in real arithmetic.
+
+    True is always right. So is False for whole p up to 16; for other p, vectors whose norm lies within about 1e-13 of
+    `delta` (more for very large p) may be refused.
+
+    Examples
+    --------
+    >>> [within_ball(np.zeros(2), np.array([3.0, b]), 2.0, 5.0) for b in (4.0, np.nextafter(4.0, 5.0))]
+    [True, False]
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        moves = values - base
+    if not np.isfinite(moves).all():
+        return False
+    # each size is a number rounded to nearest, plus the exact rest
+    swap = np.abs(values) < np.abs(base)
+    rest = np.where(swap, values - (moves + base), (values - moves) - base)
+    sizes, rest = np.abs(moves), np.where(moves < 0, -rest, rest)
+    if ((sizes > delta) | ((sizes == delta) & (rest > 0))).any() or not delta >= 0:
+        return False
+    if p == 1.0 or np.count_nonzero(sizes) <= 1:
+        return _sum_within(sizes, rest, delta)
+    with np.errstate(under="ignore"):
+        total = float(np.sum((sizes / delta) ** p))
+    error = (4 * p + 8 * math.log2(len(sizes) + 256)) * 2.0**-53 + POWER  # of quotient, power and pairwise sum
+    if error < 0.5 and total * (1 + error) + len(sizes) * 1e-300 <= 1:
+        return True
+    if total * (1 - error) > 1:
+        return False
+    if p.is_integer() and p <= EXACT:
+        return _power_within(base, values, int(p), delta)
+    return _sum_within(sizes, rest, delta)  # no L_p norm exceeds the L_1 norm
+
+
+def _sum_within(sizes: _Array, rest: _Array, delta: float) -> bool:
+    try:  # correctly rounded, so its sign is that of the exact sum
+        return math.fsum(chain(_listed(sizes), _listed(rest), [-delta])) <= 0
+    except OverflowError:
+        return False
+
+
+def _power_within(base: _Array, values: _Array, p: int, delta: float) -> bool:
+    moved = np.flatnonzero(values != base)
+    numbers = zip(_listed(base[moved]), _listed(values[moved]), strict=True)
+    pairs = [(b.as_integer_ratio(), v.as_integer_ratio()) for b, v in numbers]
+    radius = delta.as_integer_ratio()
+    unit = max(radius[1], *(max(b[1], v[1]) for b, v in pairs))  # denominators are powers of 2
+    total: int = sum(abs(v[0] * (unit // v[1]) - b[0] * (unit // b[1])) ** p for b, v in pairs)
+    return bool(total <= (radius[0] * (unit // radius[1])) ** p)
+
+
+def _listed(numbers: _Array) -> Iterator[float]:
+    for start in range(0, len(numbers), PART):
+        yield from numbers[start : start + PART].tolist()
+
+
+def inside_ball(base: _Array, values: _Array, p: float, delta: float) -> _Array:
+    """`values` if `within_ball` accepts them, else a point on the way to them that it accepts, close to the surface.
+
+    Examples
+    --------
+    >>> inside_ball(np.zeros(2), np.array([6.0, 8.0]), 2.0, 5.0).round(9)
+    array([3., 4.])
+    """
+    if within_ball(base, values, p, delta):
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        moves = values - base
+    moves = np.nan_to_num(moves)
+    size, cut = float(lp_norm(moves, p)), 2.0**-44
+    share = min(1.0, delta / size) if size > 0 else 0.0
+    while cut < 1:
+        step = moves * (share * (1 - cut))
+        total = base + step
+        # where the sum was rounded away from the base, the neighbour on the other side is not beyond the exact sum
+        past = np.abs(total - base) >= np.abs(step)
+        total = np.where(past & (total != base), np.nextafter(total, base), total)
+        if within_ball(base, total, p, delta):
+            return total
+        cut *= 4
+    return base.copy()
+
+
+def projection(moves: _Array, p: float, delta: ArrayLike) -> _Array:
+    """Rows pulled into the ball of radius `delta` (one, or one per row): for p = 1 and 2 to the nearest point of it.
+
+    For other p along the line to the centre.
+
+    Examples
+    --------
+    >>> projection(np.array([[3.0, 1.0], [0.5, 0.0]]), 1.0, 2.0)
+    array([[2. , 0. ],
+           [0.5, 0. ]])
+    """
+    radius = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(moves),))
+    norms = lp_norm(moves, p)
+    outside = norms > radius
+    pulled = moves.copy()
+    if p == 1.0:
+        pulled[outside] = _soft(moves[outside], radius[outside])
+    else:
+        pulled[outside] *= (radius[outside] / norms[outside])[:, None]
+    return pulled
+
+
+def _soft(moves: _Array, radius: _Array) -> _Array:
+    """Sizes of rows outside the L_1 ball lowered by the one amount that leaves a sum of `radius`."""
+    sizes = np.abs(moves)
+    falling = -np.sort(-sizes, axis=1)
+    excess = (np.cumsum(falling, axis=1) - radius[:, None]) / np.arange(1, moves.shape[1] + 1)
+    last = np.count_nonzero(falling > excess, axis=1) - 1
+    amount = np.take_along_axis(excess, np.maximum(last, 0)[:, None], axis=1)
+    return np.asarray(np.sign(moves) * np.maximum(sizes - amount, 0.0))
+
+
+def steepest_point(gradients: _Array, p: float) -> _Array:
+    """Per row the point u of the unit ball with the least ``gradient @ u``; 0 where the gradient is 0.
+
+    Examples
+    --------
+    >>> steepest_point(np.array([[3.0, -4.0], [0.0, 0.0]]), 2.0)
+    array([[-0.6,  0.8],
+           [ 0. ,  0. ]])
+    """
+    sizes = np.abs(gradients)
+    largest = sizes.max(axis=1, keepdims=True, initial=0.0)
+    shares = sizes / np.where(largest > 0, largest, 1.0)
+    if p == 1.0:  # all in the steepest coordinate, the first of several
+        point = np.zeros_like(shares)
+        np.put_along_axis(point, shares.argmax(axis=1)[:, None], 1.0, axis=1)
+        point *= largest > 0
+    else:
+        with np.errstate(under="ignore"):
+            point = shares ** (1.0 / (p - 1.0))
+        norms = lp_norm(point, p)[:, None]
+        point /= np.where(norms > 0, norms, 1.0)
+    return np.asarray(np.where(gradients > 0, -point, point))
