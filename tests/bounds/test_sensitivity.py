@@ -112,12 +112,20 @@ def test_rounding_is_allowed_for():
 
 
 def test_a_unit_within_rounding_of_its_kink_is_not_taken_for_dead():
-    # 0.1 * 3 - 0.3 is 5.6e-17 in float64 but 2.8e-17 below or above 0 for the float64 numbers: either way a kink
-    net = FeedForward([[[0.1]], [[1.0]]], [[-0.3], [0.0]])
+    """What enters the unit is below 0 as computed, but above 0 for the float64 numbers themselves."""
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        w, x = rng.normal(size=(60, 1)), rng.normal(size=60)
+        b = -np.nextafter((x[None, :] @ w)[0, 0], np.inf)
+        exact = sum(Fraction(a) * Fraction(v) for a, v in zip(x, w[:, 0], strict=True)) + Fraction(b)
+        if exact > 0 > (x[None, :] @ w)[0, 0] + b:
+            break
+    else:
+        pytest.fail("no such unit was found")
+    net = FeedForward([w, [[1.0]]], [[b], [0.0]])
     here = net.parameters.values[None, :]
-    slopes = margin_slopes(net, np.array([[3.0]]), np.array([1]), here, here)[2]
-    assert slopes[0, 0] == pytest.approx(3.0)
-    assert slopes[0, 1] == pytest.approx(1.0)
+    slopes = margin_slopes(net, x[None, :], np.array([1]), here, here)[2]
+    assert slopes[0, :61] == pytest.approx(np.append(np.abs(x), 1.0))
 
 
 def test_a_rival_that_never_wins_has_no_slope():

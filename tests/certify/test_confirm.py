@@ -51,16 +51,13 @@ def test_a_tie_fails_only_where_the_margin_must_be_positive(target, fails):
 
 
 def test_float64_and_real_arithmetic_must_agree():
-    # 1e-30 + 1 - 1: real arithmetic says positive, float64 says 0
     net = FeedForward([[[0.0], [1.0], [1.0]]], [[0.0]])
-    X = [[1.0, 1.0, -1.0]]
-    for value, target in ((1e-30, 0), (-1e-30, 1)):
-        asked = problem(net, X, target, 1.0)
-        assert confirmed_witness(asked, 0, np.array([value, 1.0, 1.0, 0.0])) is None or target == 0
-    # class 0 wants a negative score: 0 in float64 fails, and so does 1e-30 in real arithmetic
-    assert confirmed_witness(problem(net, X, 0, 1.0), 0, np.array([1e-30, 1.0, 1.0, 0.0])) is not None
-    # ... while -1e-30 is valid in real arithmetic although float64 says 0
-    assert confirmed_witness(problem(net, X, 0, 1.0), 0, np.array([-1e-30, 1.0, 1.0, 0.0])) is None
+    asked = {target: problem(net, [[1.0, 1.0, -1.0]], target, 1.0) for target in (0, 1)}
+    # 1 - 1 + 1e-30 and 1 - 1 - 1e-30 are 0 in float64
+    above, below = np.array([1e-30, 1.0, 1.0, 0.0]), np.array([-1e-30, 1.0, 1.0, 0.0])
+    assert confirmed_witness(asked[1], 0, below) is None  # fails in real arithmetic, but not in float64
+    assert confirmed_witness(asked[0], 0, below) is None  # fails in float64, but not in real arithmetic
+    assert confirmed_witness(asked[0], 0, above) is not None
 
 
 def test_smooth_networks_must_fail_beyond_rounding():

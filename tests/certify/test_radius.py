@@ -170,7 +170,7 @@ def test_models_that_can_only_be_asked_for_margins():
             apas.max_shift(Opaque(net), [[1.0]], target=1, shifts=shifts, method=SMALL, search=search, rng=0)[0].delta
             > 0
         )
-    with pytest.raises(Unsupported, match='use method="sampling"'):
+    with pytest.raises(Unsupported, match="Exact needs a dense network"):
         apas.max_shift(Opaque(net), [[1.0]], target=1, method="exact")
 
 
@@ -294,10 +294,11 @@ def test_results_can_be_asked(oracle_network, rows, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "guess"}, '`method` of max_shift must be "sampling"'),
+        ({"method": "guess"}, "`method` must be one of 'sampling', 'interval'"),
         ({"search": "luck"}, "`search` must be one of 'rays', 'confirm', 'paper', got 'luck'"),
         ({"method": "exact", "search": "confirm"}, "`search` goes with method"),
-        ({"method": np.array([1, 2])}, "`method` of max_shift must be"),
+        ({"method": np.array([1, 2])}, "`method` must be one of"),
+        ({"method": apas.Attack()}, "`method` of max_shift must be Sampling, IntervalBounds"),
         ({"search": np.array([1, 2])}, "`search` must be one of"),
         ({"limit": 10**400}, "`limit` of max_shift must be a positive finite number, got 1000"),
         ({"limit": 1j}, "`limit` of max_shift must be a positive finite number"),

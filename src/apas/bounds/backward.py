@@ -62,6 +62,14 @@ class Lines:
     """Whether no activation is below 0, so that each is its own magnitude."""
 
     @classmethod
+    def box(cls, name: str, units: Units) -> Lines:
+        """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
+        none = np.zeros((1, 1))
+        nothing, positive = Pencil(none, none, none, none), name in POSITIVE
+        magnitude = (none, none) if positive else chord_of_magnitude(units.low, units.high)
+        return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive)
+
+    @classmethod
     def open(cls, name: str, units: Units) -> Lines:
         """Lines for the whole range of each unit."""
         # the one activation that is not monotone: its argument can be anywhere, not only at l or u
@@ -69,13 +77,19 @@ class Lines:
         down = pencil(name, units.low_l, high_l, mirrored=False)
         up = pencil(name, -units.high_u, -low_u, mirrored=True)
         slopes = _leaning(down, units.low_l, high_l), _leaning(up, -units.high_u, -low_u)
-        magnitude = chord_of_magnitude(units.low, units.high)
+        none = np.zeros((1, 1))
+        magnitude = (none, none) if name in POSITIVE else chord_of_magnitude(units.low, units.high)
         return cls(down, up, *slopes, *magnitude, units.low, units.high, name in POSITIVE)
 
     def take(self, items: NDArray[np.intp]) -> Lines:
         """The same for some of the items."""
+
+        def some(array: _Array) -> _Array:
+            return array if len(array) == 1 else array[items]
+
+        pencils = (Pencil(*map(some, (p.flat, p.steep, p.at, p.value))) for p in (self.down, self.up))
         arrays = (self.down_slope, self.up_slope, self.tilt, self.lift, self.low, self.high)
-        return Lines(self.down[items], self.up[items], *(v[items] for v in arrays), self.positive)
+        return Lines(*pencils, *map(some, arrays), self.positive)
 
 
 def chord_of_magnitude(low: _Array, high: _Array) -> tuple[_Array, _Array]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas.bounds.interval import rivals
+from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
 
 __all__ = ["BallMargin", "margins_against"]
@@ -30,6 +31,8 @@ class BallMargin:
         and the rival's.
     bias, bias_moves, bias_size : ndarray of shape (rows,)
         The same for its bias, and the sum of magnitudes that it was computed from.
+    enters : ndarray of shape (rows, outputs)
+        How each output of the network enters the margin: 1 the wanted score, -1 the rival's.
     """
 
     net: FeedForward
@@ -40,6 +43,7 @@ class BallMargin:
     bias: _Array
     bias_moves: _Array
     bias_size: _Array
+    enters: _Array
 
     @property
     def linear(self) -> bool:
@@ -48,8 +52,19 @@ class BallMargin:
 
     def take(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> BallMargin:
         """The same for some of the rows."""
-        names = ("X", "weights", "weight_moves", "bias", "bias_moves", "bias_size")
+        names = ("X", "weights", "weight_moves", "bias", "bias_moves", "bias_size", "enters")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def output_gradients(self) -> _Array:
+        """Slopes of the margins by the output layer's parameters, on the network itself, (rows, k); 0 for others."""
+        net, values = self.net, self.X
+        for w, b, name in zip(net.weights[:-1], net.biases[:-1], net.activations, strict=True):
+            values = activate(name, values @ w + b)
+        gradients = np.zeros((len(values), len(net.parameters)))
+        w_part, b_part = net.parameters.slices[-2:]
+        gradients[:, w_part] = (values[:, :, None] * self.enters[:, None, :]).reshape(len(values), net.weights[-1].size)
+        gradients[:, b_part] = self.enters
+        return gradients
 
 
 def margins_against(net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask: _Array) -> list[BallMargin]:
@@ -86,6 +101,7 @@ def _signed(net: FeedForward, X: _Array, moves: list[tuple[_Array, _Array]], sig
         net, X, moves,
         sign[:, None] * w, np.broadcast_to(w_moves[:, 0], (len(X), len(w))),
         sign * (b - net.offset), np.full(len(X), b_moves[0]), np.full(len(X), abs(b) + abs(net.offset)),
+        sign[:, None],
     )  # fmt: skip
 
 
@@ -94,9 +110,11 @@ def _difference(
     shift: _Array,
 ) -> BallMargin:  # fmt: skip
     w, b, (w_moves, b_moves) = net.weights[-1], net.biases[-1], moves[-1]
+    enters = np.zeros((len(X), len(b)))
+    enters[np.arange(len(X)), rival], enters[np.arange(len(X)), wanted] = -1.0, 1.0
     return BallMargin(
         net, X, moves,
         (w[:, wanted] - w[:, rival]).T, (w_moves[:, wanted] + w_moves[:, rival]).T,
         b[wanted] - b[rival] - shift, b_moves[wanted] + b_moves[rival],
-        np.abs(b[wanted]) + np.abs(b[rival]) + np.abs(shift),
+        np.abs(b[wanted]) + np.abs(b[rival]) + np.abs(shift), enters,
     )  # fmt: skip

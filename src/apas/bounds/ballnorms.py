@@ -7,8 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-
-__all__ = ["STEP", "TINY", "MatrixNorms", "conjugate", "joint_norm", "unit_reach", "up"]
+__all__ = ["STEP", "TINY", "MatrixNorms", "conjugate", "joint_norm", "row_reach", "unit_reach", "up"]
 
 _Array = NDArray[np.float64]
 #: What rounding does to one operation, twice as much as it can be.
@@ -61,11 +60,33 @@ def unit_reach(sizes: _Array, moves: _Array, bias_moves: _Array, q: float) -> _A
         for size, move in zip(sizes.T, np.minimum(moves, 1.0), strict=True):
             reach = np.maximum(reach, size[:, None] * move)
         return reach
+    sizes = sizes * moves.any(axis=1)
     scale = np.maximum(sizes.max(axis=1, keepdims=True), 1.0 if bias_moves.any() else TINY)
     with np.errstate(under="ignore"):
-        total = (sizes / scale) ** q @ moves + bias_moves * scale**-q
+        total = (sizes / scale) ** q @ moves
+        if bias_moves.any():
+            total += bias_moves * scale**-q
     total += (len(moves) + 1) * TINY * moves.max(initial=1.0)  # what powers may have lost to underflow
     return up(scale * total ** (1.0 / q), len(moves))
+
+
+def row_reach(sizes: _Array, counts: _Array, bias_counts: _Array, q: float) -> _Array:
+    """The same for a unit of its own in each row: its inputs, and 1 for its bias, as often as parameters move there.
+
+    Examples
+    --------
+    >>> row_reach(np.array([[2.0, 4.0]]), np.array([[2.0, 0.0]]), np.array([1.0]), 2.0)
+    array([3.])
+    """
+    if q == math.inf:
+        largest = np.where(counts > 0, sizes, 0.0).max(axis=1, initial=0.0)
+        return np.asarray(np.maximum(largest, np.minimum(bias_counts, 1.0)))
+    scale = np.maximum(np.where(counts > 0, sizes, 0.0).max(axis=1, initial=0.0), np.where(bias_counts > 0, 1.0, TINY))
+    shares = np.where(counts > 0, sizes, 0.0) / scale[:, None]
+    with np.errstate(under="ignore"):
+        total = (counts * shares**q).sum(axis=1) + bias_counts * np.maximum(scale, 1.0) ** -q
+    total += 2 * (sizes.shape[1] + 1) * TINY
+    return up(scale * total ** (1.0 / q), sizes.shape[1])
 
 
 def joint_norm(q: float, *parts: _Array) -> _Array:
@@ -86,17 +107,32 @@ def joint_norm(q: float, *parts: _Array) -> _Array:
 
 
 class MatrixNorms:
-    """How large the L_p norm of ``d @ w`` can be for d of L_p norm 1 behind slopes, ``d = slopes * e``."""
+    """What ``(slopes * d) @ w`` can be for d of L_p norm 1: of each unit, and in the L_p norm of all.
+
+    Examples
+    --------
+    >>> norms = MatrixNorms(np.array([[3.0, 0.0], [4.0, 1.0]]), 2.0)
+    >>> norms.of_units(np.ones((1, 2))).round(9), norms.of_all(np.array([[1.0, 0.0]])).round(9)
+    (array([[5., 1.]]), array([3.]))
+    """
 
     def __init__(self, w: _Array, p: float) -> None:
         self.size, self.p, self.terms = np.abs(w), p, max(w.shape)
-        self.row_sums = self.size.sum(axis=1)
+        self.row_sums, self.q = self.size.sum(axis=1), conjugate(p)
+        self.largest = max(float(self.size.max()), TINY)
+        with np.errstate(under="ignore"):
+            self.shares = self.size / self.largest if p == 1.0 else (self.size / self.largest) ** self.q
         if p == 2.0:
             self.squares = (self.size**2).sum(axis=1)
             # singular values are computed to a small multiple of the last place of the largest; this is a thousand more
             self.spectral = float(np.linalg.norm(w, 2)) * (1 + 1e-9)
 
-    def of(self, slopes: _Array) -> _Array:
+    def of_units(self, slopes: _Array) -> _Array:
+        """Bounds for each unit behind slopes (rows, inputs), shape (rows, units) or (rows, 1)."""
+        none = np.zeros(self.shares.shape[1])
+        return up(self.largest * unit_reach(slopes, self.shares, none, self.q), 0) + TINY
+
+    def of_all(self, slopes: _Array) -> _Array:
         """Bounds for each row of slopes (rows, inputs), shape (rows,)."""
         ones, infinite = (slopes * self.row_sums).max(axis=1), (slopes @ self.size).max(axis=1)
         bound = ones ** (1.0 / self.p) * infinite ** (1.0 - 1.0 / self.p)  # by interpolation between L_1 and L_inf

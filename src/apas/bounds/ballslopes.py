@@ -16,14 +16,13 @@ Everything is rounded outwards: the results hold in real arithmetic.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apas.bounds.ballmargin import BallMargin
-from apas.bounds.ballnorms import STEP, TINY, MatrixNorms, conjugate, joint_norm, unit_reach, up
+from apas.bounds.ballnorms import STEP, TINY, MatrixNorms, conjugate, joint_norm, row_reach, unit_reach, up
 from apas.bounds.ranges import activation_range, derivative_range
 from apas.models.activations import activate
 from apas.shifts.norm import lp_norm
@@ -56,6 +55,8 @@ class _Layer:
     """How far one unit of radius moves the layer's sums at most, in the L_p norm, (rows,)."""
     error: _Array
     """What rounding adds to that at most."""
+    passed: _Array
+    """Norm of the weights and, behind them, the previous derivatives."""
 
     @property
     def steepest(self) -> _Array:
@@ -96,7 +97,7 @@ class BallSlopes:
         """A lower bound on the margin, and an upper bound on how fast it falls, within `radius` (one per row)."""
         X = self.margin.X
         none, still = np.zeros(len(X)), (np.zeros_like(X), np.zeros_like(X))
-        layers = [_Layer((X, X), X, np.abs(X), still, none, none)]
+        layers = [_Layer((X, X), X, np.abs(X), still, none, none, none)]
         reaches = []
         for i in range(len(self.net.activations)):
             reaches.append(self._reach(layers[-1], radius, *self.margin.moves[i]))
@@ -129,14 +130,89 @@ class BallSlopes:
         sums = before.values @ w + b
         ends = _product_range(before.box, w)
         low, high = ends[0] + b - direct - rounding, ends[1] + b + direct + rounding
-        passed = unit_reach(before.steepest, np.abs(w) if self.q == math.inf else np.abs(w) ** self.q, np.zeros(w.shape[1]), self.q)
+        passed = self.norms[i].of_units(before.steepest)
         change = radius[:, None] * joint_norm(self.q, before.moved[:, None] * passed, reach)
         change = up(change + passed * before.error[:, None], 0) + rounding
         # the sums as computed must lie between the ends, too: slopes between them and any other sums are asked for
         low, high = np.minimum(np.maximum(low, sums - change), sums), np.maximum(np.minimum(high, sums + change), sums)
-        norm = self.norms[i].of(before.steepest)
+        norm = self.norms[i].of_all(before.steepest)
         moved = joint_norm(self.q, norm * before.moved, reach.max(axis=1))
         error = up(norm * before.error + rounding.sum(axis=1), len(b))
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
-        return _Layer(_activated(name, low, high), values, size, _derivatives(name, low, high), moved, error)
+        return _Layer(_activated(name, low, high), values, size, _derivatives(name, low, high), moved, error, norm)
+
+    def _output_reach(self, layer: _Layer, radius: _Array) -> _Array:
+        """The same as `_reach` for the output, (rows,)."""
+        counts, bias_counts = self.margin.weight_moves, self.margin.bias_moves
+        by_ends = row_reach(layer.largest, counts, bias_counts, self.q)
+        by_change = row_reach(np.abs(layer.values), counts, bias_counts, self.q)
+        return np.minimum(by_ends, by_change + self._most(counts) * self._change(layer, radius))
+
+    def _most(self, counts: _Array) -> _Array:
+        return np.asarray(up(counts.max(axis=1, initial=0.0) ** (1.0 / self.q), 0))
+
+    def _least(self, layer: _Layer, radius: _Array, output: _Array) -> _Array:
+        """A lower bound on the margin."""
+        v, bias = self.margin.weights, self.margin.bias
+        size = (np.maximum(layer.size, layer.largest) * np.abs(v)).sum(axis=1) + self.margin.bias_size + radius * output
+        rounding = (v.shape[1] + 16) * STEP * size + TINY
+        by_ends = (np.where(v > 0, *layer.box) * v).sum(axis=1) + bias - radius * output
+        norm = up(lp_norm(layer.steepest * v, self.q), v.shape[1]) + TINY
+        change = radius * joint_norm(self.q, norm * layer.moved, output) + norm * layer.error
+        by_change = (layer.values * v).sum(axis=1) + bias - up(change, 0)
+        return np.asarray(np.fmax(by_ends, by_change) - rounding)
+
+    def _backward(self, radius: _Array, layers: list[_Layer], reaches: list[_Array]) -> list[_Array]:
+        """Per hidden layer how fast the margin can fall through its parameters, (rows,)."""
+        v, counts, steps = self.margin.weights, self.margin.weight_moves, []
+        common = radius * self._most(counts) * self._conversion(v.shape[1])
+        spread = 4 * STEP * np.abs(v)
+        if self.p < COMMON:
+            common, spread = np.zeros(len(v)), spread + radius[:, None] * up(counts ** (1.0 / self.q), 0)
+        low, high = v - spread, v + spread
+        for i in reversed(range(len(reaches))):
+            layer, w = layers[i + 1], self.net.weights[i].T
+            low, high = _interval_product((low, high), layer.slopes)
+            common = up(common * layer.steepest.max(axis=1) if i == len(reaches) - 1 else common, 0)
+            sizes = np.maximum(-low, high)
+            total = up(lp_norm(sizes, self.q), sizes.shape[1]) + common
+            direct = up(lp_norm(sizes * reaches[i], self.q), sizes.shape[1])
+            steps.append(up(direct + common * reaches[i].max(axis=1), 0))
+            if i == 0:
+                break
+            weight_moves = self.margin.moves[i][0].T
+            spread = (len(w) + 16) * STEP * (sizes @ np.abs(w)) + TINY
+            if self.p < COMMON:
+                direct = radius[:, None] * unit_reach(sizes, weight_moves, np.zeros(w.shape[1]), self.q)
+                spread = spread + up(direct, 0)
+            else:
+                own = radius * total * self._conversion(w.shape[1]) * weight_moves.any()
+                common = up(layer.passed * common + layers[i].steepest.max(axis=1) * own, 0)
+            ends = _product_range((low, high), w)
+            low, high = ends[0] - spread, ends[1] + spread
+        return steps
+
+
+def _product_range(a: _Range, w: _Array) -> _Range:
+    """Ends of ``a @ w``."""
+    above, below = np.maximum(w, 0.0), np.minimum(w, 0.0)
+    return a[0] @ above + a[1] @ below, a[1] @ above + a[0] @ below
+
+
+def _interval_product(a: _Range, b: _Range) -> _Range:
+    corners = [x * y for x in a for y in b]
+    return np.minimum.reduce(corners), np.maximum.reduce(corners)
+
+
+def _activated(name: str, low: _Array, high: _Array) -> _Range:
+    ends = activation_range(name, low, high)
+    if name in PLAIN:
+        return ends
+    size = np.maximum(np.maximum(-low, high), 1.0) if name in ABSOLUTE else np.maximum(-ends[0], ends[1])
+    return ends[0] - 8 * STEP * size, ends[1] + 8 * STEP * size
+
+
+def _derivatives(name: str, low: _Array, high: _Array) -> _Range:
+    least, most = derivative_range(name, low, high)
+    return (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)

@@ -52,13 +52,13 @@ def magnitudes(net: FeedForward, reach: list[_Array], X: _Array, delta: _Array) 
     """
     sizes: list[_Array] = []
     for i, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
-        fixed, moving = np.abs(w).sum(axis=1), reach[2 * i].sum(axis=1)
+        fixed, moving = np.abs(w).sum(axis=1), reach[2 * i].max() * w.shape[1]  # per input, over all outputs
         biases = np.abs(b).sum() + delta * reach[2 * i + 1].sum()
         if i == 0:
             x = np.abs(X)
-            size = x @ fixed + delta * (x @ moving) + biases
+            size = x @ fixed + delta * (x.sum(axis=1) * moving) + biases
         else:
-            size = sizes[-1] * (fixed.max() + delta * moving.max()) + biases
+            size = sizes[-1] * (fixed.max() + delta * moving) + biases
         if i < len(net.activations):  # the two activations that can exceed the magnitude of their argument
             size = size + {"softplus": 0.7, "sigmoid": 0.5}.get(net.activations[i], 0.0) * len(b)
         sizes.append(size)

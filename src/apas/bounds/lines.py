@@ -47,9 +47,6 @@ class Pencil:
         """Height at 0 of the lines with such slopes."""
         return self.value - slope * self.at
 
-    def __getitem__(self, part: object) -> Pencil:
-        return Pencil(self.flat[part], self.steep[part], self.at[part], self.value[part])  # type: ignore[index]
-
 
 def pencil(name: str, low: _Array, high: _Array, *, mirrored: bool) -> Pencil:
     """Lines below the activation (or its mirror image) on [low, high].

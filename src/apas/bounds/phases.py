@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from apas.bounds.backward import Carried, Lines, Objective, ascend, carried_back
 from apas.bounds.lines import Pencil, cases
-from apas.bounds.pushes import Pushes
+from apas.bounds.pushes import Pushes, pushes_towards
 from apas.bounds.relaxation import Relaxation, Units
 
 __all__ = ["Outcome", "split_phases"]
@@ -29,6 +29,8 @@ _Array = NDArray[np.float64]
 _Phases = NDArray[np.int8]
 #: Ascent steps per round of cases.
 STEPS = 6
+#: Rounds without a split, in which only slopes are improved, before giving up.
+PATIENCE = 6
 #: Cases at most; what is left then is for the solver.
 CASES = 2000
 
@@ -93,7 +95,7 @@ class _Tree:
     def lines(self, phases: list[_Phases], slopes: list[tuple[_Array, _Array]]) -> list[Lines]:
         """The lines of each case."""
         fields = [dict(vars(line)) for line in self.base]
-        for i, (down, up) in enumerate(slopes):
+        for i, (down, up) in enumerate(slopes, start=1):
             fields[i]["down_slope"], fields[i]["up_slope"] = down, up
         for (i, side), table, phase in zip(self.kinds, self.tables, phases, strict=True):
             columns = np.arange(phase.shape[1])
@@ -129,7 +131,7 @@ class _Tree:
 
 @dataclass
 class _Cases:
-    """The open cases: their phases, one array per kind of split, and their slopes, a pair of arrays per layer."""
+    """The open cases: their phases, one array per kind of split, and their slopes, a pair of arrays per layer from the second on."""
 
     phases: list[_Phases]
     slopes: list[tuple[_Array, _Array]]
@@ -162,9 +164,9 @@ def split_phases(
     objective, top = pushes.objective, len(units) - 1
     cases_ = _Cases(
         [np.zeros((1, len(can)), dtype=np.int8) for can in tree.splittable],
-        [(line.down_slope, line.up_slope) for line in lines],
+        [(line.down_slope, line.up_slope) for line in lines[1:]],
     )
-    nodes, floor, least, best, patience = 1, np.inf, np.inf, None, 20
+    nodes, floor, least, best, patience = 1, np.inf, np.inf, None, PATIENCE
     while len(cases_):
         goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (objective.lin, objective.rho, objective.const)))
         current = tree.lines(cases_.phases, cases_.slopes)
@@ -175,12 +177,14 @@ def split_phases(
         highest = carried.bound
         if least < -allowance:
             break
-        for _ in range(STEPS):
+        means: list[_Array] = []
+        for step in range(STEPS):
             if (highest > allowance).all():
                 break
             # the least margin lies between the bound and what the attack found
             target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * least)
-            current, arguments, points = ascend(tree.layers, current, carried, target)
+            current, _, points = ascend(tree.layers, current, carried, target)
+            means = [m + (p - m) / (step + 1) for m, p in zip(means, points, strict=True)] if means else points
             carried = carried_back(tree.layers, current, goal, top)
             highest = np.maximum(highest, carried.bound)
         closed = highest > allowance
@@ -188,11 +192,15 @@ def split_phases(
         open_cases = np.flatnonzero(~closed)
         if not len(open_cases):
             return Outcome(True, floor - allowance, best, least, nodes)
-        if nodes >= CASES or time.monotonic() > deadline:
+        # the points at which the bound was least, on average: where the least margin is not at a corner
+        found, shift = _averaged(relaxation, pushes, [m[open_cases] for m in means])
+        if found < least:
+            least, best = found, shift
+        if least < -allowance or nodes >= CASES or time.monotonic() > deadline:
             break
         _, arguments, points = ascend(tree.layers, current, carried, carried.bound)
         gaps = tree.gaps(cases_.phases, current, carried, arguments, points)
-        cases_ = _Cases(cases_.phases, [(line.down_slope, line.up_slope) for line in current]).take(open_cases)
+        cases_ = _Cases(cases_.phases, [(line.down_slope, line.up_slope) for line in current[1:]]).take(open_cases)
         cases_, split = _branched(cases_, [g[open_cases] for g in gaps])
         nodes += len(cases_)
         patience -= 0 if split else 1
@@ -210,6 +218,16 @@ def _attacked(pushes: Pushes, coefficients: list[_Array]) -> tuple[float, list[_
     improved, shifts = several.take(order).improved([s[order] for s in starts])
     i = int(np.argmin(improved))
     return float(improved[i]), [s[i] for s in shifts]
+
+
+def _averaged(relaxation: Relaxation, pushes: Pushes, points: list[_Array]) -> tuple[float, list[_Array]]:
+    """The least margin among shifts that bring the units near given activations."""
+    items = np.zeros(len(points[0]), dtype=np.intp)
+    several = pushes.take(items)
+    starts = pushes_towards(relaxation, pushes.X[items], points)
+    margins, _ = several.margins(starts)
+    i = int(np.argmin(margins))
+    return float(margins[i]), [s[i] for s in starts]
 
 
 def _branched(open_cases: _Cases, gaps: list[_Array]) -> tuple[_Cases, bool]:

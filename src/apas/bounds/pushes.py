@@ -38,7 +38,7 @@ class Pushes:
     def __init__(
         self, relaxation: Relaxation, X: _Array, objective: Objective, scale: _Array | None = None
     ) -> None:
-        self.layers, self.names = relaxation.layers, relaxation.net.activations
+        self.X, self.layers, self.names = X, relaxation.layers, relaxation.net.activations
         first = self.layers[0]
         self.scale = np.ones((1, 1)) if scale is None else scale
         self.middle, self.spread = X @ first.middle + first.bias, self.scale * first.spread(np.abs(X))
@@ -47,7 +47,7 @@ class Pushes:
     def take(self, items: NDArray[np.intp]) -> Pushes:
         """The same for some of the items."""
         some = object.__new__(Pushes)
-        some.layers, some.names = self.layers, self.names
+        some.X, some.layers, some.names = self.X[items], self.layers, self.names
         some.middle, some.spread = self.middle[items], self.spread[items]
         some.objective = self.objective.take(items)
         some.scale = self.scale if len(self.scale) == 1 else self.scale[items]
@@ -120,12 +120,12 @@ def pushed_parameters(relaxation: Relaxation, x: _Array, pushes: list[_Array], o
     return np.concatenate(parts)
 
 
-def pushes_towards(relaxation: Relaxation, x: _Array, activations: list[_Array]) -> list[_Array]:
-    """Pushes (1, units) per layer that bring a row's units as near as they can get to given activations.
+def pushes_towards(relaxation: Relaxation, X: _Array, activations: list[_Array]) -> list[_Array]:
+    """Pushes (items, units) per layer that bring the units as near as they can get to given activations.
 
     For piecewise linear units; where an activation does not tell its argument, the farthest one is taken.
     """
-    pushes, a = [], x[None, :]
+    pushes, a = [], X
     for layer, name, wish in zip(relaxation.layers, relaxation.net.activations, activations, strict=False):
         middle, spread = a @ layer.middle + layer.bias, layer.spread(np.abs(a))
         argument = np.where(wish < 0, wish / LEAKY_SLOPE, wish) if name == "leaky_relu" else wish

@@ -102,24 +102,27 @@ class Relaxation:
         """The same network at another delta."""
         return Relaxation(self.net, self.radii, delta)
 
-    def units(self, X: _Array) -> list[Units]:
-        """Ranges of all hidden units for the rows `X`, widened by what rounding can do to them."""
+    def relaxed(self, X: _Array) -> tuple[list[Units], list[Lines], _Array]:
+        """Ranges of all hidden units for the rows `X`, widened by what rounding can do to them, and their lines.
+
+        Also what rounding can change in a computed bound on the margin of each row.
+        """
         names, allowance = self.net.activations, self.allowance(X)
         first = self.layers[0]
         middle, spread = X @ first.middle + first.bias, first.spread(np.abs(X))
         low, high = middle - spread, middle + spread
-        found = [_widened(names[0], allowance[0], low, high, low, high)]
-        lines = [Lines.open(names[0], found[0])]
+        units = [_widened(names[0], allowance[0], low, high, low, high)]
+        lines = [Lines.box(names[0], units[0])]
         for i in range(1, len(names)):
-            layer, before = self.layers[i], found[-1]
+            layer, before = self.layers[i], units[-1]
             ends = layer.moving.both(before.low, before.high, positive=names[i - 1] in POSITIVE)
             down, up = layer.bias - layer.bias_reach, layer.bias + layer.bias_reach
             ranges = (ends[0] + down, ends[1] + down, ends[2] + up, ends[3] + up)
             if i > 1:
                 ranges = self._tightened(i, lines, ranges)
-            found.append(_widened(names[i], allowance[i], *ranges))
-            lines.append(Lines.open(names[i], found[-1]))
-        return found
+            units.append(_widened(names[i], allowance[i], *ranges))
+            lines.append(Lines.open(names[i], units[-1]))
+        return units, lines, allowance[-1]
 
     def allowance(self, X: _Array) -> list[_Array]:
         """Per layer and row what rounding can change in a computed bound, the margin's last."""

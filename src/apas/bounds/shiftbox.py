@@ -8,12 +8,38 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.bounds.meanvalue import margin_lines
 from apas.bounds.sensitivity import margin_slopes
+from apas.bounds.tails import share_below
 from apas.models.feedforward import FeedForward
 
-__all__ = ["ShiftBox"]
+__all__ = ["PartBounds", "ShiftBox"]
 
 _Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PartBounds:
+    """What is known about parts of a box; everything holds in real arithmetic.
+
+    Attributes
+    ----------
+    least, most : ndarray of shape (parts,)
+        Bounds of the margin; NaN where numbers became too large.
+    failing, valid : ndarray of shape (parts,)
+        At most this share of the part fails, or is valid.
+    effects : ndarray of shape (parts, axes)
+        How much the margin can change along each axis, about.
+    error : ndarray of shape (parts,)
+        How much of `least` and `most` is an allowance for rounding.
+    """
+
+    least: _Array
+    most: _Array
+    failing: _Array
+    valid: _Array
+    effects: _Array
+    error: _Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,24 +92,49 @@ class ShiftBox:
         high[:, self.moving] += self._reach * (2.0 * (start + width) - 1.0)
         return low, high
 
-    def bound(self, start: _Array, width: _Array) -> tuple[_Array, _Array, _Array, _Array]:
-        """Bounds of the margin over parts of the cube, and what each axis contributes to their distance.
+    def bound(self, start: _Array, width: _Array) -> PartBounds:
+        """What is known about parts of the cube, given by their lower corners and widths."""
+        rows, wanted = self._items(len(start))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite settles nothing
+            least, most, slopes, error = margin_slopes(self.net, rows, wanted, *self._around(start, width), ceiling=0.0)
+            effects = slopes[:, self.moving] * (2.0 * self._reach * width)
+            least, most = least - error, most + error
+        return PartBounds(least, most, _not(least > 0), _not(most < 0), effects, error)
 
-        Returns
-        -------
-        least, most : ndarray of shape (parts,)
-            In real arithmetic; NaN where numbers became too large.
-        effects : ndarray of shape (parts, axes)
-            How much the margin can change along each axis, at most.
-        error : ndarray of shape (parts,)
-            How much of `least` and `most` is an allowance for rounding.
+    def measure(self, start: _Array, width: _Array) -> PartBounds:
+        """What `bound` says, and bounds on the share of each part that fails or is valid.
+
+        A part fails where the margin against any rival is below 0: at most the sum of these shares. It is valid only
+        where all margins are above 0: at most the least of these.
         """
+        rows, wanted = self._items(len(start))
+        middle = self._around(start + 0.5 * width, np.zeros_like(width))
+        half = self._reach * width * (1.0 + 2.0**-50)
+        effects, failing, valid = np.zeros_like(width), np.zeros(len(width)), np.ones(len(width))
+        with np.errstate(over="ignore", invalid="ignore"):
+            against = margin_lines(self.net, rows, wanted, self._around(start, width), middle)
+            for lines in against:
+                low, high = (slope[:, self.moving] * half for slope in lines.slopes)
+                settled = lines.least > 0
+                failing = np.maximum(failing, np.where(settled, 0.0, share_below(lines.middle[0], low, high)))
+                valid = np.minimum(valid, share_below(-lines.middle[1], -high, -low))
+                np.maximum(effects, 2.0 * np.maximum(-low, high), out=effects, where=~settled[:, None])
+        least = np.minimum.reduce([lines.least for lines in against])
+        most = np.minimum.reduce([lines.most for lines in against])
+        failing, valid = np.minimum(failing, _not(least > 0)), np.minimum(valid, _not(most < 0))
+        return PartBounds(least, most, failing, valid, effects, against[0].error)
+
+    def _items(self, count: int) -> tuple[_Array, NDArray[np.intp]]:
+        rows = np.broadcast_to(self.x, (count, len(self.x)))
+        return rows, np.full(count, self.wanted, dtype=np.intp)
+
+    def _around(self, start: _Array, width: _Array) -> tuple[_Array, _Array]:
+        """The ends of parts, rounded outward."""
         low, high = self.ends(start, width)
         low[:, self.moving] -= self._rounding
         high[:, self.moving] += self._rounding
-        rows = np.broadcast_to(self.x, (len(start), len(self.x)))
-        wanted = np.full(len(start), self.wanted, dtype=np.intp)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite settles nothing
-            least, most, slopes, error = margin_slopes(self.net, rows, wanted, low, high, ceiling=0.0)
-            effects = slopes[:, self.moving] * (2.0 * self._reach * width)
-            return least - error, most + error, effects, error
+        return low, high
+
+
+def _not(settled: NDArray[np.bool_]) -> _Array:
+    return (~settled).astype(np.float64)

@@ -126,9 +126,7 @@ class _Search:
     def _block(self, rows: NDArray[np.intp]) -> None:
         """Linear bounds and attack for some rows together; then each that is left by itself."""
         X, relaxation = self.X[rows], self.relaxation
-        units = relaxation.units(X)
-        allowance = relaxation.allowance(X)[-1]
-        lines = [Lines.open(name, u) for name, u in zip(self.net.activations, units, strict=True)]
+        units, lines, allowance = relaxation.relaxed(X)
         pairs = [_Pair(self, rows, rival, units, lines, allowance) for rival in self.rivals[rows].T]
         least = np.minimum.reduce([pair.interval for pair in pairs])
         self._note(rows, least, "interval" if len(units) == 2 else "linear")
@@ -150,6 +148,8 @@ class _Search:
 
     def _attack(self, row: int, k: int, pairs: list[_Pair]) -> None:
         for pair in pairs:
+            if pair.least[k] > 0:
+                continue
             margin, pushes = pair.attacked(k)
             if margin <= 0 and self._offer(row, self._direction(row, pushes, pair.rival[k]), "attack"):
                 return
@@ -200,7 +200,7 @@ class _Search:
             return advice.bound - margin
         if advice.point is not None:
             wish = [advice.point[columns] for columns in program.activations]
-            start = pushes_towards(self.relaxation, self.X[row], wish)
+            start = pushes_towards(self.relaxation, self.X[row : row + 1], wish)
             several = pair.pushes.take(np.array([k]))
             least, pushes = several.improved(start)
             if several.margins(start)[0][0] <= least[0]:
@@ -231,13 +231,15 @@ class _Pair:
         self.interval = np.minimum(*ends).sum(axis=1) + const - allowance
         self.bound = self.interval
         self.carried: Carried | None = None
+        self.least, self.shifts = np.full(len(rows), np.inf), [np.empty(0)]
 
     def linear(self) -> _Array:
         """Linear bounds, with the slopes improved where they do not suffice."""
         top = len(self.units) - 1
         self.carried = carried_back(self.layers, self.current, self.objective, top)
         best = self.carried.bound
-        self._attack()
+        if not (best > self.allowance).all():
+            self._attack()
         for _ in range(STEPS):
             if ((best > self.allowance) | (self.least <= 0)).all():
                 break
@@ -255,8 +257,6 @@ class _Pair:
 
     def attacked(self, k: int) -> tuple[float, list[_Array]]:
         """Least margin of a row that pushing its units has found, and the pushes."""
-        if self.carried is None:
-            self.linear()
         return float(self.least[k]), [s[k] for s in self.shifts]
 
 

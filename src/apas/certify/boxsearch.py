@@ -14,7 +14,7 @@ from apas.certify.problem import Problem
 from apas.certify.witness import KeptShift
 from apas.models.gradients import parameter_gradients
 
-__all__ = ["FailingShift", "failing_middle"]
+__all__ = ["FailingShift", "failing_shift"]
 
 _Array = NDArray[np.float64]
 
@@ -45,13 +45,16 @@ class FailingShift:
         return parameter_gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points))
 
 
-def failing_middle(problem: Problem, row: int, found: Split) -> KeptShift | None:
-    """The middle of the largest part that fails, if there is one."""
+def failing_shift(problem: Problem, row: int, found: Split) -> KeptShift | None:
+    """A failing shift of a finished run, if one is easily found: in its largest part that fails, or in the whole."""
     nodes = found.tree.having(FAILING)
-    if not len(nodes):
-        return None
-    start, width = found.tree.coordinates(nodes[[found.tree.depth(nodes).argmin()]])
-    return _confirmed(problem, row, found.box, (start + 0.5 * width)[0])
+    if len(nodes):
+        start, width = found.tree.coordinates(nodes[[found.tree.depth(nodes).argmin()]])
+        return _confirmed(problem, row, found.box, (start + 0.5 * width)[0])
+    search = FailingShift(problem, row, found.box)
+    if found.upper < 1:
+        search(*found.tree.coordinates(np.zeros(1, dtype=np.int64)))
+    return search.witness
 
 
 def _confirmed(problem: Problem, row: int, box: ShiftBox, point: _Array) -> KeptShift | None:

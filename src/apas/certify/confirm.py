@@ -12,7 +12,8 @@ from apas.bounds.rational import PIECEWISE_LINEAR, exact_sign
 from apas.certify.problem import Problem
 from apas.certify.witness import KeptShift
 from apas.models.feedforward import FeedForward
-from apas.models.margins import valid
+from apas.models.margins import margins_from_scores, valid
+from apas.models.passes import scores
 from apas.shifts.linf import LinfShifts
 
 __all__ = ["confirmed_witness"]
@@ -70,15 +71,20 @@ def _inside(problem: Problem, values: _Array, delta: float) -> bool:
 def _margin(alone: Problem, network: FeedForward | None, values: _Array) -> _Array:
     """The margin of a row by itself, so that it does not depend on which other rows are asked about."""
     if network is not None:
-        return network.with_parameters(values).margin(alone.X, alone.target[0])
+        a = scores(*_tensors(network, values), network.activations, alone.X)
+        return margins_from_scores(a, alone.wanted, network.offset)
     move = (values - alone.model.parameters.values)[None, :]
     return np.asarray(alone.model.shifted_margins(alone.X, alone.target[0], move, 1.0)[0])
 
 
 def _fails_exactly(alone: Problem, network: FeedForward, values: _Array) -> bool:
-    tensors = zip(network.parameters.slices, network.parameters.shapes, strict=True)
-    parts = [values[part].reshape(shape) for part, shape in tensors]
-    sign = exact_sign(
-        parts[::2], parts[1::2], network.activations, alone.X[0], int(alone.wanted[0]), network.offset
-    )  # fmt: skip
+    tensors = _tensors(network, values)
+    sign = exact_sign(*tensors, network.activations, alone.X[0], int(alone.wanted[0]), network.offset)
     return sign < 0 or (sign == 0 and bool(alone.strict[0]))
+
+
+def _tensors(network: FeedForward, values: _Array) -> tuple[list[_Array], list[_Array]]:
+    """Weights and biases of the network with other parameters."""
+    parts = zip(network.parameters.slices, network.parameters.shapes, strict=True)
+    tensors = [values[part].reshape(shape) for part, shape in parts]
+    return tensors[::2], tensors[1::2]

@@ -1,7 +1,7 @@
 """Certificates from cutting up the box of shifts: Algorithm 3 of the paper.
 
-The share of valid shifts lies between the volume of the parts proved valid and what the parts proved failing leave:
-both are computed, not estimated, so what they decide is decided for certain.
+The share of valid shifts lies between the volume that is proved valid and what the volume proved failing leaves: both
+are computed, not estimated, so what they decide is decided for certain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apas._random import Stream
 from apas._validation import check_integer, check_probability
 from apas.bounds.shiftbox import ShiftBox
 from apas.bounds.splitting import Split, split
-from apas.certify.boxsearch import FailingShift, failing_middle
+from apas.certify.boxsearch import FailingShift, failing_shift
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Every, Most, Verdict
 from apas.certify.problem import Problem
@@ -91,8 +91,10 @@ class EnumerationEvidence:
 class Enumeration:
     """Decide for certain, by cutting the box of shifts into parts that are valid and parts that fail.
 
-    For dense networks under `LinfShifts`. Effort grows quickly with the number of parameters that move: a share within
-    0.01 takes some thousand boxes where few of them matter, and cannot be had where dozens do.
+    For dense networks under `LinfShifts`. A claim about `Most` that leaves room (far below the largest delta at which
+    sampling certifies it) is often decided by the first box, however many parameters move; the share itself, to within
+    `gap`, takes thousands of boxes for a dozen parameters and cannot be had for hundreds. A claim about `Every` that
+    is true is proved by the first box with one hidden layer; deeper networks are better asked about with `Exact`.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ class Enumeration:
         if self.coverage < 1.0:
             gap, coverage = Fraction(repr(self.gap)), Fraction(repr(self.coverage))
             found = split(box, gap=gap, max_boxes=self.max_boxes, coverage=coverage, report=report)
-            return found, failing_middle(problem, i, found)
+            return found, failing_shift(problem, i, found)
         search = FailingShift(problem, i, box)
         found = split(box, gap=Fraction(0), max_boxes=self.max_boxes, probe=search, report=report)
         return found, search.witness
@@ -230,7 +232,7 @@ def _reason(found: Split, failed: bool) -> str:
     boxes = f"{found.evaluated} box{'es' if found.evaluated > 1 else ''}"
     if failed:
         return f"a failing shift was found after looking at {boxes}"
-    if found.valid == 1:
+    if found.lower == 1:
         return f"the whole set was proved valid, looking at {boxes}"
     lower, upper = found.interval
     why = {

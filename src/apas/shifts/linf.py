@@ -16,8 +16,16 @@ from apas.models.parameters import Parameters
 from apas.models.protocol import Model
 from apas.shifts.cube import unit_cube
 from apas.shifts.selection import (
-    ALL_KINDS, check_kinds, check_layers, chosen_layers, layer_name, moving, placed, plain, selected,
-)  # fmt: skip
+    ALL_KINDS,
+    check_kinds,
+    check_layers,
+    chosen_layers,
+    layer_name,
+    moving,
+    placed,
+    plain,
+    selected,
+)
 
 __all__ = ["LinfShifts"]
 
