@@ -6,11 +6,13 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import radius, sampling
+from benchmarks import radius, sampling, worstcase
 
 with threadpool_limits(1):
     sampling.compare()
     print()
     radius.compare()
+    print()
+    worstcase.compare()
     print()
     sampling.scaling(Path(__file__).parents[1] / "docs" / "results")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +27,12 @@ FACTORS = (0.9, 0.98, 0.995, 1.005, 1.02, 1.1)
 def deep_network(sizes: tuple[int, ...], seed: int) -> FeedForward:
     """A random ReLU network."""
     rng = np.random.default_rng(seed)
-    weights = [rng.normal(size=(a, b)) * np.sqrt(2 / a) for a, b in zip(sizes, sizes[1:], strict=False)]
+    weights = [rng.normal(size=(a, b)) * np.sqrt(2 / a) for a, b in pairwise(sizes)]
     return FeedForward(weights, [0.1 * rng.normal(size=b) for b in sizes[1:]])
 
 
 def towards_one(net: FeedForward, x: _Array) -> FeedForward:
-    """The network itself if it gives the row class 1, else with its output turned round: the usual encoding needs it."""
+    """The network itself if it gives the row class 1, else with its output turned round, as the usual encoding needs."""
     if net.margin(x, 1)[0] > 0:
         return net
     return FeedForward([*net.weights[:-1], -net.weights[-1]], [*net.biases[:-1], -net.biases[-1]])
@@ -54,7 +56,8 @@ def verdicts(sizes: tuple[int, ...], networks: int, rows: int) -> None:
                 times[factor].append((between - began, time.perf_counter() - between))
                 unknown += answer.verdict is apas.Verdict.UNKNOWN
                 wrong += abs(usual) > 1e-4 and answer.is_certified != (usual > 0)
-                steps[answer.evidence.step] = steps.get(answer.evidence.step, 0) + 1
+                step = answer.evidence.to_dict()["step"]
+                steps[step] = steps.get(step, 0) + 1
     everything = [pair for pairs in times.values() for pair in pairs]
     name = "-".join(map(str, sizes))
     for label, pairs, asked in (("all", everything, 10), ("0.995 delta*", times[0.995], 3)):
@@ -90,15 +93,18 @@ def intervals(rounds: int) -> None:
     def call(seed: int, X: _Array) -> object:
         return apas.certify(net, X, delta, target="predicted", method="interval")
 
+    def one_by_one(seed: int, run: Callable[[int, _Array], object]) -> object:
+        return [run(seed, X[i : i + 1]) for i in range(few)]
+
+    def written_out(seed: int) -> object:
+        return [plain_interval(net, x, delta) for x in X[:few]]
+
     for name, run in (("bounds", bounds), ("certify", call)):
         together, alone, plain = interleaved(
-            partial(run, X=X),
-            lambda seed, run=run: [run(seed, X[i : i + 1]) for i in range(few)],
-            lambda seed: [plain_interval(net, x, delta) for x in X[:few]],
-            rounds=rounds,
-        )
-        each = 1e6 * statistics.median(together) / rows
-        figures = f"row by row x {ratio(alone, together, times=rows / few)}  plain x {ratio(plain, together, times=rows / few)}"
+            partial(run, X=X), partial(one_by_one, run=run), written_out, rounds=rounds
+        )  # fmt: skip
+        each, share = 1e6 * statistics.median(together) / rows, rows / few
+        figures = f"row by row x {ratio(alone, together, times=share)}  plain x {ratio(plain, together, times=share)}"
         print(f"interval {name:8} 10,000 rows {each:6.2f} us/row  {figures}  asked 10 and 30")
 
 

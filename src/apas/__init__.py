@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ApasError", "Attack", "Cascade", "Certificate", "Certificates", "Enumeration", "Every", "Exact", "FeedForward", "GuaranteeWarning", "InputError",
-    "IntervalBounds", "LinearBounds", "LinfShifts", "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most", "Parameters", "Sampling",
-    "ShiftReport", "ShiftSet", "UnsafeFile", "Unsupported", "Verdict", "allowed_failures", "as_model", "certify",
-    "datasets", "estimate_delta", "load_model", "max_shift", "measure_shift", "sample_size", "save_model",
-    "stats",
+    "ApasError", "Attack", "Cascade", "Certificate", "Certificates", "Enumeration", "Every", "Exact",
+    "FeedForward", "GuaranteeWarning", "InputError", "IntervalBounds", "LinearBounds", "LinfShifts", "MaxShift",
+    "MaxShifts", "MissingExtra", "Model", "Most", "Parameters", "Sampling", "ShiftReport", "ShiftSet",
+    "UnsafeFile", "Unsupported", "Verdict", "allowed_failures", "as_model", "certify", "datasets",
+    "estimate_delta", "load_model", "max_shift", "measure_shift", "sample_size", "save_model", "stats",
 ]  # fmt: skip
 
 _ON_FIRST_USE = ("datasets", "stats")

@@ -391,7 +391,11 @@ def test_a_certificate_names_the_ball():
 @pytest.mark.parametrize(
     ("p", "options", "text"),
     [
-        (2, {}, rf"^uniform in the ball in which {len(P)} weights and biases together move by at most delta in the L2 norm$"),
+        (
+            2,
+            {},
+            rf"^uniform in the ball in which {len(P)} weights and biases together move by at most delta in the L2 norm$",
+        ),
         (1, {"kinds": ("weight",)}, r"22 weights together move by at most delta in the L1 norm, 7 fixed$"),
         (1.5, {"layers": [0]}, r"of layer0 together move .* L1.5 norm"),
         (2, {"kinds": "bias", "layers": -1}, r"the one parameter chosen from the biases of layer2 moves by"),
@@ -402,7 +406,14 @@ def test_the_measure_says_what_moves(p, options, text):
     assert re.search(text, measure), measure
 
 
-OPTIONS = [(1, {}), (2, {}), (1.5, {}), (2, {"kinds": ("weight",)}), (2, {"layers": [0]}), (2, {"layers": [0, "layer2"]})]
+OPTIONS = [
+    (1, {}),
+    (2, {}),
+    (1.5, {}),
+    (2, {"kinds": ("weight",)}),
+    (2, {"layers": [0]}),
+    (2, {"layers": [0, "layer2"]}),
+]
 
 
 def test_equality_hash_and_files():
@@ -442,7 +453,11 @@ def test_importing_it_is_light():
 # -- refusals ----------------------------------------------------------------------------------------------------
 
 BAD = {
-    "p below 1": (0.5, {}, "`p` of LpShifts must be at least 1, got 0.5; below 1 it is no norm, and its ball is not convex"),
+    "p below 1": (
+        0.5,
+        {},
+        "`p` of LpShifts must be at least 1, got 0.5; below 1 it is no norm, and its ball is not convex",
+    ),
     "p = 0": (0, {}, "`p` of LpShifts must be at least 1, got 0"),
     "p negative": (-2, {}, "`p` of LpShifts must be at least 1, got -2"),
     "p infinite": (math.inf, {}, r"`p` of LpShifts must be finite.*use LinfShifts\(\)"),
@@ -455,7 +470,11 @@ BAD = {
     "no kind": (2, {"kinds": ()}, "`kinds` of LpShifts must hold"),
     "unknown layer": (2, {"layers": ["output"]}, r"`layers` of LpShifts must name layers of the model .*got 'output'"),
     "layer 3": (2, {"layers": [3]}, r"`layers` of LpShifts.*\(0 to 2\), got 3"),
-    "no layers": (2, {"layers": []}, r"`shifts` must move at least one parameter, but LpShifts\(2, layers=\(\)\) moves none"),
+    "no layers": (
+        2,
+        {"layers": []},
+        r"`shifts` must move at least one parameter, but LpShifts\(2, layers=\(\)\) moves none",
+    ),
 }
 
 

@@ -87,9 +87,9 @@ class Lines:
         def some(array: _Array) -> _Array:
             return array if len(array) == 1 else array[items]
 
-        pencils = (Pencil(*map(some, (p.flat, p.steep, p.at, p.value))) for p in (self.down, self.up))
-        arrays = (self.down_slope, self.up_slope, self.tilt, self.lift, self.low, self.high)
-        return Lines(*pencils, *map(some, arrays), self.positive)
+        down, up = (Pencil(some(p.flat), some(p.steep), some(p.at), some(p.value)) for p in (self.down, self.up))
+        slopes, magnitude = (some(self.down_slope), some(self.up_slope)), (some(self.tilt), some(self.lift))
+        return Lines(down, up, *slopes, *magnitude, some(self.low), some(self.high), self.positive)
 
 
 def chord_of_magnitude(low: _Array, high: _Array) -> tuple[_Array, _Array]:

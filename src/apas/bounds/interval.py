@@ -164,7 +164,7 @@ class Boxes:
 
     def _positive(self, layer: int) -> bool:
         """Whether what enters a layer is never below 0."""
-        return 0 < layer and self.net.activations[layer - 1] in POSITIVE
+        return layer > 0 and self.net.activations[layer - 1] in POSITIVE
 
     def _products(self, layer: int, low: _Array, high: _Array, delta: _Array) -> tuple[_Array, _Array]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""

@@ -121,21 +121,21 @@ class _Builder:
             self._below(h, self._combined(w, r, b + b_reach), name, *ends)
 
     def _at_least(self, h: int, form: _Affine, slope: float, extra: tuple[int, float] | None, const: float) -> None:
-        """h >= slope * form + extra[1] * v[extra[0]] + const."""
+        """H >= slope * form + extra[1] * v[extra[0]] + const."""
         columns, values = np.concatenate([[h], form.columns]), np.concatenate([[1.0], -slope * form.values])
         if extra is not None:
             columns, values = np.append(columns, extra[0]), np.append(values, -extra[1])
         self.program.row(columns, values, slope * form.const + const, np.inf)
 
     def _at_most(self, h: int, form: _Affine, slope: float, extra: tuple[int, float] | None, const: float) -> None:
-        """h <= slope * form + extra[1] * v[extra[0]] + const."""
+        """H <= slope * form + extra[1] * v[extra[0]] + const."""
         columns, values = np.concatenate([[h], form.columns]), np.concatenate([[1.0], -slope * form.values])
         if extra is not None:
             columns, values = np.append(columns, extra[0]), np.append(values, -extra[1])
         self.program.row(columns, values, -np.inf, slope * form.const + const)
 
     def _above(self, h: int, form: _Affine, name: str, low: float, high: float) -> None:
-        """h >= act(l): kinks that bend up are two constraints, one that bends down needs a binary."""
+        """H >= act(l): kinks that bend up are two constraints, one that bends down needs a binary."""
         if name == "hard_tanh":
             if high <= 1:
                 self._at_least(h, form, 1.0, None, 0.0)
@@ -153,7 +153,7 @@ class _Builder:
             self._at_least(h, form, slope, None, 0.0)
 
     def _below(self, h: int, form: _Affine, name: str, low: float, high: float) -> None:
-        """h <= act(u)."""
+        """H <= act(u)."""
         if name == "hard_tanh":
             if low >= -1:
                 self._at_most(h, form, 1.0, None, 0.0)

@@ -131,7 +131,7 @@ class _Tree:
 
 @dataclass
 class _Cases:
-    """The open cases: their phases, one array per kind of split, and their slopes, a pair of arrays per layer from the second on."""
+    """The open cases: their phases, one array per kind of split, and their slopes, two arrays per layer but one."""
 
     phases: list[_Phases]
     slopes: list[tuple[_Array, _Array]]

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from apas.bounds.backward import Objective
 from apas.bounds.relaxation import Relaxation
 from apas.models.activations import LEAKY_SLOPE, activate, derivative
+from apas.models.feedforward import FeedForward
 
-__all__ = ["Pushes", "pushed_parameters", "pushes_towards"]
+__all__ = ["Pushes", "output_push", "pushed_parameters", "pushes_towards"]
 
 _Array = NDArray[np.float64]
 #: Times that all pushes are turned against the gradient.
@@ -31,17 +32,12 @@ class Pushes:
     X : ndarray of shape (items, features)
     objective : Objective
         The margin of each item in terms of the last hidden layer.
-    scale : ndarray of shape (items, 1), optional
-        How many times the delta of `relaxation` each item's delta is; 1 unless given.
     """
 
-    def __init__(
-        self, relaxation: Relaxation, X: _Array, objective: Objective, scale: _Array | None = None
-    ) -> None:
+    def __init__(self, relaxation: Relaxation, X: _Array, objective: Objective) -> None:
         self.X, self.layers, self.names = X, relaxation.layers, relaxation.net.activations
         first = self.layers[0]
-        self.scale = np.ones((1, 1)) if scale is None else scale
-        self.middle, self.spread = X @ first.middle + first.bias, self.scale * first.spread(np.abs(X))
+        self.middle, self.spread = X @ first.middle + first.bias, first.spread(np.abs(X))
         self.objective = objective
 
     def take(self, items: NDArray[np.intp]) -> Pushes:
@@ -50,7 +46,6 @@ class Pushes:
         some.X, some.layers, some.names = self.X[items], self.layers, self.names
         some.middle, some.spread = self.middle[items], self.spread[items]
         some.objective = self.objective.take(items)
-        some.scale = self.scale if len(self.scale) == 1 else self.scale[items]
         return some
 
     def margins(self, pushes: list[_Array]) -> tuple[_Array, list[_Array]]:
@@ -59,7 +54,7 @@ class Pushes:
         arguments = [z]
         for i, layer in enumerate(self.layers[1:-1], start=1):
             a = activate(self.names[i - 1], z.copy())
-            z = a @ layer.middle + layer.bias + pushes[i] * (self.scale * layer.spread(np.abs(a)))
+            z = a @ layer.middle + layer.bias + pushes[i] * layer.spread(np.abs(a))
             arguments.append(z)
         a = activate(self.names[-1], z.copy())
         goal = self.objective
@@ -76,7 +71,7 @@ class Pushes:
                 c = self.objective.lin - self.objective.rho * side
             else:
                 layer, above = self.layers[i + 1], found[-1]
-                c = above @ layer.middle.T + self.scale * layer.spread_back(above * pushes[i + 1]) * side
+                c = above @ layer.middle.T + layer.spread_back(above * pushes[i + 1]) * side
             found.append(c * derivative(self.names[i], z))
         return found[::-1]
 
@@ -98,6 +93,16 @@ class Pushes:
             for kept, new in zip(best, pushes, strict=True):
                 kept[better] = new[better]
         return least, best
+
+
+def output_push(net: FeedForward, wanted: int, rival: int) -> _Array:
+    """How the outputs are pushed: the wanted score down, the rival's up."""
+    push = np.zeros(net.weights[-1].shape[1])
+    if len(push) == 1:
+        push[0] = -1.0 if wanted == 1 else 1.0
+    else:
+        push[rival], push[wanted] = 1.0, -1.0
+    return push
 
 
 def pushed_parameters(relaxation: Relaxation, x: _Array, pushes: list[_Array], output: _Array) -> _Array:

@@ -89,7 +89,7 @@ class Relaxation:
     """
 
     def __init__(self, net: FeedForward, radii: _Array, delta: float) -> None:
-        self.net, self.radii, self.delta = net, radii, delta
+        self.net, self.delta = net, delta
         parts = zip(net.parameters.slices, net.parameters.shapes, strict=True)
         self.unit_reach = [radii[p].reshape(s) for p, s in parts]
         reach = [delta * r for r in self.unit_reach]
@@ -97,10 +97,6 @@ class Relaxation:
             Layer(w, reach[2 * i], b, reach[2 * i + 1])
             for i, (w, b) in enumerate(zip(net.weights, net.biases, strict=True))
         ]
-
-    def at(self, delta: float) -> Relaxation:
-        """The same network at another delta."""
-        return Relaxation(self.net, self.radii, delta)
 
     def relaxed(self, X: _Array) -> tuple[list[Units], list[Lines], _Array]:
         """Ranges of all hidden units for the rows `X`, widened by what rounding can do to them, and their lines.
@@ -148,9 +144,12 @@ class Relaxation:
             stop = min(start + step, rows)
             some = [line.take(np.repeat(np.arange(start, stop), outputs)) for line in lines]
             for sign, into in ((1.0, least), (-1.0, most)):
-                one = Objective(sign * layer.middle.T, layer.reach.T, sign * layer.bias - layer.bias_reach)
-                each = Objective(*(np.tile(v, (stop - start, *[1] * (v.ndim - 1))) for v in (one.lin, one.rho)),
-                                 np.tile(one.const, stop - start))  # fmt: skip
+                times = stop - start
+                each = Objective(
+                    np.tile(sign * layer.middle.T, (times, 1)),
+                    np.tile(layer.reach.T, (times, 1)),
+                    np.tile(sign * layer.bias - layer.bias_reach, times),
+                )
                 bound = carried_back(self.layers, some, each, i - 1).bound
                 into[start:stop] = sign * bound.reshape(stop - start, outputs)
         low_l, high_u = np.maximum(ranges[0], least), np.minimum(ranges[3], most)

@@ -116,7 +116,7 @@ class ShiftBox:
             for lines in against:
                 low, high = (slope[:, self.moving] * half for slope in lines.slopes)
                 settled = lines.least > 0
-                failing = np.maximum(failing, np.where(settled, 0.0, share_below(lines.middle[0], low, high)))
+                failing += np.where(settled, 0.0, share_below(lines.middle[0], low, high))
                 valid = np.minimum(valid, share_below(-lines.middle[1], -high, -low))
                 np.maximum(effects, 2.0 * np.maximum(-low, high), out=effects, where=~settled[:, None])
         least = np.minimum.reduce([lines.least for lines in against])

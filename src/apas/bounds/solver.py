@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.bounds.backward import Objective
 from apas.bounds.milp import Program
+from apas.bounds.relaxation import Relaxation, Units
 
-__all__ = ["Advice", "advise"]
+__all__ = ["Advice", "advise", "tolerance"]
 
 _Array = NDArray[np.float64]
 #: How far the solver may violate a constraint and integrality: its own defaults, set so that they stay what they are.
@@ -93,3 +95,17 @@ def _model(program: Program, highspy: Any) -> Any:
     if program.binaries:
         lp.integrality_ = [kinds.kInteger if flag else kinds.kContinuous for flag in program.integer]
     return lp
+
+
+def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) -> float:
+    """More than the solver's tolerances, added up over all constraints, can change in the objective of one row."""
+    weight = np.abs(objective.lin[0]) + objective.rho[0]
+    scale = float((weight * np.maximum(-units[-1].low, units[-1].high)[0]).sum() + abs(objective.const[0]))
+    total = 0.0
+    for i in range(len(units) - 1, -1, -1):
+        unit = units[i]
+        reach = np.maximum(np.abs(unit.low_l), np.abs(unit.high_u))[0] + np.maximum(-unit.low, unit.high)[0] + 1.0
+        total += float((weight * (4 * FEASIBILITY + 4 * INTEGRALITY * reach)).sum())
+        if i:
+            weight = (np.abs(relaxation.layers[i].middle) + relaxation.layers[i].reach) @ weight
+    return max(total, 1e-6 * scale)

@@ -15,15 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.backward import Carried, Lines, Objective, ascend, carried_back
-from apas.bounds.breaking import output_push
 from apas.bounds.corner import worst_corners
 from apas.bounds.interval import Boxes, is_exact, rivals
 from apas.bounds.milp import reduced_program
+from apas.bounds.pairs import Pair
 from apas.bounds.phases import split_phases
-from apas.bounds.pushes import Pushes, pushed_parameters, pushes_towards
+from apas.bounds.pushes import output_push, pushed_parameters, pushes_towards
 from apas.bounds.relaxation import Relaxation, Units
-from apas.bounds.solver import FEASIBILITY, INTEGRALITY, advise
+from apas.bounds.solver import advise, tolerance
 from apas.models.feedforward import FeedForward
 
 __all__ = ["ALL_STEPS", "Finding", "worst_cases"]
@@ -32,8 +31,6 @@ _Array = NDArray[np.float64]
 ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
 #: Rows whose linear bounds are computed together; with more than this, intervals alone have a look first.
 BLOCK = 64
-#: Ascent steps of the linear bounds of a row that is still open.
-STEPS = 6
 
 
 @dataclass
@@ -127,7 +124,9 @@ class _Search:
         """Linear bounds and attack for some rows together; then each that is left by itself."""
         X, relaxation = self.X[rows], self.relaxation
         units, lines, allowance = relaxation.relaxed(X)
-        pairs = [_Pair(self, rows, rival, units, lines, allowance) for rival in self.rivals[rows].T]
+        pairs = [
+            Pair(relaxation, X, self.wanted[rows], rival, units, lines, allowance) for rival in self.rivals[rows].T
+        ]
         least = np.minimum.reduce([pair.interval for pair in pairs])
         self._note(rows, least, "interval" if len(units) == 2 else "linear")
         if "linear" in self.steps:
@@ -146,19 +145,17 @@ class _Search:
             elif finding.open and value > finding.bound:
                 finding.bound = value
 
-    def _attack(self, row: int, k: int, pairs: list[_Pair]) -> None:
+    def _attack(self, row: int, k: int, pairs: list[Pair]) -> None:
         for pair in pairs:
-            if pair.least[k] > 0:
-                continue
-            margin, pushes = pair.attacked(k)
-            if margin <= 0 and self._offer(row, self._direction(row, pushes, pair.rival[k]), "attack"):
+            pushes = pair.attacked(k)
+            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[k]), "attack"):
                 return
 
     def _direction(self, row: int, pushes: list[_Array], rival: int) -> _Array:
         output = output_push(self.net, int(self.wanted[row]), int(rival))
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
 
-    def _splitting(self, row: int, k: int, pairs: list[_Pair]) -> None:
+    def _splitting(self, row: int, k: int, pairs: list[Pair]) -> None:
         """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
         finding, deadline = self.found[row], time.monotonic() + self.time_limit
         proved, step = [], "splitting"
@@ -175,9 +172,9 @@ class _Search:
             if outcome.proved:
                 proved.append(outcome.bound)
                 continue
-            if outcome.pushes is not None and outcome.least <= 0:
-                if self._offer(row, self._direction(row, outcome.pushes, pair.rival[k]), "splitting"):
-                    return
+            pushes = outcome.pushes if outcome.least <= 0 else None
+            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[k]), "splitting"):
+                return
             if "solver" not in self.steps:
                 return
             bound = self._solver(row, k, pair, units, deadline)
@@ -187,7 +184,7 @@ class _Search:
             proved.append(bound)
         finding.prove(step, min(proved))
 
-    def _solver(self, row: int, k: int, pair: _Pair, units: list[Units], deadline: float) -> float | None:
+    def _solver(self, row: int, k: int, pair: Pair, units: list[Units], deadline: float) -> float | None:
         """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row."""
         left = deadline - time.monotonic()
         if left <= 0:
@@ -207,71 +204,6 @@ class _Search:
                 pushes = start
             self._offer(row, self._direction(row, [p[0] for p in pushes], pair.rival[k]), "solver")
         return None
-
-
-class _Pair:
-    """A block of rows, each against one of its rivals."""
-
-    def __init__(
-        self,
-        search: _Search,
-        rows: NDArray[np.intp],
-        rival: NDArray[np.intp],
-        units: list[Units],
-        lines: list[Lines],
-        allowance: _Array,
-    ) -> None:
-        relaxation = search.relaxation
-        self.rival, self.units, self.current, self.allowance = rival, units, lines, allowance
-        self.layers = relaxation.layers
-        self.objective = relaxation.objective(search.wanted[rows], rival)
-        self.pushes = Pushes(relaxation, search.X[rows], self.objective)
-        lin, rho, const = self.objective.lin, self.objective.rho, self.objective.const
-        ends = (lin * end - rho * np.abs(end) for end in (units[-1].low, units[-1].high))
-        self.interval = np.minimum(*ends).sum(axis=1) + const - allowance
-        self.bound = self.interval
-        self.carried: Carried | None = None
-        self.least, self.shifts = np.full(len(rows), np.inf), [np.empty(0)]
-
-    def linear(self) -> _Array:
-        """Linear bounds, with the slopes improved where they do not suffice."""
-        top = len(self.units) - 1
-        self.carried = carried_back(self.layers, self.current, self.objective, top)
-        best = self.carried.bound
-        if not (best > self.allowance).all():
-            self._attack()
-        for _ in range(STEPS):
-            if ((best > self.allowance) | (self.least <= 0)).all():
-                break
-            target = np.maximum(0.1 * np.abs(self.carried.bound), 0.5 * self.least)
-            self.current, _, _ = ascend(self.layers, self.current, self.carried, target)
-            self.carried = carried_back(self.layers, self.current, self.objective, top)
-            best = np.maximum(best, self.carried.bound)
-        self.bound = np.maximum(self.interval, best - self.allowance)
-        return self.bound
-
-    def _attack(self) -> None:
-        assert self.carried is not None
-        starts = [np.where(c >= 0, -1.0, 1.0) for c in self.carried.coefficients]
-        self.least, self.shifts = self.pushes.improved(starts)
-
-    def attacked(self, k: int) -> tuple[float, list[_Array]]:
-        """Least margin of a row that pushing its units has found, and the pushes."""
-        return float(self.least[k]), [s[k] for s in self.shifts]
-
-
-def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) -> float:
-    """More than the solver's tolerances, added up over all constraints, can change in the objective of one row."""
-    weight = np.abs(objective.lin[0]) + objective.rho[0]
-    scale = float((weight * np.maximum(-units[-1].low, units[-1].high)[0]).sum() + abs(objective.const[0]))
-    total = 0.0
-    for i in range(len(units) - 1, -1, -1):
-        unit = units[i]
-        reach = np.maximum(np.abs(unit.low_l), np.abs(unit.high_u))[0] + np.maximum(-unit.low, unit.high)[0] + 1.0
-        total += float((weight * (4 * FEASIBILITY + 4 * INTEGRALITY * reach)).sum())
-        if i:
-            weight = (np.abs(relaxation.layers[i].middle) + relaxation.layers[i].reach) @ weight
-    return max(total, 1e-6 * scale)
 
 
 def worst_cases(

@@ -76,9 +76,8 @@ class Cascade:
         for method in self._usable(problem):
             found = method.run(problem.take(rows), stream)
             for row, certificate in zip(rows.tolist(), found, strict=True):
-                if answers[row] is None or certificate.verdict is not Verdict.UNKNOWN:
-                    answers[row] = certificate
-                elif certificate.evidence.to_dict().get("bound") is not None:
+                says_more = certificate.evidence.to_dict().get("bound") is not None
+                if answers[row] is None or certificate.verdict is not Verdict.UNKNOWN or says_more:
                     answers[row] = certificate
             rows = np.array([i for i in rows if answers[i].verdict is Verdict.UNKNOWN], dtype=np.intp)
             if not len(rows):

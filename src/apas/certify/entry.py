@@ -15,10 +15,10 @@ from apas.certify.cascade import Cascade
 from apas.certify.certificate import NOT_VALID, BaseEvidence, Certificate
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Most, Verdict
-from apas.certify.problem import Method, Problem
 from apas.certify.enumeration import Enumeration
 from apas.certify.exact import Exact
 from apas.certify.interval import IntervalBounds, LinearBounds
+from apas.certify.problem import Method, Problem
 from apas.certify.sampling import Sampling
 from apas.errors import InputError, Unsupported
 from apas.models.convert import as_model, encoded_rows, predicted_classes

@@ -50,13 +50,12 @@ def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -
     some = problem if every else problem.take(rows)
     beyond = np.maximum(open_end[rows] * (1 + 1e-9), 1e-300)
     corners = worst_corners(boxes if every else boxes.take(rows), beyond)
-    if corners is None and network.activations:
+    if corners is None:
         beyond, units = broken_radius(network, some.X, some.wanted, problem.radii, proved[rows], limit)
         corners = units * problem.radii
         beyond = np.where(np.isfinite(beyond), beyond, 0.0)
-    if corners is not None:
-        fails = ~valid_at(some, corners, beyond)
-        broken[rows[fails]] = beyond[fails]
+    fails = ~valid_at(some, corners, beyond)
+    broken[rows[fails]] = beyond[fails]
     return proved, open_end, broken
 
 

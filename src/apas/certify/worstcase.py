@@ -38,7 +38,7 @@ def every(problem: Problem) -> Every:
 def unsupported_dense(problem: Problem, name: str) -> str | None:
     """Why a method for dense networks in boxes cannot answer, or None."""
     if problem.network is None:
-        return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, which takes any model."
+        return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
     if not isinstance(problem.shifts, LinfShifts):
         return f"{name} needs shifts in a box (LinfShifts), got {problem.shifts!r}; use Attack or Sampling."
     return None
