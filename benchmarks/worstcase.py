@@ -32,7 +32,7 @@ def deep_network(sizes: tuple[int, ...], seed: int) -> FeedForward:
 
 
 def towards_one(net: FeedForward, x: _Array) -> FeedForward:
-    """The network itself if it gives the row class 1, else with its output turned round, as the usual encoding needs."""
+    """The network itself if it gives the row class 1, else with its output turned round, for the usual encoding."""
     if net.margin(x, 1)[0] > 0:
         return net
     return FeedForward([*net.weights[:-1], -net.weights[-1]], [*net.biases[:-1], -net.biases[-1]])

@@ -32,6 +32,7 @@ from apas.models.files import save_model as save_model
 from apas.models.parameters import Parameters as Parameters
 from apas.models.protocol import Model as Model
 from apas.shifts.linf import LinfShifts as LinfShifts
+from apas.shifts.lp import LpShifts as LpShifts
 from apas.shifts.measure import ShiftReport as ShiftReport
 from apas.shifts.measure import measure_shift as measure_shift
 from apas.shifts.protocol import ShiftSet as ShiftSet
@@ -47,8 +48,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ApasError", "Attack", "Cascade", "Certificate", "Certificates", "Enumeration", "Every", "Exact",
-    "FeedForward", "GuaranteeWarning", "InputError", "IntervalBounds", "LinearBounds", "LinfShifts", "MaxShift",
-    "MaxShifts", "MissingExtra", "Model", "Most", "Parameters", "Sampling", "ShiftReport", "ShiftSet",
+    "FeedForward", "GuaranteeWarning", "InputError", "IntervalBounds", "LinearBounds", "LinfShifts", "LpShifts",
+    "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most", "Parameters", "Sampling", "ShiftReport", "ShiftSet",
     "UnsafeFile", "Unsupported", "Verdict", "allowed_failures", "as_model", "certify", "datasets",
     "estimate_delta", "load_model", "max_shift", "measure_shift", "sample_size", "save_model", "stats",
 ]  # fmt: skip

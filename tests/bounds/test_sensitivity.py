@@ -10,6 +10,7 @@ from bounds_networks import network
 
 from apas import FeedForward
 from apas.bounds import sensitivity
+from apas.bounds.boxpass import BoxPass
 from apas.bounds.interval import least_margins
 from apas.bounds.ranges import STEEPEST, activation_range, derivative_range
 from apas.bounds.sensitivity import margin_ranges, margin_slopes
@@ -118,7 +119,9 @@ def test_a_unit_within_rounding_of_its_kink_is_not_taken_for_dead():
         w, x = rng.normal(size=(60, 1)), rng.normal(size=60)
         b = -np.nextafter((x[None, :] @ w)[0, 0], np.inf)
         exact = sum(Fraction(a) * Fraction(v) for a, v in zip(x, w[:, 0], strict=True)) + Fraction(b)
-        if exact > 0 > (x[None, :] @ w)[0, 0] + b:
+        straight = FeedForward([w, [[1.0]]], [[b], [0.0]], activation="identity")
+        here = straight.parameters.values[None, :]
+        if exact > 0 > BoxPass.through(straight, x[None, :], here, here).values[1][1][0, 0]:
             break
     else:
         pytest.fail("no such unit was found")

@@ -175,15 +175,18 @@ def test_parameters_that_do_not_move_are_no_axes():
 
 
 def test_the_probe_sees_the_least_margins_first_and_stops_the_run():
+    # a dozen weights of the same effect: of 2**24 parts of this size, the one in the worst corner comes first
+    net = FeedForward([np.ones((12, 1))], [[-1.0]])
+    box = ShiftBox(net, np.ones(12), 1, np.append(np.ones(12), 0.0), 1.2)
     seen = []
 
     def probe(start, width):
         seen.append(len(start))
-        return len(seen) == 3
+        return bool(((start == 0).all(axis=1) & (width <= 0.25).all(axis=1)).any())
 
-    found = split(small_box(0.5), gap=Fraction(0), max_boxes=10**5, probe=probe)
+    found = split(box, gap=Fraction(0), max_boxes=20_000, probe=probe)
     assert found.stopped == "decided"
-    assert len(seen) == 3
+    assert sum(seen) <= found.evaluated < 5000
 
 
 def test_batches_do_not_change_the_volumes_when_all_is_settled(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,26 +118,44 @@ class MatrixNorms:
     """
 
     def __init__(self, w: _Array, p: float) -> None:
-        self.size, self.p, self.terms = np.abs(w), p, max(w.shape)
-        self.row_sums, self.q = self.size.sum(axis=1), conjugate(p)
+        self.w, self.size, self.p, self.q, self.terms = w, np.abs(w), p, conjugate(p), max(w.shape)
+        self.row_sums, self.column_sums = self.size.sum(axis=1), self.size.sum(axis=0)
         self.largest = max(float(self.size.max()), TINY)
+
+    @cached_property
+    def shares(self) -> _Array:
+        """Sizes of the weights as shares of the largest, to the power q."""
+        shares = self.size / self.largest
         with np.errstate(under="ignore"):
-            self.shares = self.size / self.largest if p == 1.0 else (self.size / self.largest) ** self.q
-        if p == 2.0:
-            self.squares = (self.size**2).sum(axis=1)
-            # singular values are computed to a small multiple of the last place of the largest; this is a thousand more
-            self.spectral = float(np.linalg.norm(w, 2)) * (1 + 1e-9)
+            return shares if self.p == 1.0 else shares**self.q
+
+    @cached_property
+    def spectral(self) -> float:
+        """The largest singular value, rounded up."""
+        # it is computed to some units in the last place of itself; this is a million of them
+        return float(np.linalg.norm(self.w, 2)) * (1 + 1e-9) + TINY
 
     def of_units(self, slopes: _Array) -> _Array:
         """Bounds for each unit behind slopes (rows, inputs), shape (rows, units) or (rows, 1)."""
-        none = np.zeros(self.shares.shape[1])
+        none = np.zeros(self.w.shape[1])
         return up(self.largest * unit_reach(slopes, self.shares, none, self.q), 0) + TINY
 
     def of_all(self, slopes: _Array) -> _Array:
         """Bounds for each row of slopes (rows, inputs), shape (rows,)."""
-        ones, infinite = (slopes * self.row_sums).max(axis=1), (slopes @ self.size).max(axis=1)
+        steepest = slopes.max(axis=1)
+        ones, infinite = (slopes * self.row_sums).max(axis=1), steepest * self.column_sums.max()
         bound = ones ** (1.0 / self.p) * infinite ** (1.0 - 1.0 / self.p)  # by interpolation between L_1 and L_inf
         if self.p == 2.0:
-            bound = np.minimum(bound, np.sqrt(slopes**2 @ self.squares))
-            bound = np.minimum(bound, slopes.max(axis=1) * self.spectral)
+            bound = np.minimum(bound, steepest * self.spectral)
+            bound = np.minimum(bound, np.sqrt(slopes**2 @ (self.size**2).sum(axis=1)))
         return up(bound, self.terms) + TINY
+
+    def range_of(self, a: tuple[_Array, _Array]) -> tuple[_Array, _Array]:
+        """Ends of ``a @ w`` for a between ends (rows, inputs), but for rounding."""
+        middle, half = 0.5 * (a[0] + a[1]) @ self.w, 0.5 * (a[1] - a[0]) @ self.size
+        return middle - half, middle + half
+
+    def range_back(self, a: tuple[_Array, _Array]) -> tuple[_Array, _Array]:
+        """Ends of ``a @ w.T`` for a between ends (rows, units), but for rounding."""
+        middle, half = 0.5 * (a[0] + a[1]) @ self.w.T, 0.5 * (a[1] - a[0]) @ self.size.T
+        return middle - half, middle + half

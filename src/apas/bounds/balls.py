@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from apas.bounds.balldual import BallDual
 from apas.bounds.ballmargin import BallMargin, margins_against
+from apas.bounds.ballnorms import MatrixNorms
 from apas.bounds.ballslopes import BallSlopes
 from apas.bounds.interval import Boxes
 from apas.bounds.radius import provable_radius
@@ -76,11 +77,11 @@ def least_margins_ball(
     >>> least_margins_ball(net, np.array([[3.0, 4.0]]), np.array([1]), np.array([1, 1, 0]), 2.0, np.array([1.0]))[0]
     array([2.])
     """
-    safe, error = np.empty(len(X)), np.empty(len(X))
+    safe, error, norms = np.empty(len(X)), np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
     for rows in _blocks(net, len(X)):
         boxes = Boxes(net, X[rows], wanted[rows], mask)
         error[rows] = boxes.error(delta[rows])
-        parts = [_least(margin, p, delta[rows]) for margin in margins_against(net, X[rows], wanted[rows], mask)]
+        parts = [_least(margin, norms, delta[rows]) for margin in margins_against(net, X[rows], wanted[rows], mask)]
         safe[rows] = np.fmax(np.minimum.reduce(parts), boxes.bound(delta[rows]) - error[rows])
     return np.where(np.isnan(safe), -np.inf, safe + error), error
 
@@ -107,11 +108,10 @@ def ball_radius(
     >>> ball_radius(net, np.array([[3.0, 4.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]), 2.0, 10.0).round(9)
     array([1.4])
     """
-    proved = np.empty(len(X))
+    proved, norms = np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
     for rows in _blocks(net, len(X)):
-        parts = [_radius(margin, p, limit) for margin in margins_against(net, X[rows], wanted[rows], mask)]
-        box, _ = provable_radius(Boxes(net, X[rows], wanted[rows], mask), limit)
-        proved[rows] = np.maximum(np.minimum.reduce(parts), box)
+        parts = [_radius(margin, norms, limit) for margin in margins_against(net, X[rows], wanted[rows], mask)]
+        proved[rows] = _at_least_box(Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts), limit)
     # cut to 37 bits, more than the last ones that depend on which rows are asked about together
     fraction, exponent = np.frexp(proved * (1 - 2.0**-40))
     cut = np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
@@ -151,8 +151,19 @@ def _blocks(net: FeedForward, rows: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def _least(margin: BallMargin, p: float, delta: _Array) -> _Array:
-    slopes = BallSlopes(margin, p)
+def _at_least_box(boxes: Boxes, proved: _Array, limit: float) -> _Array:
+    """Replace what is proved where intervals over the box around the ball prove more, which is seldom."""
+    beyond = np.minimum(1.001 * proved, limit)
+    rows = np.flatnonzero((boxes.bound(beyond) - boxes.error(beyond) > 0) & (proved < limit))
+    if len(rows):
+        proved = proved.copy()
+        proved[rows] = np.maximum(proved[rows], provable_radius(boxes.take(rows), limit)[0])
+    return proved
+
+
+def _least(margin: BallMargin, norms: list[MatrixNorms], delta: _Array) -> _Array:
+    p = norms[0].p
+    slopes = BallSlopes(margin, p, norms)
     start, _ = slopes.at(np.zeros(len(delta)))
     least, _ = _walk(slopes, start, delta, 1 if margin.linear else FINE)
     rows = np.flatnonzero(BallDual.fits(margin, p))
@@ -161,8 +172,9 @@ def _least(margin: BallMargin, p: float, delta: _Array) -> _Array:
     return least
 
 
-def _radius(margin: BallMargin, p: float, limit: float) -> _Array:
-    slopes = BallSlopes(margin, p)
+def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> _Array:
+    p = norms[0].p
+    slopes = BallSlopes(margin, p, norms)
     start, slope = slopes.at(np.zeros(len(margin.X)))
     # G is at least its value at 0: no walk can come farther
     top = np.where(start > 0, np.minimum(limit, start / slope * (1 + 1e-9)), 0.0)

@@ -89,19 +89,21 @@ class BallSlopes:
     (array([0.38762756]), array([2.44948974]))
     """
 
-    def __init__(self, margin: BallMargin, p: float) -> None:
+    def __init__(self, margin: BallMargin, p: float, norms: list[MatrixNorms] | None = None) -> None:
         self.margin, self.net, self.p, self.q = margin, margin.net, p, conjugate(p)
-        self.norms = [MatrixNorms(w, p) for w in self.net.weights[:-1]]
+        self.norms = [MatrixNorms(w, p) for w in self.net.weights] if norms is None else norms
+        X, still, none = margin.X, np.zeros_like(margin.X), np.zeros(len(margin.X))
+        self.inputs = _Layer((X, X), X, np.abs(X), (still, still), none, none, none)
+        if self.net.activations:
+            self.sums = X @ self.net.weights[0] + self.net.biases[0]
+            self.reach = unit_reach(np.abs(X), *margin.moves[0], self.q)
 
     def at(self, radius: _Array) -> tuple[_Array, _Array]:
         """A lower bound on the margin, and an upper bound on how fast it falls, within `radius` (one per row)."""
-        X = self.margin.X
-        none, still = np.zeros(len(X)), (np.zeros_like(X), np.zeros_like(X))
-        layers = [_Layer((X, X), X, np.abs(X), still, none, none, none)]
-        reaches = []
+        layers, reaches = [self.inputs], []
         for i in range(len(self.net.activations)):
-            reaches.append(self._reach(layers[-1], radius, *self.margin.moves[i]))
-            layers.append(self._next(i, layers[-1], radius, reaches[-1]))
+            reaches.append(self._reach(layers[-1], radius, *self.margin.moves[i]) if i else self.reach)
+            layers.append((self._next if i else self._first)(i, layers[-1], radius, reaches[-1]))
         output = self._output_reach(layers[-1], radius)
         steps = [output, *self._backward(radius, layers, reaches)]
         return self._least(layers[-1], radius, output), joint_norm(self.q, *steps) + TINY
@@ -121,26 +123,43 @@ class BallSlopes:
         by_change = unit_reach(np.abs(layer.values), moves, bias_moves, self.q) + self._change(layer, radius)[:, None]
         return np.minimum(by_ends, by_change)
 
+    def _first(self, i: int, before: _Layer, radius: _Array, reach: _Array) -> _Layer:
+        """What enters the layer after the first, whose inputs are points."""
+        direct = radius[:, None] * reach
+        rounding = self._rounding(i, before.size, direct)
+        ends = self.sums - direct - rounding, self.sums + direct + rounding
+        none = np.zeros(len(radius))
+        return self._activated(i, self.sums, *ends, reach.max(axis=1), up(rounding.sum(axis=1), len(rounding.T)), none)
+
     def _next(self, i: int, before: _Layer, radius: _Array, reach: _Array) -> _Layer:
         """What enters the next layer."""
-        w, b, name = self.net.weights[i], self.net.biases[i], self.net.activations[i]
+        w, b, norms = self.net.weights[i], self.net.biases[i], self.norms[i]
         direct = radius[:, None] * reach
-        size = np.maximum(before.size, before.largest)
-        rounding = (len(w) + 16) * STEP * (size @ np.abs(w) + np.abs(b) + direct) + TINY
+        rounding = self._rounding(i, np.maximum(before.size, before.largest), direct)
         sums = before.values @ w + b
-        ends = _product_range(before.box, w)
-        low, high = ends[0] + b - direct - rounding, ends[1] + b + direct + rounding
-        passed = self.norms[i].of_units(before.steepest)
+        low, high = norms.range_of(before.box)
+        low, high = low + b - direct - rounding, high + b + direct + rounding
+        passed, norm = norms.of_units(before.steepest), norms.of_all(before.steepest)
         change = radius[:, None] * joint_norm(self.q, before.moved[:, None] * passed, reach)
         change = up(change + passed * before.error[:, None], 0) + rounding
         # the sums as computed must lie between the ends, too: slopes between them and any other sums are asked for
         low, high = np.minimum(np.maximum(low, sums - change), sums), np.maximum(np.minimum(high, sums + change), sums)
-        norm = self.norms[i].of_all(before.steepest)
         moved = joint_norm(self.q, norm * before.moved, reach.max(axis=1))
         error = up(norm * before.error + rounding.sum(axis=1), len(b))
+        return self._activated(i, sums, low, high, moved, error, norm)
+
+    def _rounding(self, i: int, size: _Array, direct: _Array) -> _Array:
+        """What rounding can do to the sums of a layer, activations before it included."""
+        size = size.max(axis=1, keepdims=True) * self.norms[i].column_sums + np.abs(self.net.biases[i]) + direct
+        return np.asarray((len(self.net.weights[i]) + 16) * STEP * size + TINY)
+
+    def _activated(
+        self, i: int, sums: _Array, low: _Array, high: _Array, moved: _Array, error: _Array, norm: _Array
+    ) -> _Layer:
+        name = self.net.activations[i]
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
-        return _Layer(_activated(name, low, high), values, size, _derivatives(name, low, high), moved, error, norm)
+        return _Layer(_values(name, low, high), values, size, _derivatives(name, low, high), moved, error, norm)
 
     def _output_reach(self, layer: _Layer, radius: _Array) -> _Array:
         """The same as `_reach` for the output, (rows,)."""
@@ -169,10 +188,11 @@ class BallSlopes:
         common = radius * self._most(counts) * self._conversion(v.shape[1])
         spread = 4 * STEP * np.abs(v)
         if self.p < COMMON:
-            common, spread = np.zeros(len(v)), spread + radius[:, None] * up(counts ** (1.0 / self.q), 0)
+            own = np.where(counts > 0, up(counts ** (1.0 / self.q), 0), 0.0)
+            common, spread = np.zeros(len(v)), spread + radius[:, None] * own
         low, high = v - spread, v + spread
         for i in reversed(range(len(reaches))):
-            layer, w = layers[i + 1], self.net.weights[i].T
+            layer = layers[i + 1]
             low, high = _interval_product((low, high), layer.slopes)
             common = up(common * layer.steepest.max(axis=1) if i == len(reaches) - 1 else common, 0)
             sizes = np.maximum(-low, high)
@@ -181,23 +201,17 @@ class BallSlopes:
             steps.append(up(direct + common * reaches[i].max(axis=1), 0))
             if i == 0:
                 break
-            weight_moves = self.margin.moves[i][0].T
-            spread = (len(w) + 16) * STEP * (sizes @ np.abs(w)) + TINY
+            weight_moves, units = self.margin.moves[i][0].T, len(self.net.weights[i])
+            rounding = (sizes.shape[1] + 16) * STEP * sizes.max(axis=1, keepdims=True) * self.norms[i].row_sums + TINY
             if self.p < COMMON:
-                direct = radius[:, None] * unit_reach(sizes, weight_moves, np.zeros(w.shape[1]), self.q)
-                spread = spread + up(direct, 0)
+                own = radius[:, None] * unit_reach(sizes, weight_moves, np.zeros(units), self.q)
+                rounding = rounding + up(own, 0)
             else:
-                own = radius * total * self._conversion(w.shape[1]) * weight_moves.any()
+                own = radius * total * self._conversion(units) * weight_moves.any()
                 common = up(layer.passed * common + layers[i].steepest.max(axis=1) * own, 0)
-            ends = _product_range((low, high), w)
-            low, high = ends[0] - spread, ends[1] + spread
+            low, high = self.norms[i].range_back((low, high))
+            low, high = low - rounding, high + rounding
         return steps
-
-
-def _product_range(a: _Range, w: _Array) -> _Range:
-    """Ends of ``a @ w``."""
-    above, below = np.maximum(w, 0.0), np.minimum(w, 0.0)
-    return a[0] @ above + a[1] @ below, a[1] @ above + a[0] @ below
 
 
 def _interval_product(a: _Range, b: _Range) -> _Range:
@@ -205,7 +219,7 @@ def _interval_product(a: _Range, b: _Range) -> _Range:
     return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
 
-def _activated(name: str, low: _Array, high: _Array) -> _Range:
+def _values(name: str, low: _Array, high: _Array) -> _Range:
     ends = activation_range(name, low, high)
     if name in PLAIN:
         return ends

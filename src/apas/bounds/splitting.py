@@ -202,6 +202,6 @@ class _Run:
         axes = effects.argmax(axis=1)
         effects[np.arange(len(rest)), axes] *= 0.5
         unknown = np.ldexp(UNITS - valid[rest] - failing[rest], -self.tree.depth(nodes[rest]))
-        keys = -unknown
+        keys = -unknown if self.probe is None else known.least[rest]
         both = np.stack([axes, effects.argmax(axis=1)], axis=1)
         self.waiting.push(keys, nodes[rest], valid[rest], failing[rest], both)

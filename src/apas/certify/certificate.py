@@ -128,9 +128,10 @@ class Certificate:
             subject, odds = "every one of the shifts", "for certain"
             if self.verdict is Verdict.REFUTED:
                 subject = "not every one of the shifts"
+        keeps = "keep" if isinstance(self.claim, Most) else "keeps"
         if self.verdict is Verdict.UNKNOWN:
-            return f"UNKNOWN: it is not settled whether {subject} keep {what}; {self.reason}."
-        return f"{self.verdict}: {odds}, {subject} keep {what}; {self.reason}."
+            return f"UNKNOWN: it is not settled whether {subject} {keeps} {what}; {self.reason}."
+        return f"{self.verdict}: {odds}, {subject} {keeps} {what}; {self.reason}."
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values."""

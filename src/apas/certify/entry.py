@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from apas.models.digest import model_digest
 from apas.models.margins import class_indices
 from apas.models.protocol import LibraryBacked, Model, Named, offers
 from apas.shifts.linf import LinfShifts
+from apas.shifts.lp import LpShifts
 from apas.shifts.protocol import ShiftSet
 
 __all__ = ["certify"]
@@ -34,7 +37,7 @@ METHODS: dict[str, type[Any]] = {
     "sampling": Sampling, "interval": IntervalBounds, "linear": LinearBounds, "attack": Attack, "exact": Exact,
     "enumeration": Enumeration, "cascade": Cascade,
 }  # fmt: skip
-SHIFTS: dict[str, type[Any]] = {"linf": LinfShifts}
+SHIFTS: dict[str, Any] = {"linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2)}
 #: Rows closer to the boundary than this are left out when a model is compared with its own library.
 AGREEMENT = 1e-9
 
@@ -65,9 +68,10 @@ def certify(
         The class each row must keep. Required: with a default, a rejected applicant would be certified as robustly
         rejected. ``"predicted"`` asks for the class that the model gives each row.
     shifts : ShiftSet or str, default "linf"
-        The set of shifted models: `LinfShifts`.
+        The set of shifted models: `LinfShifts` ("linf") or `LpShifts` ("l1", "l2").
     method : Method or str, default "sampling"
-        How to decide: `Sampling`.
+        How to decide. ``"sampling"`` speaks of most shifts; of every shift speak ``"interval"``, ``"linear"``,
+        ``"attack"``, ``"exact"`` and ``"cascade"``, which takes them in turn; ``"enumeration"`` of either.
     simultaneous : bool, default False
         Let the confidence hold for all rows together rather than for each by itself.
     n_jobs : int, default 1
@@ -143,7 +147,7 @@ def _not_valid(problem: Problem, i: int, claim: Every | Most, method: Method) ->
     )
 
 
-def pick(value: Any, table: dict[str, type[Any]], kind: type[Any], argument: str) -> Any:
+def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:
     """Turn an alias into a strategy with its default settings; let an instance through."""
     known = ", ".join(repr(name) for name in table)
     if isinstance(value, str):

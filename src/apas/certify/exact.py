@@ -11,11 +11,13 @@ from apas._random import Stream
 from apas.bounds.interval import is_exact
 from apas.bounds.rational import PIECEWISE_LINEAR
 from apas.bounds.worstcase import ALL_STEPS
+from apas.certify.ball import decided_in_ball, is_exact_in_ball
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Every
 from apas.certify.problem import Problem
 from apas.certify.worstcase import decided, every, unsupported_dense
 from apas.errors import InputError
+from apas.shifts.lp import LpShifts
 
 __all__ = ["Exact"]
 
@@ -37,7 +39,8 @@ class Exact:
     Notes
     -----
     For networks of relu, leaky relu, hard tanh and identity units of any depth, and for all others with at most one
-    hidden layer. A row whose least margin is 0 up to rounding stays ``UNKNOWN``.
+    hidden layer; in balls of shifts (`LpShifts`) where only the output layer moves, as in linear models. A row whose
+    least margin is 0 up to rounding stays ``UNKNOWN``.
 
     Examples
     --------
@@ -63,6 +66,8 @@ class Exact:
     def unsupported(self, problem: Problem) -> str | None:
         """None where exact answers are possible, else why not."""
         network = problem.network
+        if isinstance(problem.shifts, LpShifts) and is_exact_in_ball(problem):
+            return None
         complaint = unsupported_dense(problem, "Exact")
         if complaint is None and network is not None and not is_exact(network):
             others = sorted(set(network.activations) - PIECEWISE_LINEAR)
@@ -75,4 +80,6 @@ class Exact:
 
     def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
+        if isinstance(problem.shifts, LpShifts):
+            return decided_in_ball(problem, "exact")
         return decided(problem, "exact", ALL_STEPS, self.time_limit)

@@ -92,7 +92,7 @@ def worst_case(
     answers = []
     for i, (low, high) in enumerate(zip(proved.tolist(), broken.tolist(), strict=True)):
         ended = low == limit
-        sharp = ended or (high <= low * (1 + 2 * CLOSED) + 1e-12 and (closed or kind == "exact"))
+        sharp = ended or high <= low * (1 + 2 * CLOSED) + 1e-12
         text = "never fails up to the limit" if ended else REASONS[reason]
         text += ", and just beyond it a shift fails" if sharp and not ended else ""
         trace = {"method": kind, "claim": "every shift up to delta"}

@@ -22,6 +22,7 @@ import numpy as np
 
 from apas._random import entropy_of
 from apas._validation import check_flag, check_jobs
+from apas.certify.ball import worst_case_in_ball
 from apas.certify.cascade import Cascade
 from apas.certify.claims import Every, Most
 from apas.certify.entry import METHODS, SHIFTS, check_agreement, check_target, pick
@@ -39,6 +40,7 @@ from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.models.protocol import Model
 from apas.shifts.linf import LinfShifts
+from apas.shifts.lp import LpShifts
 from apas.shifts.protocol import ShiftSet
 from apas.stats import sample_size
 
@@ -164,6 +166,8 @@ def _proved(problem: Problem, method: Method, claim: Every, limit: float) -> lis
     usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(problem)]
     exact = next((m for m in usable if isinstance(m, Exact)), None)
     kind = "exact" if exact else "linear" if any(isinstance(m, LinearBounds) for m in usable) else "interval"
+    if isinstance(problem.shifts, LpShifts):
+        return worst_case_in_ball(problem, claim, limit, kind)
     network = problem.network
     assert network is not None
     return worst_case(problem, network, claim, limit, kind, exact.time_limit if exact else np.inf)

@@ -17,6 +17,7 @@ from apas.certify.witness import KeptShift
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.shifts.linf import LinfShifts
+from apas.shifts.lp import LpShifts
 
 __all__ = ["decided", "every", "unsupported_dense"]
 
@@ -40,7 +41,8 @@ def unsupported_dense(problem: Problem, name: str) -> str | None:
     if problem.network is None:
         return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
     if not isinstance(problem.shifts, LinfShifts):
-        return f"{name} needs shifts in a box (LinfShifts), got {problem.shifts!r}; use Attack or Sampling."
+        instead = "IntervalBounds, Attack or Sampling" if isinstance(problem.shifts, LpShifts) else "Sampling"
+        return f"{name} needs shifts in a box (LinfShifts) here, got {problem.shifts!r}; use {instead}."
     return None
 
 
@@ -111,10 +113,11 @@ def certificate(
     problem: Problem, i: int, claim: Every, method: str, finding: Finding, witness: KeptShift | None, time_limit: float
 ) -> Certificate:
     """Say in words what was found about row `i`."""
-    bound = float(at_least(finding.bound)) if np.isfinite(finding.bound) else None
+    written = at_least(finding.bound) if np.isfinite(finding.bound) else None
+    bound = None if written is None else float(written)
     if finding.proved:
         verdict = Verdict.CERTIFIED
-        reason = PROOFS[finding.step].format(bound=at_least(finding.bound), nodes=finding.nodes)
+        reason = PROOFS[finding.step].format(bound=written, nodes=finding.nodes)
     elif witness is not None:
         verdict, reason = Verdict.REFUTED, "a shift of the set is known on which it is not kept"
     else:
