@@ -177,15 +177,18 @@ class _Search:
                 return
             if "solver" not in self.steps:
                 return
-            bound = self._solver(row, k, pair, units, deadline)
+            bound = self._solver(row, k, pair, units, deadline, min(outcome.least, float(pair.least[k])))
             if bound is None:
                 return
             step = "solver"
             proved.append(bound)
         finding.prove(step, min(proved))
 
-    def _solver(self, row: int, k: int, pair: Pair, units: list[Units], deadline: float) -> float | None:
-        """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row."""
+    def _solver(self, row: int, k: int, pair: Pair, units: list[Units], deadline: float, known: float) -> float | None:
+        """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row.
+
+        `known` is the margin of some shift.
+        """
         left = deadline - time.monotonic()
         if left <= 0:
             return None
@@ -193,7 +196,7 @@ class _Search:
         program = reduced_program(self.relaxation, units, objective)
         margin = tolerance(self.relaxation, units, objective)
         advice = advise(program, enough=margin, target=-margin, time_limit=left)
-        if advice.bound > margin:
+        if margin < advice.bound <= known + margin:  # above the margin of a shift that is known, it would be wrong
             return advice.bound - margin
         if advice.point is not None:
             wish = [advice.point[columns] for columns in program.activations]

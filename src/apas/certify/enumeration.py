@@ -76,7 +76,10 @@ class EnumerationEvidence:
         return self.upper
 
     def boxes(self) -> tuple[_Array, _Array, NDArray[np.int8]]:
-        """The settled boxes: least and largest value of every parameter (boxes, k), and 1 for valid, -1 for failing."""
+        """The settled boxes: least and largest value of every parameter (boxes, k), and 1 for valid, -1 for failing.
+
+        The bounds also count what is proved about parts of the boxes that are open.
+        """
         return self.split.boxes()
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,10 +94,10 @@ class EnumerationEvidence:
 class Enumeration:
     """Decide for certain, by cutting the box of shifts into parts that are valid and parts that fail.
 
-    For dense networks under `LinfShifts`. A claim about `Most` that leaves room (far below the largest delta at which
-    sampling certifies it) is often decided by the first box, however many parameters move; the share itself, to within
-    `gap`, takes thousands of boxes for a dozen parameters and cannot be had for hundreds. A claim about `Every` that
-    is true is proved by the first box with one hidden layer; deeper networks are better asked about with `Exact`.
+    For dense networks under `LinfShifts`. With one hidden layer, a claim about `Every` that is true is proved by the
+    first box, and one about `Most` that leaves room often is, however many parameters move. The share itself, to within
+    `gap`, takes thousands of boxes for a dozen parameters and cannot be had for hundreds. Deep and wide networks are
+    better asked about with `Exact` or `Sampling`.
 
     Parameters
     ----------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,12 +84,11 @@ def worst_case(
     closed = is_exact(network)
     reason = "interval" if closed else kind
     if not closed and kind != "interval":
-        steps = ("interval", "linear") if kind == "linear" else ALL_STEPS
-        with Progress(len(problem), "bisecting") as progress:
-            for i in range(len(problem)):
-                if proved[i] < limit:
-                    decide = _decider(problem, i, network, steps, time_limit)
-                    proved[i], broken[i] = _bisected(decide, proved[i], broken[i], limit, refutes=kind == "exact")
+        rows = np.flatnonzero(proved < limit).tolist()
+        jobs = [(problem.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
+        with Progress(len(rows), "closing in on the largest shift") as progress:
+            for i, answer in zip(rows, _each(jobs, problem.n_jobs), strict=True):
+                proved[i], broken[i] = answer
                 progress.advance(1)
     answers = []
     for i, (low, high) in enumerate(zip(proved.tolist(), broken.tolist(), strict=True)):
@@ -100,34 +101,44 @@ def worst_case(
     return answers
 
 
-def _decider(
-    problem: Problem, row: int, network: FeedForward, steps: Sequence[str], time_limit: float
-) -> Callable[[float], bool | None]:
-    """Whether every shift by delta keeps a row: True if proved, False if broken by a shift, else None."""
+def _each(jobs: list[tuple[Any, ...]], n_jobs: int) -> Iterable[tuple[float, float]]:
+    if n_jobs == 1 or len(jobs) < 2:
+        return (_bisected(*job) for job in jobs)
+    from joblib import Parallel, delayed
+
+    return Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_bisected)(*job) for job in jobs)  # type: ignore[no-any-return]
+
+
+def _decider(alone: Problem, kind: str, deadline: float) -> Callable[[float], bool | None]:
+    """Whether every shift by delta keeps the one row: True if proved, False if broken by a shift, else None."""
+    network, steps = alone.network, ("interval", "linear") if kind == "linear" else ALL_STEPS
+    assert network is not None
 
     def decide(delta: float) -> bool | None:
-        alone = problem.take(slice(row, row + 1)).at(delta)
+        here = alone.at(delta)
 
         def accept(_: int, direction: _Array) -> bool:
-            values = inside_box(network.parameters.values, problem.radii, delta, direction)
-            return confirmed_witness(alone, 0, values) is not None
+            values = inside_box(network.parameters.values, alone.radii, delta, direction)
+            return confirmed_witness(here, 0, values) is not None
 
         found = worst_cases(
-            network, alone.X, alone.wanted, problem.radii, delta, steps=steps, time_limit=time_limit, accept=accept
-        )[0]
+            network, alone.X, alone.wanted, alone.radii, delta, steps=steps, accept=accept,
+            time_limit=max(deadline - time.monotonic(), 0.0),
+        )[0]  # fmt: skip
         return None if found.open else found.proved
 
     return decide
 
 
 def _bisected(
-    decide: Callable[[float], bool | None], proved: float, broken: float, limit: float, *, refutes: bool
+    alone: Problem, kind: str, time_limit: float, proved: float, broken: float, limit: float
 ) -> tuple[float, float]:
-    """Close the bracket between a proved delta and one that is broken, or at least not proved.
+    """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row.
 
     What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested;
     a delta that nobody could decide ends an exact search and bounds one that only proves.
     """
+    decide, refutes = _decider(alone, kind, time.monotonic() + time_limit), kind == "exact"
     low, high = float(proved), min(float(broken), limit)
     if low == 0.0 and decide(1e-12 * limit) is not True:
         return proved, broken
