@@ -23,7 +23,7 @@ LARGEST = float(np.finfo(np.float64).max)
 SPLITTER = 2.0**27 + 1
 
 
-def inside_box(base: _Array, radii: _Array, delta: ArrayLike, direction: _Array) -> _Array:
+def inside_box(base: _Array, radii: ArrayLike, delta: ArrayLike, direction: _Array) -> _Array:
     """``base + delta * radii * direction``, rounded towards `base`: inside the box without tolerance.
 
     Parameters
@@ -75,7 +75,7 @@ def box_reach(radii: ArrayLike, delta: ArrayLike) -> _Array:
     return np.asarray(np.minimum(reach, LARGEST))
 
 
-def within_box(base: _Array, radii: _Array, delta: ArrayLike, values: _Array) -> NDArray[np.bool_]:
+def within_box(base: _Array, radii: ArrayLike, delta: ArrayLike, values: _Array) -> NDArray[np.bool_]:
     """Whether each of `values` lies in the box, decided in real arithmetic; what is not finite never does.
 
     Examples
@@ -85,6 +85,14 @@ def within_box(base: _Array, radii: _Array, delta: ArrayLike, values: _Array) ->
     """
     with np.errstate(over="ignore", invalid="ignore"):
         distance = np.asarray(values - base)
+        # as a rule this settles it: a distance rounded to nearest that is less than a number not above the reach, or
+        # equal to it and rounded up
+        most, size = box_reach(radii, delta), np.abs(distance)
+        inside = size < most
+        if not inside.all():
+            inside |= (size == most) & (np.sign(distance) * _sum_error(values, -base, distance) <= 0)
+        if inside.all():
+            return inside
     finite = np.isfinite(distance)
     distance = np.where(finite, distance, 0.0)
     rest = _sum_error(np.where(finite, values, 0.0), -np.where(finite, base, 0.0), distance)

@@ -107,7 +107,8 @@ class Relaxation:
         first = self.layers[0]
         middle, spread = X @ first.middle + first.bias, first.spread(np.abs(X))
         low, high = middle - spread, middle + spread
-        units = [_widened(names[0], allowance[0], low, high, low, high)]
+        low, high = low - allowance[0][:, None], high + allowance[0][:, None]
+        units = [Units(low, high, low, high, *activation_range(names[0], low, high))]
         lines = [Lines.box(names[0], units[0])]
         for i in range(1, len(names)):
             layer, before = self.layers[i], units[-1]

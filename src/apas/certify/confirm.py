@@ -64,7 +64,7 @@ def confirmed_witness(problem: Problem, row: int, values: _Array) -> KeptShift |
 def _inside(problem: Problem, values: _Array, delta: float) -> bool:
     base = problem.model.parameters
     if isinstance(problem.shifts, LinfShifts):
-        return bool(within_box(base.values, problem.radii, delta, values).all())
+        return bool(within_box(base.values, problem.reach, delta, values).all())
     return bool(np.isfinite(values).all()) and problem.shifts.contains(base, replace(base, values=values), delta)
 
 

@@ -81,6 +81,12 @@ class Problem:
         return self.shifts.radii(self.model.parameters)
 
     @cached_property
+    def reach(self) -> float | NDArray[np.float64]:
+        """The radii, as one number if all parameters share it."""
+        first = float(self.radii[0])
+        return first if (self.radii == first).all() else self.radii
+
+    @cached_property
     def strict(self) -> NDArray[np.bool_]:
         """Rows whose margin must be above 0 rather than at least 0."""
         return needs_strict(self.model.classes, self.target)

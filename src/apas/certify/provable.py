@@ -118,7 +118,7 @@ def _decider(alone: Problem, kind: str, deadline: float) -> Callable[[float], bo
         here = alone.at(delta)
 
         def accept(_: int, direction: _Array) -> bool:
-            values = inside_box(network.parameters.values, alone.radii, delta, direction)
+            values = inside_box(network.parameters.values, alone.reach, delta, direction)
             return confirmed_witness(here, 0, values) is not None
 
         found = worst_cases(

@@ -96,7 +96,7 @@ def _findings(
 
         def accept(i: int, direction: NDArray[np.float64], rows: NDArray[np.intp] = rows, delta: float = delta) -> bool:
             row = int(rows[i])
-            values = inside_box(network.parameters.values, problem.radii, delta, direction)
+            values = inside_box(network.parameters.values, problem.reach, delta, direction)
             witnesses[row] = confirmed_witness(problem, row, values)
             return witnesses[row] is not None
 
