@@ -10,9 +10,12 @@ from apas.certify.certificates import Certificates as Certificates
 from apas.certify.claims import Every as Every
 from apas.certify.claims import Most as Most
 from apas.certify.claims import Verdict as Verdict
+from apas.certify.curves import FractionCurve as FractionCurve
+from apas.certify.curves import FractionCurves as FractionCurves
 from apas.certify.entry import certify as certify
 from apas.certify.enumeration import Enumeration as Enumeration
 from apas.certify.exact import Exact as Exact
+from apas.certify.fraction import robust_fraction as robust_fraction
 from apas.certify.interval import IntervalBounds as IntervalBounds
 from apas.certify.interval import LinearBounds as LinearBounds
 from apas.certify.maxshifts import MaxShift as MaxShift
@@ -48,10 +51,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ApasError", "Attack", "Cascade", "Certificate", "Certificates", "Enumeration", "Every", "Exact",
-    "FeedForward", "GuaranteeWarning", "InputError", "IntervalBounds", "LinearBounds", "LinfShifts", "LpShifts",
-    "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most", "Parameters", "Sampling", "ShiftReport", "ShiftSet",
-    "UnsafeFile", "Unsupported", "Verdict", "allowed_failures", "as_model", "certify", "datasets",
-    "estimate_delta", "load_model", "max_shift", "measure_shift", "sample_size", "save_model", "stats",
+    "FeedForward", "FractionCurve", "FractionCurves", "GuaranteeWarning", "InputError", "IntervalBounds",
+    "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most",
+    "Parameters", "Sampling", "ShiftReport", "ShiftSet", "UnsafeFile", "Unsupported", "Verdict",
+    "allowed_failures", "as_model", "certify", "datasets", "estimate_delta", "load_model", "max_shift",
+    "measure_shift", "robust_fraction", "sample_size", "save_model", "stats",
 ]  # fmt: skip
 
 _ON_FIRST_USE = ("datasets", "stats")

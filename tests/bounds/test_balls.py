@@ -1,5 +1,6 @@
 """Least margins over L_p balls of parameters: sound everywhere, exact where they say so, and tight."""
 
+import itertools
 import math
 
 import numpy as np
@@ -104,12 +105,10 @@ def test_linear_models_with_some_fixed_parameters(p, seed):
     net = network((3, 4), "softmax", "relu", seed)
     X, wanted = rows_of(net, 5, seed)
     mask = masks_of(net, seed)[3]
-    rivals = set()
     for delta in (0.01, 0.3, 3.0):
         bound, _ = least_margins_ball(net, X, wanted, mask, p, np.full(5, delta))
         worst = worst_points_ball(net, X, wanted, mask, p, np.full(5, delta))
         np.testing.assert_allclose(gradients(net, X, wanted, delta * worst)[0], bound, rtol=1e-9, atol=1e-9)
-        rivals.add(tuple(np.flatnonzero(worst[0])))
 
 
 @pytest.mark.parametrize("p", ORDERS)
@@ -144,13 +143,13 @@ def random_network(seed):
     return network(sizes, "sigmoid" if outputs == 1 else "softmax", activation or "relu", seed)
 
 
-@pytest.mark.parametrize("seed", range(48))
+@pytest.mark.parametrize("seed", range(32))
 def test_bounds_lie_below_every_margin_found(seed):
     net = random_network(seed)
     X, wanted = rows_of(net, 2, seed)
     if seed % 5 == 0:
         wanted = np.random.default_rng(seed).integers(len(net.classes), size=2)  # rows that are not valid as well
-    p = [1.0, 2.0, 1.3, 3.0][seed // 4 % 4]
+    p = [1.0, 2.0, 1.3, 3.0][(seed // 4 + seed // 16) % 4]
     mask = masks_of(net, seed)[seed // 2 % 4]
     proved = ball_radius(net, X, wanted, mask, p, 100.0)
     for factor in (0.5, 1.0, 1.5, 6.0):
@@ -181,6 +180,47 @@ def test_slopes_and_margins_of_random_shifts_lie_within_their_bounds(p, activati
             assert (margins >= least[i] - 1e-12).all()
             assert (lp_norm(slopes * mask, conjugate(p)) <= steepest[i] * (1 + 1e-12)).all()
     assert known[0][1].max() < 100 * lp_norm(slopes * mask, conjugate(p)).max()
+
+
+def pushes(parameters, p):
+    """Unit moves that make the weights of a positive network larger: one parameter, or one or several tensors alike."""
+    size, parts = len(parameters), parameters.slices
+    groups = [np.array([i]) for i in range(size)] + [np.arange(size)[part] for part in parts] + [np.arange(size)]
+    groups += [
+        np.concatenate([np.arange(size)[part] for part in pair]) for pair in zip(parts[::2], parts[2::2], strict=False)
+    ]
+    moves = np.zeros((len(groups), size))
+    for move, group in zip(moves, groups, strict=True):
+        move[group] = len(group) ** (-1 / p)
+    return moves
+
+
+@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 4, 4, 1), (3, 1, 5, 1), (2, 5, 1, 1), (1, 4, 3), (2, 3, 4, 3)])
+def test_slopes_grow_with_the_radius_as_much_as_they_can(sizes, p):
+    # with positive weights and inputs every push makes all slopes larger: here the bounds are nearly attained
+    rng = np.random.default_rng(sum(sizes))
+    pairs = list(zip(sizes, sizes[1:], strict=False))
+    wanted = np.array([1 if sizes[-1] == 1 else 0])
+    for levels in itertools.product((0.1, 1.0, 10.0), repeat=len(pairs)):
+        weights = [level * rng.uniform(0.5, 1.5, size=pair) for level, pair in zip(levels, pairs, strict=True)]
+        weights[-1][:, 1:] *= -1  # rivals' scores fall where the wanted one rises
+        output = "sigmoid" if sizes[-1] == 1 else "softmax"
+        net = apas.FeedForward(weights, [0.1 * rng.random(b) for _, b in pairs], output=output)
+        x = rng.uniform(0.5, 1.5, size=(1, sizes[0]))
+        for mask in (
+            np.ones(len(net.parameters)),
+            *(LpShifts(2, layers=pair).radii(net.parameters) for pair in ([0, 1], [0, -1])),
+        ):
+            moves = pushes(net.parameters, p) * np.where(net.parameters.values < 0, -1.0, 1.0) * mask
+            _, start = gradients(net, x, wanted, None)
+            assert (start * mask != 0).any()
+            for radius in (0.1, 1.0, 3.0):
+                _, slopes = gradients(net, np.repeat(x, len(moves), 0), np.repeat(wanted, len(moves)), radius * moves)
+                found = lp_norm(slopes * mask, conjugate(p)).max()
+                margins = margins_against(net, x, wanted, mask)
+                known = max(BallSlopes(margin, p).at(np.array([radius]))[1][0] for margin in margins)
+                assert found <= known * (1 + 1e-12)
 
 
 # -- how tight ---------------------------------------------------------------------------------------------------
@@ -224,7 +264,9 @@ def by_box(net, X, wanted, mask, p):
 
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu", "identity"])
-@pytest.mark.parametrize(("sizes", "output"), [((8, 20, 1), "sigmoid"), ((20, 50, 1), "sigmoid"), ((8, 20, 3), "softmax")])
+@pytest.mark.parametrize(
+    ("sizes", "output"), [((8, 20, 1), "sigmoid"), ((20, 50, 1), "sigmoid"), ((8, 20, 3), "softmax")]
+)
 def test_the_dual_bound_is_within_three_percent_of_the_attack(sizes, output, activation):
     shares = shares_of_attack(sizes, activation, 2.0, range(3), best, output)
     assert (shares <= 1.0).all()
@@ -277,15 +319,17 @@ def test_units_are_bounded_by_their_least_value_on_a_grid(activation, seed):
             multiplier = np.maximum(dual._least_multiplier(), 0.05) * factor
             found = dual._units(multiplier[:, None])
             reach = np.broadcast_to(dual.reach, found.shape)
-            t = np.linspace(-60, 60, 120_001)
+            grid = np.linspace(-60, 60, 30_001)
             for i in range(2):
                 for k in range(6):
+                    ends = [end for piece in PIECES[activation] for end in piece[2:] if math.isfinite(end)]
+                    t = np.append(grid, (np.array(ends) - dual.z[i, k]) / reach[i, k])
                     h = activate(activation, dual.z[i, k] + reach[i, k] * t)
                     n, m, v = margin.weight_moves[i, k], multiplier[i], margin.weights[i, k]
                     values = v * h - n * h**2 / (4 * m) + m * t**2
                     assert found[i, k] <= values.min() + 1e-12 * (1 + abs(values.min()))
                     if -50 < t[values.argmin()] < 50:
-                        np.testing.assert_allclose(found[i, k], values.min(), rtol=1e-4, atol=1e-4)
+                        np.testing.assert_allclose(found[i, k], values.min(), rtol=1e-4, atol=1e-3)
 
 
 def test_the_dual_radius_is_the_formula_of_one_relu_layer():
@@ -298,7 +342,7 @@ def test_the_dual_radius_is_the_formula_of_one_relu_layer():
         sign = 1.0 if wanted[i] == 1 else -1.0
         z, v, e = X[i] @ net.weights[0] + net.biases[0], sign * net.weights[1][:, 0], sign * net.biases[1][0]
         size, best = math.sqrt(X[i] @ X[i] + 1), 0.0
-        for m in np.linspace(size / 2 * 1.001, 20 * size, 20_000):
+        for m in np.geomspace(size / 2 * 1.001, 20 * size, 4000):
             t, y = size * (z - 2 * m * v) / (4 * m**2 - size**2), (size**2 * v - 2 * m * z) / (4 * m**2 - size**2)
             dead = np.where(z <= 0, 0.0, m * z**2 / size**2)
             alive = (v + y) * (z + size * t) + m * (t**2 + y**2)
@@ -326,7 +370,10 @@ def test_the_dual_bound_is_only_for_what_it_is_proved_for():
 def test_class_0_is_the_mirror_image_of_class_1(p):
     net = network((4, 6, 1), "identity", "relu", seed=5)
     mirrored = apas.FeedForward(
-        [net.weights[0], -net.weights[1]], [net.biases[0], 2 * net.threshold - net.biases[1]], output="identity", threshold=0.4
+        [net.weights[0], -net.weights[1]],
+        [net.biases[0], 2 * net.threshold - net.biases[1]],
+        output="identity",
+        threshold=0.4,
     )
     X, wanted = rows_of(net, 6, seed=6)
     mask, delta = np.ones(len(net.parameters)), np.full(6, 0.05)
@@ -367,12 +414,17 @@ def test_scales_of_weights_and_inputs():
         net = network((4, 6, 1), "identity", "relu", seed=4)
         # margins, output weights and radii of the output layer all scale alike where nothing else moves
         scaled = apas.FeedForward(
-            [net.weights[0], scale * net.weights[1]], [net.biases[0], scale * net.biases[1]], output="identity", threshold=0.4 * scale
+            [net.weights[0], scale * net.weights[1]],
+            [net.biases[0], scale * net.biases[1]],
+            output="identity",
+            threshold=0.4 * scale,
         )
         X, wanted = rows_of(net, 5, seed=4)
         mask = LpShifts(2, layers=[-1]).radii(net.parameters)
         np.testing.assert_allclose(
-            ball_radius(scaled, X, wanted, mask, 2.0, 1e12), scale * ball_radius(net, X, wanted, mask, 2.0, 1e12), rtol=1e-9
+            ball_radius(scaled, X, wanted, mask, 2.0, 1e12),
+            scale * ball_radius(net, X, wanted, mask, 2.0, 1e12),
+            rtol=1e-9,
         )
         everything = np.ones(len(mask))
         large = 5000.0 * X
@@ -467,9 +519,22 @@ def test_matrices_pass_on_no_more_than_their_norms(p):
         assert ((a[:, :4] @ w.T >= back[0] - 1e-12) & (a[:, :4] @ w.T <= back[1] + 1e-12)).all()
 
 
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+def test_norms_of_matrices_of_ones_are_attained(p):
+    for shape, exponent in (((6, 1), 1 - 1 / p), ((1, 6), 1 / p), ((6, 6), 1.0)):
+        found = MatrixNorms(np.ones(shape), p).of_all(np.ones((1, shape[0])))[0]
+        np.testing.assert_allclose(found, 6**exponent, rtol=1e-8)
+        assert found >= 6**exponent * (1 - 1e-15)
+
+
 def test_powers_that_underflow_are_not_lost():
     # to the power 1001 both numbers vanish; the norm must not
-    assert unit_reach(np.array([[0.3, 0.1, 5.0]]), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.zeros(2), 1001.0)[0, 0] >= 0.3
+    assert (
+        unit_reach(np.array([[0.3, 0.1, 5.0]]), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.zeros(2), 1001.0)[
+            0, 0
+        ]
+        >= 0.3
+    )
     net = network((4, 6, 1), "sigmoid", "relu", seed=4)
     X, wanted = rows_of(net, 3, seed=4)
     mask = np.ones(len(net.parameters))

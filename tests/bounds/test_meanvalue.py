@@ -7,7 +7,7 @@ import pytest
 from bounds_networks import network
 
 from apas import FeedForward
-from apas.bounds.boxpass import rivals_of
+from apas.bounds.interval import rivals
 from apas.bounds.meanvalue import margin_lines
 from apas.models.activations import ACTIVATIONS
 from apas.models.passes import scores
@@ -35,7 +35,7 @@ def test_the_margin_lies_between_the_lines(sizes, output, activation):
     middle = net.parameters.values + 0.2 * rng.normal(size=(3, k))
     reach = 0.4 * rng.uniform(size=(3, k)) * rng.choice([0.0, 1.0, 1.0], size=(3, k))
     found = margin_lines(net, X, wanted, (middle - reach, middle + reach), (middle, middle))
-    for lines, rival in zip(found, rivals_of(net, wanted).T, strict=True):
+    for lines, rival in zip(found, rivals(net, wanted).T, strict=True):
         assert (lines.slopes[0] <= lines.slopes[1]).all()
         for i in range(3):
             slope_low, slope_high = lines.slopes[0][i], lines.slopes[1][i]

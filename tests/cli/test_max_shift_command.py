@@ -70,7 +70,7 @@ def test_json_is_what_the_library_gives(files, capsys, search):
     assert [line["row"] for line in content["rows"]] == list("abcde")
 
 
-@pytest.mark.parametrize("method", ["interval", "exact"])
+@pytest.mark.parametrize("method", ["interval", "linear", "exact", "cascade"])
 def test_proofs(files, capsys, method):
     code, out, _ = run(capsys, *ASK, "--method", method, "--json")
     assert code == 0
@@ -80,6 +80,57 @@ def test_proofs(files, capsys, method):
     assert {line["exact"] for line in content["rows"]} == {True}
     _, table, _ = run(capsys, *ASK, "--method", method)
     assert "every shift" in table
+
+
+@pytest.fixture
+def deep(files, tmp_path):
+    """The same rows, and a network with two hidden layers."""
+    _, X = files
+    rng = np.random.default_rng(5)
+    sizes = [(4, 6), (6, 5), (5, 1)]
+    weights, biases = [rng.normal(size=size) for size in sizes], [rng.normal(size=size[1]) for size in sizes]
+    net = apas.FeedForward(weights, biases, feature_names=list(X.columns))
+    apas.save_model(net, tmp_path / "deep.json")
+    return net, X
+
+
+def deltas(text):
+    return [line["delta"] for line in json.loads(text)["rows"]]
+
+
+def test_proofs_for_a_deep_network(deep, capsys):
+    net, X = deep
+    found = {}
+    for method in ("interval", "linear", "exact", "cascade"):
+        words = ("max-shift", "deep.json", "rows.csv", "--target", "predicted", "--json", "--method", method)
+        code, out, err = run(capsys, *words)
+        assert code == 0, err
+        assert json.loads(out) == apas.max_shift(net, X, target="predicted", method=method).to_dict()
+        found[method] = np.array(deltas(out))
+    assert (found["interval"] <= found["linear"]).all()
+    assert (found["linear"] <= found["exact"]).all()
+    assert (found["interval"] < found["exact"]).any()
+    assert (found["exact"] == found["cascade"]).all()
+
+
+@pytest.mark.parametrize("method", ["exact", "cascade"])
+def test_time_limit(deep, capsys, method):
+    net, X = deep
+    words = ("max-shift", "deep.json", "rows.csv", "--target", "predicted", "--json", "--method", method)
+    code, out, _ = run(capsys, *words, "--time-limit", "30")
+    assert code == 0
+    assert json.loads(out) == apas.max_shift(net, X, target="predicted", method=apas.Exact(time_limit=30)).to_dict()
+
+
+@pytest.mark.parametrize(("name", "p"), [("l1", 1), ("l2", 2)])
+def test_balls(files, capsys, name, p):
+    net, X = files
+    words = ("max-shift", "model.json", "rows.csv", "--target", "predicted", "--method", "interval")
+    code, out, err = run(capsys, *words, "--shifts", name, "--only", "weight", "--json")
+    assert code == 0, err
+    shifts = apas.LpShifts(p, kinds=("weight",))
+    assert json.loads(out) == apas.max_shift(net, X, target="predicted", shifts=shifts, method="interval").to_dict()
+    assert f"in the L{p} norm" in run(capsys, *words, "--shifts", name)[1]
 
 
 def test_options_reach_the_library(files, capsys):
@@ -138,6 +189,12 @@ def test_predicted_target(files, capsys):
         ((*ASK, "--method", "exact", "--coverage", "0.9"), "`--coverage` goes with `--method sampling`, got `--method exact`; leave it out."),
         ((*ASK, "--method", "interval", "--confidence", "0.9"), "`--confidence` goes with"),
         ((*ASK, "--method", "interval", "--samples", "2000"), "`--samples` goes with"),
+        ((*ASK, "--method", "cascade", "--samples", "2000"), "`--samples` goes with"),
+        ((*ASK, "--time-limit", "5"), "`--time-limit` goes with `--method exact` or `--method cascade`, got `--method sampling`; leave it out."),
+        ((*ASK, "--method", "linear", "--time-limit", "5"), "`--time-limit` goes with"),
+        ((*ASK, "--method", "exact", "--time-limit", "-5"), "`time_limit` of Exact must be a number of at least 0, got -5.0"),
+        ((*ASK, "--relative", "--shifts", "l1"), "`--relative` goes with `--shifts linf`, got `--shifts l1`; leave it out."),
+        ((*ASK, "--method", "linear", "--shifts", "l2"), "LinearBounds needs shifts in a box (LinfShifts)"),
     ],
 )  # fmt: skip
 def test_bad_words(files, capsys, words, message):
@@ -153,7 +210,9 @@ def test_bad_words(files, capsys, words, message):
     [
         (("max-shift", "model.json", "rows.csv"), "--target"),
         ((*ASK, "--search", "bisection"), "confirm"),
-        ((*ASK, "--method", "linear"), "interval"),
+        ((*ASK, "--method", "attack"), "interval"),
+        ((*ASK, "--method", "enumeration"), "cascade"),
+        ((*ASK, "--shifts", "l3"), "linf"),
     ],
 )
 def test_usage_errors(files, capsys, words, named):
@@ -165,4 +224,5 @@ def test_usage_errors(files, capsys, words, named):
 def test_help_has_an_example(capsys):
     code, out, _ = run(capsys, "max-shift", "--help")
     assert code == 0
-    assert "apas max-shift model.json explanations.csv --target 1" in out
+    assert "apas max-shift model.json rows.csv --target 1" in out
+    assert "apas max-shift model.json rows.csv --target 1 --method cascade" in out

@@ -19,7 +19,7 @@ from apas.bounds.interval import rivals
 from apas.bounds.ranges import POSITIVE, STEEPEST, activation_range, derivative_range
 from apas.models.feedforward import FeedForward
 
-__all__ = ["TINY", "BoxPass", "Range", "outputs", "products", "rivals_of", "rounding"]
+__all__ = ["TINY", "BoxPass", "Range", "outputs", "products", "rounding"]
 
 _Array = NDArray[np.float64]
 #: Least and largest values.
@@ -35,7 +35,7 @@ def outputs(
     w, b = ([t[:, part].reshape(len(t), *shape) for t in (low, high)] for part, shape in _last(net))
     sign = np.where(wanted == 1, 1.0, -1.0)
     items = np.arange(len(wanted))
-    for rival in rivals_of(net, wanted).T:
+    for rival in rivals(net, wanted).T:
         if net.weights[-1].shape[1] == 1:
             flip = (wanted != 1)[:, None]
             v = [np.where(flip, -other[:, :, 0], end[:, :, 0]) for end, other in (w, w[::-1])]
@@ -45,12 +45,6 @@ def outputs(
             v = [end[items, :, wanted] - other[items, :, rival] for end, other in (w, w[::-1])]
             c = [end[items, wanted] - other[items, rival] - shift for end, other in (b, b[::-1])]
         yield v[0], v[1], c[0], c[1]
-
-
-def rivals_of(net: FeedForward, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
-    """`rivals`, for very many items."""
-    kinds, which = np.unique(wanted, return_inverse=True)
-    return rivals(net, kinds)[which]
 
 
 def _last(net: FeedForward) -> list[tuple[slice, tuple[int, ...]]]:

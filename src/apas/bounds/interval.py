@@ -20,6 +20,8 @@ from apas.models.feedforward import FeedForward
 __all__ = ["Boxes", "is_exact", "least_margins", "magnitudes", "output_terms", "rivals"]
 
 _Array = NDArray[np.float64]
+#: Added to magnitudes, so that a rounding allowance also covers products that underflow.
+TINY = 2.0**-960
 #: Rows whose layers are held at a time.
 BLOCK = 512
 
@@ -41,8 +43,8 @@ def rivals(net: FeedForward, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
     """
     if net.weights[-1].shape[1] == 1:
         return np.zeros((len(wanted), 1), dtype=np.intp)
-    classes = np.arange(len(net.classes))
-    return np.array([np.delete(classes, w) for w in wanted], dtype=np.intp).reshape(len(wanted), -1)
+    others = np.arange(len(net.classes) - 1)
+    return np.asarray(others + (others >= np.asarray(wanted)[:, None]), dtype=np.intp)
 
 
 def magnitudes(net: FeedForward, reach: list[_Array], X: _Array, delta: _Array) -> list[_Array]:
@@ -59,6 +61,7 @@ def magnitudes(net: FeedForward, reach: list[_Array], X: _Array, delta: _Array) 
             size = x @ fixed + delta * (x.sum(axis=1) * moving) + biases
         else:
             size = sizes[-1] * (fixed.max() + delta * moving) + biases
+        size = size + TINY
         if i < len(net.activations):  # the two activations that can exceed the magnitude of their argument
             size = size + {"softplus": 0.7, "sigmoid": 0.5}.get(net.activations[i], 0.0) * len(b)
         sizes.append(size)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.boxpass import BoxPass, Range, outputs, products, rivals_of
+from apas.bounds.boxpass import BoxPass, Range, outputs, products
+from apas.bounds.interval import rivals
 from apas.models.feedforward import FeedForward
 
 __all__ = ["Lines", "margin_lines"]
@@ -94,7 +95,7 @@ def _fill(slopes: Range, where: tuple[slice, ...], entering: Range, slope: Range
 def _fill_output(net: FeedForward, wanted: NDArray[np.intp], entering: Range, found: list[Lines]) -> None:
     """Slopes by the output layer: 1 for the wanted class, -1 for the rival, 0 for the others."""
     items, several = np.arange(len(wanted)), net.weights[-1].shape[1] > 1
-    for lines, rival in zip(found, rivals_of(net, wanted).T, strict=True):
+    for lines, rival in zip(found, rivals(net, wanted).T, strict=True):
         enters = np.zeros((len(wanted), net.weights[-1].shape[1]))
         if several:
             enters[items, rival], enters[items, wanted] = -1.0, 1.0

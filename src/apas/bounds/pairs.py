@@ -64,9 +64,11 @@ class Pair:
             starts = [np.where(c >= 0, -1.0, 1.0) for c in carried.coefficients]
             self.least, self.shifts = self.pushes.improved(starts)
         for _ in range(STEPS):
-            if ((best > self.allowance) | (self.least <= 0)).all():
+            done = (best > self.allowance) | (self.least <= 0)
+            if done.all():
                 break
-            target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * self.least)
+            # a row that is done stays as it is, whatever the others need
+            target = np.where(done, -np.inf, np.maximum(0.1 * np.abs(carried.bound), 0.5 * self.least))
             self.current, _, _ = ascend(self.layers, self.current, carried, target)
             carried = carried_back(self.layers, self.current, self.objective, top)
             best = np.maximum(best, carried.bound)

@@ -77,21 +77,18 @@ class Pushes:
 
     def improved(self, pushes: list[_Array]) -> tuple[_Array, list[_Array]]:
         """Turn all pushes against the gradient, again and again, and keep the least margin found and its pushes."""
-        best = [p.copy() for p in pushes]
         least, arguments = self.margins(pushes)
+        going = np.ones((len(least), 1), dtype=bool)  # an item whose margin does not fall any more stays where it is
+        best = pushes
         for _ in range(TURNS):
             slopes = self.slopes(pushes, arguments)
-            turned = [np.where(s != 0, -np.sign(s), p) for s, p in zip(slopes, pushes, strict=True)]
-            if all(np.array_equal(a, b) for a, b in zip(turned, pushes, strict=True)):
-                break
-            pushes = turned
+            pushes = [np.where(going & (s != 0), -np.sign(s), p) for s, p in zip(slopes, pushes, strict=True)]
             margins, arguments = self.margins(pushes)
-            better = margins < least
-            if not better.any():
+            going &= (margins < least)[:, None]
+            if not going.any():
                 break
-            least = np.where(better, margins, least)
-            for kept, new in zip(best, pushes, strict=True):
-                kept[better] = new[better]
+            least = np.where(going[:, 0], margins, least)
+            best = [np.where(going, new, kept) for new, kept in zip(pushes, best, strict=True)]
         return least, best
 
 

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.boxpass import BoxPass, Range, outputs, rivals_of
+from apas.bounds.boxpass import BoxPass, Range, outputs
+from apas.bounds.interval import rivals
 from apas.models.feedforward import FeedForward
 
 __all__ = ["margin_ranges", "margin_slopes"]
@@ -122,7 +123,7 @@ def _classes(net: FeedForward, wanted: NDArray[np.intp], matters: list[NDArray[n
         return matters[0][:, None]
     items = np.arange(len(wanted))
     needed = np.zeros((len(wanted), len(net.classes)), dtype=bool)
-    for rival, some in zip(rivals_of(net, wanted).T, matters, strict=True):
+    for rival, some in zip(rivals(net, wanted).T, matters, strict=True):
         needed[items, rival] = some
         needed[items, wanted] |= some
     return needed

@@ -1,7 +1,17 @@
-"""HiGHS as an adviser: its point is only a suggestion, its bound counts only with a margin above its tolerances."""
+"""HiGHS as an adviser: its point is only a suggestion, and its bound is checked by its own multipliers.
+
+Whatever multipliers y a solver returns, ``cost . v >= y . (matrix v) + (cost - matrix^T y) . v``, and both sums are
+bounded by the ends of the rows and columns; so any y gives a lower bound that needs no trust, only the multipliers of
+an optimum make it tight. A tree over the binaries, with a linear program at each node to suggest multipliers, proves a
+bound without believing the solver anywhere.
+
+Columns are scaled by powers of two to ranges within [-1, 1], rows to a largest entry of 1: the tolerances of the solver
+are absolute, and it drops entries that look small.
+"""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +22,15 @@ from apas.bounds.backward import Objective
 from apas.bounds.milp import Program
 from apas.bounds.relaxation import Relaxation, Units
 
-__all__ = ["Advice", "advise", "tolerance"]
+__all__ = ["Advice", "advise", "tolerance", "verified_bound"]
 
 _Array = NDArray[np.float64]
 #: How far the solver may violate a constraint and integrality: its own defaults, set so that they stay what they are.
 FEASIBILITY, INTEGRALITY = 1e-7, 1e-6
+#: Scaled entries up to this size are left out, as the solver would do.
+SMALL = 1e-9
+#: Nodes of the tree that checks a bound.
+NODES = 20_000
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,61 @@ class Advice:
     point: _Array | None
 
 
+class _Scaled:
+    """A program in numbers that suit a solver; scaling by powers of two rounds nothing."""
+
+    def __init__(self, program: Program) -> None:
+        low, high = np.array(program.low), np.array(program.high)
+        integer = np.array(program.integer, dtype=bool)
+        size = np.maximum(np.abs(low), np.abs(high))
+        self.columns = np.where(integer | (size == 0), 1.0, _power(size))
+        self.low, self.high, self.integer = low / self.columns, high / self.columns, integer
+        self.matrix = np.zeros((len(program.rows), len(low)))
+        self.row_low, self.row_high = np.empty(len(program.rows)), np.empty(len(program.rows))
+        for i, (entries, row_low, row_high) in enumerate(program.rows):
+            np.add.at(self.matrix[i], entries[0].astype(int), entries[1])
+            self.row_low[i], self.row_high[i] = row_low, row_high
+        self.matrix *= self.columns
+        rows = _power(np.abs(self.matrix).max(axis=1, initial=0.0))
+        self.matrix /= rows[:, None]
+        self.row_low, self.row_high = self.row_low / rows, self.row_high / rows
+        cost = program.cost * self.columns
+        self.unit = float(_power(np.abs(cost).max(initial=0.0)))
+        self.cost, self.const = cost / self.unit, program.const
+
+    def model(self, highspy: Any, *, relaxed: bool) -> Any:
+        lp = highspy.HighsLp()
+        lp.num_row_, lp.num_col_ = self.matrix.shape
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = self.cost, self.low, self.high
+        lp.row_lower_, lp.row_upper_ = self.row_low, self.row_high
+        rows, columns = np.nonzero(np.abs(self.matrix) > SMALL)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.searchsorted(rows, np.arange(len(self.matrix) + 1)).astype(np.int32)
+        lp.a_matrix_.index_, lp.a_matrix_.value_ = columns.astype(np.int32), self.matrix[rows, columns]
+        if not relaxed and self.integer.any():
+            kinds = highspy.HighsVarType
+            lp.integrality_ = [kinds.kInteger if flag else kinds.kContinuous for flag in self.integer]
+        return lp
+
+    def dual_bound(self, y: _Array, low: _Array, high: _Array, *, cost: bool = True) -> float:
+        """A lower bound in real arithmetic on the objective between `low` and `high`, from multipliers of the rows.
+
+        Without cost: above 0 only if no point satisfies the constraints.
+        """
+        y = np.where(np.isfinite(np.where(y > 0, self.row_low, self.row_high)), y, 0.0)
+        sides = np.where(y > 0, self.row_low, np.where(y < 0, self.row_high, 0.0))
+        reduced = (self.cost if cost else 0.0) - y @ self.matrix
+        bound = float(y @ sides) + float(np.minimum(reduced * low, reduced * high).sum())
+        sizes = (np.abs(self.cost) if cost else 0.0) + np.abs(y) @ np.abs(self.matrix)
+        scale = float(np.abs(y) @ np.abs(sides)) + float((sizes * np.maximum(np.abs(low), np.abs(high))).sum())
+        return bound - 4 * (sum(self.matrix.shape) + 8) * 2.0**-53 * scale
+
+
+def _power(values: _Array) -> _Array:
+    """The least power of two above each value; 1 for 0."""
+    return np.where(values > 0, np.ldexp(1.0, np.frexp(values)[1]), 1.0)
+
+
 def advise(program: Program, *, enough: float, target: float, time_limit: float) -> Advice:
     """Run HiGHS until its bound exceeds `enough`, its objective falls below `target`, or time is up.
 
@@ -49,19 +118,15 @@ def advise(program: Program, *, enough: float, target: float, time_limit: float)
     """
     import highspy
 
-    solver = highspy.Highs()
-    options = {
-        "output_flag": False, "threads": 1, "random_seed": 0, "time_limit": max(time_limit, 0.0),
-        "primal_feasibility_tolerance": FEASIBILITY, "mip_feasibility_tolerance": INTEGRALITY,
-        "mip_rel_gap": 0.0, "mip_abs_gap": 1e-9, "objective_target": target - program.const,
-    }  # fmt: skip
-    for name, value in options.items():
-        solver.setOptionValue(name, value)
-    solver.passModel(_model(program, highspy))
+    scaled = _Scaled(program)
+    solver = _solver(highspy, time_limit)
+    solver.setOptionValue("objective_target", (target - program.const) / scaled.unit)
+    if solver.passModel(scaled.model(highspy, relaxed=False)) != highspy.HighsStatus.kOk:
+        return Advice(-np.inf, None)
     if program.binaries:
 
         def stop(event: Any) -> None:
-            if event.data_out.mip_dual_bound + program.const > enough:
+            if event.data_out.mip_dual_bound * scaled.unit + program.const > enough:
                 event.interrupt()
 
         solver.cbMipInterrupt.subscribe(stop)
@@ -74,38 +139,97 @@ def advise(program: Program, *, enough: float, target: float, time_limit: float)
         bound = float(info.objective_function_value) if optimal else -np.inf
     point = None
     if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-        point = np.array(solver.getSolution().col_value)
-    return Advice(bound + program.const if np.isfinite(bound) else -np.inf, point)
+        point = np.array(solver.getSolution().col_value) * scaled.columns
+    return Advice(bound * scaled.unit + program.const if np.isfinite(bound) else -np.inf, point)
 
 
-def _model(program: Program, highspy: Any) -> Any:
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(program.low), len(program.rows)
-    lp.col_cost_ = program.cost
-    lp.col_lower_, lp.col_upper_ = np.array(program.low), np.array(program.high)
-    lp.row_lower_ = np.array([low for _, low, _ in program.rows])
-    lp.row_upper_ = np.array([high for _, _, high in program.rows])
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    entries = [e[:, e[1] != 0] for e, _, _ in program.rows]
-    lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum([e.shape[1] for e in entries])]).astype(np.int32)
-    if entries:
-        joined = np.hstack(entries)
-        lp.a_matrix_.index_, lp.a_matrix_.value_ = joined[0].astype(np.int32), joined[1]
-    kinds = highspy.HighsVarType
-    if program.binaries:
-        lp.integrality_ = [kinds.kInteger if flag else kinds.kContinuous for flag in program.integer]
-    return lp
+def _solver(highspy: Any, time_limit: float) -> Any:
+    solver = highspy.Highs()
+    options = {
+        "output_flag": False, "threads": 1, "random_seed": 0, "time_limit": max(time_limit, 0.0),
+        "primal_feasibility_tolerance": FEASIBILITY, "mip_feasibility_tolerance": INTEGRALITY,
+        "mip_rel_gap": 0.0, "mip_abs_gap": 1e-9,
+    }  # fmt: skip
+    for name, value in options.items():
+        solver.setOptionValue(name, value)
+    return solver
+
+
+def verified_bound(program: Program, *, above: float, deadline: float) -> float | None:
+    """A lower bound on the objective that exceeds `above`, proved in real arithmetic; None if none was found in time.
+
+    Examples
+    --------
+    >>> program = Program()
+    >>> _ = program.columns(np.zeros(2), np.full(2, 3.0), integer=True)
+    >>> program.row(np.array([0, 1]), np.array([2.0, 2.0]), 1.0, np.inf)
+    >>> program.cost = np.array([1.0, 1.0])
+    >>> verified_bound(program, above=0.9, deadline=time.monotonic() + 1.0) > 0.9
+    True
+    """
+    import highspy
+
+    scaled = _Scaled(program)
+    solver = _solver(highspy, deadline - time.monotonic())
+    solver.setOptionValue("presolve", "off")
+    if solver.passModel(scaled.model(highspy, relaxed=True)) != highspy.HighsStatus.kOk:
+        return None
+    least, nodes, waiting = np.inf, 0, [(scaled.low, scaled.high)]
+    goal = (above - program.const) / scaled.unit
+    every = np.arange(len(scaled.low), dtype=np.int32)
+    while waiting:
+        low, high = waiting.pop()
+        nodes += 1
+        if nodes > NODES or time.monotonic() > deadline:
+            return None
+        solver.changeColsBounds(len(every), every, low, high)
+        solver.run()
+        bound, values = _node(solver, scaled, low, high, highspy)
+        if bound > goal:
+            least = min(least, bound)
+            continue
+        free = np.flatnonzero(scaled.integer & (low < high))
+        if not len(free):
+            return None
+        # the binary that is farthest from decided; any will do if the solver has no point
+        column = (
+            int(free[np.argmax(np.minimum(values[free], 1 - values[free]))]) if values is not None else int(free[0])
+        )
+        up, down = low.copy(), high.copy()
+        middle = np.floor(0.5 * (low[column] + high[column]))
+        down[column], up[column] = middle, middle + 1
+        waiting += [(low, down), (up, high)]
+    return least * scaled.unit + program.const
+
+
+def _node(solver: Any, scaled: _Scaled, low: _Array, high: _Array, highspy: Any) -> tuple[float, _Array | None]:
+    """What the multipliers at a node prove (infinite if no point is left), and the solver's point."""
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        _, known, ray = solver.getDualRay()
+        if known:
+            for sign in (1.0, -1.0):
+                if scaled.dual_bound(sign * np.array(ray), low, high, cost=False) > 0:
+                    return np.inf, None
+    if status != highspy.HighsModelStatus.kOptimal:
+        return -np.inf, None
+    solution = solver.getSolution()
+    return scaled.dual_bound(np.array(solution.row_dual), low, high), np.array(solution.col_value)
 
 
 def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) -> float:
     """More than the solver's tolerances, added up over all constraints, can change in the objective of one row."""
+    sizes = [np.maximum(-unit.low, unit.high)[0] for unit in units]
     weight = np.abs(objective.lin[0]) + objective.rho[0]
-    scale = float((weight * np.maximum(-units[-1].low, units[-1].high)[0]).sum() + abs(objective.const[0]))
-    total = 0.0
+    scale = float((weight * sizes[-1]).sum() + abs(objective.const[0]))
+    total = FEASIBILITY * scale
     for i in range(len(units) - 1, -1, -1):
-        unit = units[i]
-        reach = np.maximum(np.abs(unit.low_l), np.abs(unit.high_u))[0] + np.maximum(-unit.low, unit.high)[0] + 1.0
-        total += float((weight * (4 * FEASIBILITY + 4 * INTEGRALITY * reach)).sum())
+        unit, layer = units[i], relaxation.layers[i]
+        reach = np.maximum(np.abs(unit.low_l), np.abs(unit.high_u))[0] + sizes[i]
+        if i:  # a row is as large as its largest term
+            terms = (np.abs(layer.middle) + layer.reach) * sizes[i - 1][:, None]
+            reach = np.maximum(reach, terms.max(axis=0))
+        total += 8 * (FEASIBILITY + INTEGRALITY) * float((weight * reach).sum())
         if i:
-            weight = (np.abs(relaxation.layers[i].middle) + relaxation.layers[i].reach) @ weight
+            weight = (np.abs(layer.middle) + layer.reach) @ weight
     return max(total, 1e-6 * scale)

@@ -1,9 +1,11 @@
 """Worst-case answers for many rows at one delta, from the cheapest step to the dearest.
 
-Intervals, linear bounds and a quick attack see all rows together; what they leave open is decided row by row, by
-branch and bound on phases and, where that does not end, by a mixed-integer program. A row is *proved* by a bound that
-holds in real arithmetic, or by the solver's bound with a margin above its tolerances; it is *broken* only if whoever
-asks accepts the shift that is offered.
+Intervals and linear bounds see many rows together; what they leave open is decided row by row, by a quick attack, by
+branch and bound on phases and, where that does not end, by a mixed-integer program whose bound must exceed the
+solver's tolerances and is then proved again from multipliers. A row is *proved* only by bounds that hold in real
+arithmetic; it is *broken* only if whoever asks accepts the shift that is offered.
+
+A row's finding does not depend on the other rows: it is proved together with others or looked at by itself.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ from apas.bounds.milp import reduced_program
 from apas.bounds.pairs import Pair
 from apas.bounds.phases import split_phases
 from apas.bounds.pushes import output_push, pushed_parameters, pushes_towards
-from apas.bounds.relaxation import Relaxation, Units
-from apas.bounds.solver import advise, tolerance
+from apas.bounds.relaxation import Relaxation
+from apas.bounds.solver import advise, tolerance, verified_bound
 from apas.models.feedforward import FeedForward
 
 __all__ = ["ALL_STEPS", "Finding", "worst_cases"]
 
 _Array = NDArray[np.float64]
 ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
-#: Rows whose linear bounds are computed together; with more than this, intervals alone have a look first.
+#: Rows whose linear bounds are computed together.
 BLOCK = 64
 
 
@@ -84,7 +86,7 @@ class _Search:
 
     def run(self) -> list[Finding]:
         exact = is_exact(self.net)
-        if exact or len(self.X) > BLOCK or set(self.steps) == {"interval"}:
+        if exact or set(self.steps) == {"interval"}:
             self._interval(exact=exact)
         rows = self._open()
         self.done(len(self.X) - len(rows))
@@ -121,70 +123,74 @@ class _Search:
         return self.found[row].broken
 
     def _block(self, rows: NDArray[np.intp]) -> None:
-        """Linear bounds and attack for some rows together; then each that is left by itself."""
-        X, relaxation = self.X[rows], self.relaxation
-        units, lines, allowance = relaxation.relaxed(X)
-        pairs = [
-            Pair(relaxation, X, self.wanted[rows], rival, units, lines, allowance) for rival in self.rivals[rows].T
-        ]
+        """Linear bounds for some rows together; then each that is left by itself, if there is more to try."""
+        pairs = self._bounded(rows)
+        if set(self.steps) <= {"interval", "linear"}:
+            return
+        for row in [row for row in rows.tolist() if self.found[row].open]:
+            # by itself from the start, so that no last bit depends on the others
+            alone = pairs if len(rows) == 1 else self._bounded(np.array([row]))
+            for step in (self._attack, self._splitting):
+                if self.found[row].open:
+                    step(row, alone)
+
+    def _bounded(self, rows: NDArray[np.intp]) -> list[Pair]:
+        X, wanted = self.X[rows], self.wanted[rows]
+        relaxed = self.relaxation.relaxed(X)
+        pairs = [Pair(self.relaxation, X, wanted, rival, *relaxed) for rival in self.rivals[rows].T]
         least = np.minimum.reduce([pair.interval for pair in pairs])
-        self._note(rows, least, "interval" if len(units) == 2 else "linear")
-        if "linear" in self.steps:
+        self._note(rows, least, "interval" if len(relaxed[0]) == 2 else "linear")
+        if any(self.found[row].open for row in rows.tolist()):
             linear = np.minimum.reduce([pair.linear() for pair in pairs])
             self._note(rows, np.maximum(linear, least), "linear")
-        for step in ("attack", "splitting"):
-            for k, row in enumerate(rows.tolist()):
-                if step in self.steps and self.found[row].open:
-                    getattr(self, f"_{step}")(row, k, pairs)
+        return pairs
 
     def _note(self, rows: NDArray[np.intp], bound: _Array, step: str) -> None:
         for row, value in zip(rows.tolist(), bound.tolist(), strict=True):
             finding = self.found[row]
             if finding.open and value > 0:
                 finding.prove(step, value)
-            elif finding.open and value > finding.bound:
+            elif finding.open:
                 finding.bound = value
 
-    def _attack(self, row: int, k: int, pairs: list[Pair]) -> None:
+    def _attack(self, row: int, pairs: list[Pair]) -> None:
         for pair in pairs:
-            pushes = pair.attacked(k)
-            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[k]), "attack"):
+            pushes = pair.attacked(0)
+            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack"):
                 return
 
     def _direction(self, row: int, pushes: list[_Array], rival: int) -> _Array:
         output = output_push(self.net, int(self.wanted[row]), int(rival))
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
 
-    def _splitting(self, row: int, k: int, pairs: list[Pair]) -> None:
+    def _splitting(self, row: int, pairs: list[Pair]) -> None:
         """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
         finding, deadline = self.found[row], time.monotonic() + self.time_limit
         proved, step = [], "splitting"
-        for pair in sorted(pairs, key=lambda p: float(p.bound[k])):
-            if pair.bound[k] > 0:
-                proved.append(float(pair.bound[k]))
+        for pair in sorted(pairs, key=lambda p: float(p.bound[0])):
+            if pair.bound[0] > 0:
+                proved.append(float(pair.bound[0]))
                 continue
-            one = np.array([k])
-            units, lines = [u.take(one) for u in pair.units], [line.take(one) for line in pair.current]
             outcome = split_phases(
-                self.relaxation, units, lines, pair.pushes.take(one), float(pair.allowance[k]), deadline
+                self.relaxation, pair.units, pair.current, pair.pushes, float(pair.allowance[0]), deadline
             )
             finding.nodes += outcome.nodes
             if outcome.proved:
                 proved.append(outcome.bound)
                 continue
             pushes = outcome.pushes if outcome.least <= 0 else None
-            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[k]), "splitting"):
+            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "splitting"):
                 return
             if "solver" not in self.steps:
                 return
-            bound = self._solver(row, k, pair, units, deadline, min(outcome.least, float(pair.least[k])))
+            bound = self._solver(row, pair, deadline, min(outcome.least, float(pair.least[0])))
             if bound is None:
                 return
             step = "solver"
             proved.append(bound)
         finding.prove(step, min(proved))
 
-    def _solver(self, row: int, k: int, pair: Pair, units: list[Units], deadline: float, known: float) -> float | None:
+    def _solver(self, row: int, pair: Pair, deadline: float, known: float) -> float | None:
         """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row.
 
         `known` is the margin of some shift.
@@ -192,20 +198,20 @@ class _Search:
         left = deadline - time.monotonic()
         if left <= 0:
             return None
-        objective = pair.objective.take(np.array([k]))
-        program = reduced_program(self.relaxation, units, objective)
-        margin = tolerance(self.relaxation, units, objective)
+        program = reduced_program(self.relaxation, pair.units, pair.objective)
+        margin = tolerance(self.relaxation, pair.units, pair.objective)
         advice = advise(program, enough=margin, target=-margin, time_limit=left)
-        if margin < advice.bound <= known + margin:  # above the margin of a shift that is known, it would be wrong
-            return advice.bound - margin
+        allowance = float(pair.allowance[0])
+        if allowance < advice.bound <= known + margin:  # above the margin of a shift that is known, it would be wrong
+            bound = verified_bound(program, above=allowance, deadline=deadline)
+            return None if bound is None else bound - allowance
         if advice.point is not None:
             wish = [advice.point[columns] for columns in program.activations]
             start = pushes_towards(self.relaxation, self.X[row : row + 1], wish)
-            several = pair.pushes.take(np.array([k]))
-            least, pushes = several.improved(start)
-            if several.margins(start)[0][0] <= least[0]:
+            least, pushes = pair.pushes.improved(start)
+            if pair.pushes.margins(start)[0][0] <= least[0]:
                 pushes = start
-            self._offer(row, self._direction(row, [p[0] for p in pushes], pair.rival[k]), "solver")
+            self._offer(row, self._direction(row, [p[0] for p in pushes], pair.rival[0]), "solver")
         return None
 
 

@@ -25,8 +25,8 @@ __all__ = ["decided", "every", "unsupported_dense"]
 PROOFS = {
     "interval": "interval arithmetic bounds the margin from below by {bound}",
     "linear": "linear bounds keep the margin at or above {bound}",
-    "splitting": "in each of {nodes} cases the margin is at least {bound}",
-    "solver": "the solver bounds the margin from below by {bound} beyond its tolerances",
+    "splitting": "distinguishing {nodes} cases bounds the margin from below by {bound}",
+    "solver": "multipliers suggested by a solver bound the margin from below by {bound}",
     "ball": "the margin cannot fall below {bound} within the ball",
 }
 

@@ -6,17 +6,13 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from apas.certify.maxshifts import MaxShifts
-from apas.cli.certify import Kind
+from apas.cli.asked import Kind, Norm, pick_method, pick_shifts
 from apas.display.numbers import at_least, at_most
-from apas.errors import InputError
-
-if TYPE_CHECKING:
-    from apas.certify.sampling import Sampling
 
 __all__ = ["max_shift_command"]
 
@@ -26,7 +22,9 @@ class Method(StrEnum):
 
     sampling = "sampling"
     interval = "interval"
+    linear = "linear"
     exact = "exact"
+    cascade = "cascade"
 
 
 class Search(StrEnum):
@@ -42,23 +40,35 @@ def max_shift_command(
     rows: Annotated[Path, typer.Argument(help="CSV file with a header line and a row per explanation.")],
     target: Annotated[str, typer.Option(help='Class the rows must keep, or "predicted".')],
     method: Annotated[
-        Method, typer.Option(help="Draw shifts, or prove it for every shift (interval, exact).")
+        Method, typer.Option(help="sampling asks about most shifts, the others about every shift.")
     ] = Method.sampling,
     search: Annotated[
         Search | None,
-        typer.Option(help="How to search with draws.", show_default="rays; confirm above 100,000 parameters"),
+        typer.Option(help="How to search (sampling).", show_default="rays; confirm above 100,000 parameters"),
     ] = None,
     coverage: Annotated[
-        float | None, typer.Option(help="Share of the shifts that must keep the class.", show_default="0.995")
+        float | None,
+        typer.Option(help="Share of the shifts that must keep the class (sampling).", show_default="0.995"),
     ] = None,
-    confidence: Annotated[float | None, typer.Option(help="Confidence of the statement.", show_default="0.999")] = None,
-    samples: Annotated[int | None, typer.Option(help="How many directions to draw.")] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Confidence of the statement (sampling).", show_default="0.999")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="How many directions to draw (sampling).")] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds per row and per delta that is tried (exact, cascade).", show_default="60"),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the draws, to repeat a run.")] = None,
     limit: Annotated[
         float | None,
         typer.Option(help="Where to stop looking.", show_default="10 times the largest parameter; 10 if relative"),
     ] = None,
-    relative: Annotated[bool, typer.Option("--relative", help="Delta is a share of each parameter's size.")] = False,
+    shifts: Annotated[
+        Norm, typer.Option(help="Delta bounds each change (linf), their sum (l1) or Euclidean length (l2).")
+    ] = Norm.linf,
+    relative: Annotated[
+        bool, typer.Option("--relative", help="Delta is a share of each parameter's size (linf).")
+    ] = False,
     only: Annotated[Kind | None, typer.Option(help="Move only weights or only biases.")] = None,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="Let the confidence hold for all rows together.")
@@ -68,18 +78,23 @@ def max_shift_command(
 ) -> None:
     """Find the largest shift of the model at which each explanation is certified to keep its class.
 
-    Example:  apas max-shift model.json explanations.csv --target 1
+    Examples, for most shifts and for every shift:
+
+    apas max-shift model.json rows.csv --target 1
+
+    apas max-shift model.json rows.csv --target 1 --method cascade
     """
-    from apas import LinfShifts, load_model, max_shift
+    from apas import load_model, max_shift
     from apas.cli.rows import parse_target, read_rows
 
-    how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
+    how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
+    which = pick_shifts(shifts, relative=relative, only=only)
     net = load_model(model)
     found = max_shift(
         net,
         read_rows(rows, net),
         target=parse_target(target, net),
-        shifts=LinfShifts(relative=relative, kinds=("weight", "bias") if only is None else (only.value,)),
+        shifts=which,
         method=how,
         search=None if search is None else search.value,
         limit=limit,
@@ -91,20 +106,6 @@ def max_shift_command(
         typer.echo(json.dumps(found.to_dict(), indent=1))
     else:
         print_max_shifts(found)
-
-
-def pick_method(method: Method, **options: float | None) -> Sampling | str:
-    """What `max_shift` takes as its method; a proof has no share, no confidence and no draws to choose."""
-    from apas import Sampling
-
-    given = {name: value for name, value in options.items() if value is not None}
-    if method is not Method.sampling:
-        for name in given:
-            raise InputError(f"`--{name}` goes with `--method sampling`, got `--method {method.value}`; leave it out.")
-        return method.value
-    if "samples" in given:
-        given["n_samples"] = given.pop("samples")
-    return Sampling(**given)  # type: ignore[arg-type]
 
 
 def print_max_shifts(found: MaxShifts) -> None:

@@ -10,7 +10,7 @@ from apas._optional import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["coverage_plot", "fraction_plot", "new_axes", "radius_plot"]
+__all__ = ["coverage_plot", "fraction_plot", "new_axes", "radius_plot", "range_plot"]
 
 COLOURS = {"CERTIFIED": "#1b7f4d", "REFUTED": "#b3261e", "UNKNOWN": "#8a8a8a"}
 
@@ -97,5 +97,32 @@ def fraction_plot(curves: Sequence[Any], ax: Axes | None) -> Axes:
     ax.set_ylim(-0.02, 1.02)
     ax.set_title("How the robust share falls with the size of the shifts", loc="left")
     if len(curves) and few:
+        ax.legend(loc="best", frameon=False)
+    return ax
+
+
+def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
+    """Per row the range of margins over the shifted models, coloured by its side of the decision threshold."""
+    ax = new_axes(ax, "OutputRanges.plot")
+    sides = {
+        "above": ("CERTIFIED", "above the threshold"),
+        "across": ("UNKNOWN", "across the threshold"),
+        "below": ("REFUTED", "below the threshold"),
+    }
+    shown: set[str] = set()
+    for i, item in enumerate(ranges):
+        name, label = sides[item.side]
+        colour = COLOURS[name]
+        text = None if item.side in shown else label
+        shown.add(item.side)
+        ax.plot([item.low, item.high], [i, i], color=colour, linewidth=4, solid_capstyle="butt", label=text)
+        ax.plot([item.margin], [i], "|", color="black", markersize=10, label="the model itself" if i == 0 else None)
+    ax.axvline(0.0, color="black", linewidth=1, linestyle="--", label="decision threshold")
+    ax.set_yticks(range(len(ranges)) if len(ranges) <= 20 else [])
+    ax.invert_yaxis()
+    ax.set_xlabel("margin towards the wanted class")
+    ax.set_ylabel("row")
+    ax.set_title("What shifted models make of each explanation", loc="left")
+    if len(ranges):
         ax.legend(loc="best", frameon=False)
     return ax

@@ -1,0 +1,153 @@
+"""Where the margins of rows can go while the model shifts: one range per row, with what each end is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from apas._validation import is_frame
+from apas.certify.claims import Every, Most
+from apas.display.numbers import at_least, at_most
+from apas.display.tables import html_table
+from apas.display.values import plain
+from apas.shifts.protocol import ShiftSet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+__all__ = ["OutputRange", "OutputRanges"]
+
+
+@dataclass(frozen=True)
+class OutputRange:
+    """Between which margins the shifted models put a row; it is valid where its margin is at least 0.
+
+    Attributes
+    ----------
+    low, high : float
+        Drawn: the least and the largest margin of the draws. Proved: all margins lie between them.
+    low_claim, high_claim : Every or Most
+        What each end is worth by itself: `Most` with the share of shifts whose margin does not pass it, or `Every`.
+    attained : tuple of bool
+        Whether a shift is known that reaches each end, up to rounding.
+    margin : float
+        On the model itself.
+    delta : float
+    target : object
+    method : str
+    """
+
+    low: float
+    high: float
+    low_claim: Every | Most
+    high_claim: Every | Most
+    attained: tuple[bool, bool]
+    margin: float
+    delta: float
+    target: Any
+    method: str
+
+    @property
+    def side(self) -> str:
+        """Where the range lies: "above" or "below" the decision threshold, or "across" it (the paper's Figure 2)."""
+        return "above" if self.low > 0 else "below" if self.high < 0 else "across"
+
+    def sentence(self) -> str:
+        """Say it in words that are true as they stand."""
+        what = (
+            f"margins towards class {self.target!r} under shifts by delta = {self.delta:g} ({self.low_claim.measure})"
+        )
+        low, high = at_least(self.low), at_most(self.high)
+        if isinstance(self.low_claim, Most) and isinstance(self.high_claim, Most):
+            share = str(self.low_claim).split(" of the shifts", 1)[0]
+            odds = f"each with confidence {self.low_claim.confidence!r}"
+            return f"{share} of the shifts have {what} of {low} or more, and as many of {high} or less, {odds}."
+        return f"every one of the {what} lies between {low} and {high}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The range as JSON values."""
+        return {
+            "low": self.low, "high": self.high, "low_claim": self.low_claim.to_dict(),
+            "high_claim": self.high_claim.to_dict(), "attained": list(self.attained), "margin": self.margin,
+            "delta": self.delta, "target": plain(self.target), "method": self.method, "side": self.side,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+
+class OutputRanges(Sequence[OutputRange]):
+    """One range per row, in the order of the rows.
+
+    Attributes
+    ----------
+    points : ndarray or data frame
+        The rows that were asked about, in the user's units.
+    model_digest : str
+    shifts : ShiftSet
+    """
+
+    def __init__(self, items: Sequence[OutputRange], *, points: Any, model_digest: str, shifts: ShiftSet) -> None:
+        self._items = tuple(items)
+        self.points, self.model_digest, self.shifts = points, model_digest, shifts
+
+    @overload
+    def __getitem__(self, index: int) -> OutputRange: ...
+    @overload
+    def __getitem__(self, index: slice) -> OutputRanges: ...
+    def __getitem__(self, index: int | slice) -> OutputRange | OutputRanges:
+        if not isinstance(index, slice):
+            return self._items[index]
+        points = self.points.iloc[index] if is_frame(self.points) else self.points[index]
+        return OutputRanges(self._items[index], points=points, model_digest=self.model_digest, shifts=self.shifts)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[OutputRange]:
+        return iter(self._items)
+
+    def to_frame(self) -> DataFrame:
+        """One line per row, with the index of the data frame that was asked about."""
+        import pandas as pd
+
+        index = self.points.index if is_frame(self.points) else pd.RangeIndex(len(self))
+        lines = [
+            {**{c: getattr(item, c) for c in COLUMNS if c != "claim"}, "claim": str(item.low_claim)} for item in self
+        ]
+        return pd.DataFrame(lines, index=index, columns=COLUMNS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ranges as JSON values."""
+        index = [plain(i) for i in self.points.index.tolist()] if is_frame(self.points) else list(range(len(self)))
+        return {
+            "format": "apas-output-ranges",
+            "model_digest": self.model_digest,
+            "shifts": self.shifts.to_dict(),
+            "rows": [{"row": i, **item.to_dict()} for i, item in zip(index, self, strict=True)],
+        }
+
+    def summary(self) -> str:
+        """How many ranges lie on which side of the decision threshold, in one sentence."""
+        if not len(self):
+            return "No rows, no ranges."
+        sides = [item.side for item in self]
+        counts = ", ".join(f"{sides.count(s)} {s}" for s in ("above", "across", "below") if s in sides)
+        return f"{len(self)} row{'s' if len(self) > 1 else ''}: {counts} the threshold ({self[0].low_claim})."
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the ranges against the decision threshold, as in Figure 2 of the paper."""
+        from apas.display.plots import range_plot
+
+        return range_plot(self, ax)
+
+    def __repr__(self) -> str:
+        return f"<OutputRanges: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.to_frame().drop(columns=["claim"]), caption=self.summary())
+
+
+COLUMNS = ["low", "high", "margin", "side", "target", "delta", "method", "claim"]

@@ -1,0 +1,192 @@
+"""How far each parameter moves when delta is 1: by kind, by layer, in proportion to its size, by a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.errors import InputError
+from apas.models.parameters import Parameters
+from apas.shifts.selection import (
+    ALL_KINDS,
+    check_kinds,
+    check_layers,
+    chosen_layers,
+    layer_name,
+    moving,
+    plain,
+    selected,
+)
+
+__all__ = ["Reach"]
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Which parameters move and in what proportion; the options that boxes and normal shifts share.
+
+    Parameters
+    ----------
+    owner : str
+        The shift set that a user reads about in errors.
+    relative, kinds, layers, scale, floor
+        As in `LinfShifts`.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0], [-2.0]]], [[3.0]])
+    >>> Reach("LinfShifts", relative=True, kinds=("weight",)).radii(net.parameters)
+    array([1., 2., 0.])
+    """
+
+    owner: str
+    relative: bool = False
+    kinds: tuple[str, ...] = ALL_KINDS
+    layers: tuple[str | int, ...] | None = None
+    scale: Any = None
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", check_kinds(self.kinds, self.owner))
+        object.__setattr__(self, "layers", check_layers(self.layers))
+        object.__setattr__(self, "scale", _copied(self.scale, self.owner))
+        if not isinstance(self.relative, bool | np.bool_):
+            raise InputError(f"`relative` of {self.owner} must be True or False, got {self.relative!r}.")
+        number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
+        if not number or not 0.0 <= self.floor < np.inf or (self.floor and not self.relative):
+            raise InputError(
+                f"`floor` of {self.owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
+            )
+
+    @property
+    def plain(self) -> bool:
+        """Whether every parameter moves by delta itself."""
+        return not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
+
+    def radii(self, parameters: Parameters) -> _Array:
+        """How far each parameter moves when delta is 1, shape (k,)."""
+        if self.plain:
+            return np.ones(len(parameters))
+        radii = moving(parameters, self.kinds, self.layers, self.owner).astype(np.float64)
+        if self.relative:
+            radii *= np.maximum(np.abs(parameters.values), self.floor)
+        radii *= self._factors(parameters)
+        if not radii.any():
+            raise InputError(
+                f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
+                "choose other kinds, layers or scales."
+            )
+        return radii
+
+    def _factors(self, parameters: Parameters) -> _Array:
+        factors = np.ones(len(parameters))
+        if self.scale is None:
+            return factors
+        if isinstance(self.scale, Mapping):
+            for key, factor in self.scale.items():
+                name = layer_name(parameters, key, "scale", self.owner)
+                for layer, part in zip(parameters.layers, parameters.slices, strict=True):
+                    if layer == name:
+                        factors[part] = _factor(factor)
+        else:
+            factors = _flat_scale(self.scale, parameters, self.owner)
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise InputError(f"`scale` of {self.owner} must hold finite numbers of at least 0.")
+        return factors
+
+    def size(self) -> str:
+        """By how much a parameter moves, in words."""
+        size = "delta times its magnitude" if self.relative else "delta"
+        size += f" (taken as at least {self.floor:g})" if self.floor else ""
+        return size + (" times its scale" if self.scale is not None else "")
+
+    def movers(self, parameters: Parameters) -> str:
+        """What moves, in words."""
+        count = int(np.count_nonzero(self.radii(parameters)))
+        what = selected(parameters, self.kinds, self.layers, self.owner)
+        return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}"
+
+    def fixed(self, parameters: Parameters) -> str:
+        """What does not move, in words that follow a comma; empty if everything moves."""
+        zeros = self._zeros(parameters)
+        still = len(parameters) - int(np.count_nonzero(self.radii(parameters))) - len(zeros)
+        fixed = f", {still} fixed" if still else ""
+        if zeros:
+            named = ", ".join(zeros[:3]) + (", ..." if len(zeros) > 3 else "")
+            fixed += f", {len(zeros)} that {'is' if len(zeros) == 1 else 'are'} 0 and so cannot move ({named})"
+        return fixed
+
+    def _zeros(self, parameters: Parameters) -> list[str]:
+        """Names of parameters that a relative shift leaves alone because they are 0."""
+        if not self.relative or self.floor:
+            return []
+        chosen, names = chosen_layers(parameters, self.layers, self.owner), []
+        factors = self._factors(parameters)
+        tensors = zip(
+            parameters.names, parameters.kinds, parameters.layers, parameters.shapes, parameters.slices, strict=True
+        )
+        for name, kind, layer, shape, part in tensors:
+            if kind in self.kinds and layer in chosen:
+                idle = (parameters.values[part] == 0) & (factors[part] > 0)
+                places = np.argwhere(idle.reshape(shape)).tolist()
+                names += [f"{name}[{', '.join(map(str, place))}]" for place in places]
+        return names
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options as JSON values."""
+        scale: Any = None
+        if isinstance(self.scale, Mapping):
+            scale = {str(key): _factor(value) for key, value in self.scale.items()}
+        elif self.scale is not None:
+            scale = [np.asarray(s).tolist() for s in self.scale]
+        layers = None if self.layers is None else list(self.layers)
+        return {
+            "relative": self.relative, "kinds": list(self.kinds), "layers": layers, "scale": scale,
+            "floor": self.floor,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
+        shown += ["scale=..."] if self.scale is not None else []
+        return f"{self.owner}({', '.join(shown)})"
+
+
+_DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}
+
+
+def _copied(scale: Any, owner: str) -> Any:
+    """The scale as a set of its own: what it was made from may change afterwards."""
+    if scale is None:
+        return None
+    if isinstance(scale, Mapping):
+        return {plain(key): value for key, value in scale.items()}
+    try:
+        return tuple(np.array(s, dtype=np.float64) for s in scale)
+    except (TypeError, ValueError):
+        raise InputError(f"`scale` of {owner} must hold numbers, per layer or per parameter, got {scale!r}.") from None
+
+
+def _factor(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan  # refused together with other numbers that are not finite
+
+
+def _flat_scale(arrays: Any, parameters: Parameters, owner: str) -> _Array:
+    if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
+        return np.array(arrays)
+    if [a.shape for a in arrays] != list(parameters.shapes):
+        raise InputError(
+            f"`scale` of {owner} must be a factor per layer, one array per tensor of shapes "
+            f"{list(parameters.shapes)}, or one vector of {len(parameters)} factors, "
+            f"got shapes {[a.shape for a in arrays][:6]}."
+        )
+    return np.concatenate([a.ravel() for a in arrays])
