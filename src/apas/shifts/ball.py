@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from apas._random import Stream
 from apas.shifts.cube import PART, SMALL, TILE
 
-__all__ = ["unit_ball"]
+__all__ = ["uniform", "unit_ball"]
 
 _Array = NDArray[np.float64]
 _Words = NDArray[np.uint64]
@@ -52,7 +52,7 @@ def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> _Ar
     coordinates = np.ascontiguousarray(words[:, :-1].transpose(1, 0, 2)).reshape(width - 1, -1)
     numbers, powers = _numbers(coordinates[:size], coordinates[size:], p)
     total = powers.sum(axis=0)
-    total -= np.log(_uniform(np.ascontiguousarray(words[:, -1]).reshape(-1)))
+    total -= np.log(uniform(np.ascontiguousarray(words[:, -1]).reshape(-1)))
     numbers *= total ** (-1.0 / p)
     if numbers.shape[1] != stop - start:
         numbers = np.ascontiguousarray(numbers[:, start - first * TILE : stop - first * TILE])
@@ -63,7 +63,7 @@ def _fill(point: _Array, p: float, stream: Stream, index: int) -> None:
     """Point number `index`, in parts that stay in the processor's cache."""
     size, per = len(point), _words_per_coordinate(p)
     begin = index * (per * size + 1)
-    total = -float(np.log(_uniform(stream.words(begin + per * size, 1)))[0])
+    total = -float(np.log(uniform(stream.words(begin + per * size, 1)))[0])
     for part in range(0, size, PART):
         count = min(PART, size - part)
         words = stream.words(begin + part, count)
@@ -79,7 +79,7 @@ def _words_per_coordinate(p: float) -> int:
 
 def _numbers(words: _Words, more: _Words, p: float) -> tuple[_Array, _Array]:
     """Numbers of density proportional to ``exp(-abs(x)**p)``, and their sizes to the power p."""
-    share = _uniform(words)
+    share = uniform(words)
     if p == 1.0:
         sizes = powers = -np.log(share)
     elif p == 2.0:
@@ -90,12 +90,12 @@ def _numbers(words: _Words, more: _Words, p: float) -> tuple[_Array, _Array]:
     else:
         from scipy.special import gammainccinv
 
-        gamma, uniform = gammainccinv(1.0 + 1.0 / p, share), _uniform(more)
+        gamma, uniform = gammainccinv(1.0 + 1.0 / p, share), uniform(more)
         sizes, powers = gamma ** (1.0 / p) * uniform, gamma * uniform**p
     return np.where(words & np.uint64(1), -sizes, sizes), powers
 
 
-def _uniform(words: _Words) -> _Array:
+def uniform(words: _Words) -> _Array:
     """Numbers of (0, 1] from the highest 53 bits of each word, finest next to 0."""
     numbers = (words >> np.uint64(11)).astype(np.float64)
     numbers += 0.5

@@ -11,14 +11,15 @@ from apas._random import Stream
 from apas.models.parameters import Parameters
 from apas.models.protocol import Model
 
-__all__ = ["ShiftSet"]
+__all__ = ["Magnitudes", "OnPoints", "OtherMoves", "ShiftSet"]
 
 
 @runtime_checkable
 class ShiftSet(Protocol):
     """Every model that counts as a small change of a base model, and how to draw one.
 
-    A shifted model has parameters ``theta + delta * u`` with a direction ``u`` from the set's unit ball.
+    A shifted model has parameters ``theta + delta * u`` with a direction ``u`` from the set's unit ball; a set of
+    which that is not true says so by offering `OtherMoves`. Ask it through `apas.shifts.draws`, which knows.
     """
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
@@ -50,4 +51,42 @@ class ShiftSet(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
+        ...
+
+
+@runtime_checkable
+class OtherMoves(Protocol):
+    """A set in which something else moves than the parameters of the model: its rows, or the model as a whole."""
+
+    def coordinates(self, model: Model) -> Parameters:
+        """What moves, as a vector with names: what the members of `ShiftSet` take in place of the parameters."""
+        ...
+
+    def shifted_parameters(
+        self, model: Model, direction: NDArray[np.float64], delta: float
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Parameters of the model that a direction stands for."""
+        ...
+
+
+@runtime_checkable
+class OnPoints(Protocol):
+    """A set whose models read the rows in the user's units, each with a preprocessing of its own."""
+
+    def point_margins(
+        self, model: Model, points: Any, target: Any, directions: NDArray[np.float64],
+        delta: float | NDArray[np.float64],
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Margins of rows in the user's units on every shifted model, shape (directions, rows)."""
+        ...
+
+
+@runtime_checkable
+class Magnitudes(Protocol):
+    """A set that knows better than by its radii how large the numbers behind margins get."""
+
+    def magnitudes(
+        self, model: Model, points: Any, X: NDArray[np.float64], target: Any, delta: float | NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Per row a number of the size of those behind any margin, on any shifted model."""
         ...

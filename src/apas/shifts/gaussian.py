@@ -1,0 +1,131 @@
+"""Normal shifts: every parameter moves by a normal number of standard deviation delta."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apas._random import Stream
+from apas.errors import InputError, Unsupported
+from apas.models.parameters import Parameters
+from apas.models.protocol import Model
+from apas.shifts.draws import magnitudes
+from apas.shifts.normal import LARGEST, standard_normals
+from apas.shifts.reach import Reach
+from apas.shifts.selection import ALL_KINDS, placed
+
+__all__ = ["GaussianShifts"]
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GaussianShifts:
+    """Every parameter moves by an independent normal number with mean 0 and standard deviation `delta`.
+
+    Most parameters move by less than `delta`, about one in three by more, and none has a limit. There is therefore no
+    claim about every shift: `Sampling` is the only method.
+
+    Parameters
+    ----------
+    relative : bool, default False
+        Let the standard deviation of each parameter be ``delta`` times its own magnitude. A parameter that is 0 then
+        never moves, unless `floor` is set.
+    kinds : tuple of str, default ("weight", "bias")
+        Which kinds of parameters move.
+    layers : sequence of str or int, optional
+        Which layers move, by name or index; all unless given.
+    scale : mapping, sequence of array_like or array_like, optional
+        A factor per layer (``{name or index: factor}``, other layers keep 1), or factors per parameter (one array
+        per tensor, or one vector of all). 0 means that the parameter does not move.
+    floor : float, default 0.0
+        With `relative`: the least magnitude a parameter is taken to have.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> certificate = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, shifts=GaussianShifts(kinds=("weight",)), rng=0)[0]
+    >>> certificate.verdict.name, certificate.claim.measure
+    ('CERTIFIED', 'each of 2 weights moves by an independent normal number of standard deviation delta, 1 fixed')
+    """
+
+    relative: bool = False
+    kinds: tuple[str, ...] = ALL_KINDS
+    layers: Sequence[str | int] | None = None
+    scale: Mapping[str | int, float] | Sequence[ArrayLike] | _Array | None = None
+    floor: float = 0.0
+    _reach: Reach = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        options = {name: getattr(self, name) for name in ("relative", "kinds", "layers", "scale", "floor")}
+        reach = Reach("GaussianShifts", **options)
+        for name in ("kinds", "layers", "scale"):  # as checked, and copied from what may change
+            object.__setattr__(self, name, getattr(reach, name))
+        object.__setattr__(self, "_reach", reach)
+
+    def radii(self, parameters: Parameters) -> _Array:
+        """Standard deviation of each parameter when delta is 1, shape (k,); no bound on how far it moves."""
+        return self._reach.radii(parameters)
+
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> _Array:
+        """Directions number `start` to `stop`, shape (stop - start, k): normal numbers times the radii.
+
+        Parameters that do not move take no random number.
+        """
+        radii = self.radii(parameters)
+        movers = np.flatnonzero(radii)
+        points = standard_normals(len(movers), stream, start, stop)
+        if not self._reach.plain:
+            points *= radii[movers]
+        return points if len(movers) == len(radii) else placed(points, movers, len(radii))
+
+    def margins(self, model: Model, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+        """Margins of the rows on every shifted model, shape (directions, rows)."""
+        return model.shifted_margins(X, target, directions, delta)
+
+    def magnitudes(self, model: Model, points: Any, X: _Array, target: Any, delta: float | _Array) -> _Array:
+        """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
+        return magnitudes(model, X, target, LARGEST * self.radii(model.parameters), delta)
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether `other` could have been drawn: True unless a parameter changed that does not move.
+
+        A normal distribution has no boundary, so every distance is possible and `delta` plays no part; how likely it
+        is, this does not say.
+        """
+        if base.shapes != other.shapes:
+            raise InputError("the two models must have parameters of the same shapes to be compared.")
+        still = self.radii(base) == 0
+        return bool(np.isfinite(other.values).all() and np.array_equal(base.values[still], other.values[still]))
+
+    def measure(self, parameters: Parameters) -> str:
+        """Name of the distribution: what moves, and how far."""
+        reach = self._reach
+        movers, fixed = reach.movers(parameters), reach.fixed(parameters)
+        return f"{movers} moves by an independent normal number of standard deviation {reach.size()}{fixed}"
+
+    def region(self, parameters: Parameters) -> str:
+        """Refuse: a normal distribution has no bounded set, so that nothing can be said about every shift."""
+        raise Unsupported(
+            f"{self} has no limit to how far a parameter moves, so nothing holds for every one of its shifts; use "
+            "method=\"sampling\", which speaks of most of them, or shifts in a box (LinfShifts)."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to build the set again, as JSON values."""
+        return {"kind": "gaussian", **self._reach.to_dict()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GaussianShifts) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
+
+    def __repr__(self) -> str:
+        return repr(self._reach)
