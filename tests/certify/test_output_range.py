@@ -1,0 +1,133 @@
+"""Ranges of margins: drawn ends with their share, proved ends around every shift, attained ends where exact."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from bounds_networks import network
+from cases import CASES, case
+
+import apas
+from apas import Every, FeedForward, InputError, Most, Sampling, Unsupported
+from apas.certify.outputs import output_range
+
+SMALL = Sampling(coverage=0.9, confidence=0.9)
+
+
+@pytest.mark.parametrize("known", CASES, ids=lambda c: c.name)
+def test_ranges_of_known_problems(known):
+    drawn = output_range(known.model, known.X, known.delta, target=known.target, shifts=known.shifts, rng=0)[0]
+    proved = output_range(
+        known.model, known.X, known.delta, target=known.target, shifts=known.shifts, method="interval"
+    )[0]
+    assert proved.low <= drawn.low <= drawn.margin <= drawn.high <= proved.high
+    assert (proved.low > 0) == (known.delta < known.worst_case)
+    assert proved.attained == (True, len(known.model.classes) == 2)
+    assert isinstance(proved.low_claim, Every)
+    # a share of failing shifts that is not tiny shows in 20,000 draws
+    assert (drawn.low < 0) == (known.share < 1)
+
+
+def test_the_share_that_an_extreme_of_draws_stands_for():
+    known = case("bias-some")  # the margin is uniform on [-0.1, 0.7]
+    method = Sampling(coverage=0.9, confidence=0.99, n_samples=100)
+    false = 0
+    for seed in range(400):
+        found = output_range(known.model, known.X, known.delta, target=1, shifts=known.shifts, method=method, rng=seed)[
+            0
+        ]
+        assert isinstance(found.low_claim, Most)
+        assert found.low_claim.coverage == pytest.approx(0.01 ** (1 / 100), rel=1e-9)
+        share_above = (0.7 - found.low) / 0.8
+        false += share_above < found.low_claim.coverage
+    assert false <= 13  # 4 expected at 1 %; above 13 has probability 1e-4
+
+
+@pytest.mark.parametrize(("sizes", "output"), [((3, 5, 4, 1), "sigmoid"), ((3, 4, 4, 2), "softmax")], ids=str)
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "hard_tanh"])
+def test_exact_ends_are_attained_and_never_passed(sizes, output, activation):
+    net = network(sizes, output, activation, 2)
+    X = np.random.default_rng(0).normal(size=(3, 3))
+    exact = output_range(net, X, 0.1, target=1, method="exact")
+    loose = output_range(net, X, 0.1, target=1, method="interval")
+    rng = np.random.default_rng(1)
+    directions = np.vstack([rng.uniform(-1, 1, (3000, len(net.parameters))), rng.choice([-1.0, 1.0], (3000, len(net.parameters)))])  # fmt: skip
+    margins = net.shifted_margins(X, 1, directions, 0.1)
+    for i, (sharp, wide) in enumerate(zip(exact, loose, strict=True)):
+        assert sharp.attained == (True, True)
+        assert wide.low <= sharp.low <= margins[:, i].min()
+        assert margins[:, i].max() <= sharp.high <= wide.high
+        # just inside the end the verdict is the other one
+        scale = abs(sharp.low) + 1
+        below, above = (_lowered(net, sharp.low + s * 1e-4 * scale) for s in (-1, 1))
+        assert apas.certify(below, X[i : i + 1], 0.1, target=1, method="exact")[0].is_certified
+        assert not apas.certify(above, X[i : i + 1], 0.1, target=1, method="exact")[0].is_certified
+
+
+def _lowered(net, level):
+    biases = [b.copy() for b in net.biases]
+    if len(biases[-1]) == 1:
+        biases[-1] = biases[-1] - level
+    else:
+        biases[-1] = biases[-1] - np.array([0.0, level])
+    return FeedForward(
+        net.weights, biases, activation=net.activations, output=net.output, threshold=net.threshold
+    )  # fmt: skip
+
+
+def test_more_than_two_classes():
+    net = network((3, 5, 4, 3), "softmax", "relu", 0)
+    X = np.random.default_rng(3).normal(size=(4, 3))
+    ranges = [
+        output_range(net, X, 0.05, target="predicted", method=m, rng=0) for m in ("interval", "exact", SMALL)
+    ]  # fmt: skip
+    for loose, sharp, drawn in zip(*ranges, strict=True):
+        assert loose.low <= sharp.low <= drawn.low <= drawn.high <= sharp.high == loose.high
+        assert sharp.attained == (True, False)
+
+
+def test_balls():
+    net = case("two-weights").model
+    found = output_range(net, [[1.0, 1.0]], 0.5, target=1, shifts=apas.LpShifts(2, kinds=("weight",)), method="interval")[0]  # fmt: skip
+    assert found.low == pytest.approx(1 - 0.5 * 2**0.5)
+    assert found.high == pytest.approx(1 + 0.5 * 2**0.5)
+    three = case("three-classes").model
+    with pytest.raises(Unsupported, match="two classes"):
+        output_range(three, [[1.0]], 0.5, target="b", shifts="l2", method="interval")
+
+
+def test_sides_tables_and_words():
+    net = FeedForward([[[1.0]]], [[0.0]])
+    X = pd.DataFrame({"x": [2.0, 0.05, -2.0]}, index=["a", "b", "c"])
+    found = output_range(net, X, 0.1, target=1, method="interval")
+    assert [item.side for item in found] == ["above", "across", "below"]
+    assert found.to_frame().index.tolist() == ["a", "b", "c"]
+    assert found.summary() == "3 rows: 1 above, 1 across, 1 below the threshold (every shift)."
+    assert "lies between 1.69999 and 2.30001" in found[0].sentence()
+    assert "of the shifts have margins" in str(output_range(net, X, 0.1, target=1, rng=0)[0])
+    assert json.loads(json.dumps(found.to_dict()))["rows"][1]["side"] == "across"
+    assert len(found[:2]) == 2
+    assert "<table" in found._repr_html_()
+    assert output_range(net, X[:0], 0.1, target=1).summary() == "No rows, no ranges."
+
+
+def test_plot(tmp_path):
+    matplotlib = pytest.importorskip("matplotlib", reason="needs the extra 'plot'")
+    matplotlib.use("Agg")
+    net = FeedForward([[[1.0]]], [[0.0]])
+    axes = output_range(net, [[2.0], [0.05], [-2.0]], 0.1, target=1, method="interval").plot()
+    assert len(axes.lines) == 7  # a bar and a mark per row, and the threshold
+    axes.figure.savefig(tmp_path / "ranges.png")
+    matplotlib.pyplot.close(axes.figure)
+
+
+def test_misuse():
+    net = FeedForward([[[1.0]]], [[0.0]])
+    with pytest.raises(InputError, match="`method` of output_range must be sampling, interval or exact, got Attack"):
+        output_range(net, [[1.0]], 0.1, target=1, method="attack")
+    deep = network((2, 3, 3, 1), "sigmoid", "tanh", 0)
+    with pytest.raises(Unsupported, match="Exact needs relu"):
+        output_range(deep, [[1.0, 1.0]], 0.1, target=1, method="exact")
