@@ -96,7 +96,7 @@ def robust_fraction(
     entropy = entropy_of(rng)
     problem = Problem(
         model=net, X=encoded, target=check_target(net, encoded, target), delta=np.full(len(encoded), sizes.max()),
-        shifts=shift_set, n_jobs=check_jobs(n_jobs),
+        shifts=shift_set, n_jobs=check_jobs(n_jobs), points=points,
     )  # fmt: skip
     complaint = chosen.unsupported(problem)
     if complaint is not None:
@@ -140,7 +140,7 @@ def _check_deltas(deltas: Any) -> NDArray[np.float64]:
 
 
 def _enclosed(problem: Problem, deltas: NDArray[np.float64], method: Enumeration) -> list[FractionCurve]:
-    measure, valid = problem.shifts.measure(problem.model.parameters), problem.valid_rows()
+    measure, valid = problem.measure, problem.valid_rows()
     curves = []
     for i, bounds in enumerate(enclosed_shares(problem, deltas, method)):
         lower, upper = np.array(bounds).T
@@ -150,13 +150,11 @@ def _enclosed(problem: Problem, deltas: NDArray[np.float64], method: Enumeration
 
 
 def _sampled(problem: Problem, deltas: NDArray[np.float64], method: Sampling, entropy: int) -> list[FractionCurve]:
-    samples = method.n_samples
-    if samples is None:
-        samples = method.plan(problem, method.claim(problem))[0]
+    samples = method.samples(problem, method.claim(problem))
     failures, sure = _counted(problem, deltas, Stream(entropy, "fraction"), samples)
     # every end of every band has the same part of the risk
     level = 1 - (1 - Fraction(repr(method.confidence))) / (2 * len(deltas))
-    measure, valid = problem.shifts.measure(problem.model.parameters), problem.valid_rows()
+    measure, valid = problem.measure, problem.valid_rows()
     return [
         FractionCurve(
             deltas,
@@ -204,14 +202,11 @@ def _count(questions: list[Problem], stream: Stream, start: int, stop: int, bloc
     for begin in range(start, stop, block):
         end = min(begin + block, stop)
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
-        directions = first.shifts.directions(first.model.parameters, stream, begin, whole)
+        directions = first.directions(stream, begin, whole)
         for problem, count in zip(questions, counts.transpose(1, 0, 2), strict=True):
             for chunk in range(0, len(problem), ROWS):
                 rows = slice(chunk, chunk + ROWS)
-                target = problem.one_target if problem.same_target else problem.target[rows]
-                margins = problem.shifts.margins(
-                    problem.model, problem.X[rows], target, directions, float(problem.delta[0])
-                )[: end - begin]
+                margins = problem.margins(directions, rows)[: end - begin]
                 band = problem.band[rows]
                 # written so that a NaN fails beyond doubt
                 count[0, rows] += np.count_nonzero(~(margins > band), axis=0)

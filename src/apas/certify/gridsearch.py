@@ -64,8 +64,7 @@ def _failing(problem: Problem, stream: Stream, samples: int) -> NDArray[np.bool_
     block = block_size(problem)
     for begin in range(0, samples, block):
         end = min(begin + block, samples)
-        directions = problem.shifts.directions(problem.model.parameters, stream, begin, end)
-        margins = problem.shifts.margins(problem.model, problem.X, problem.one_target, directions, problem.one_delta)
+        margins = problem.margins(problem.directions(stream, begin, end))
         failing[0, :, begin:end] = ~(margins > problem.band).T
         failing[1, :, begin:end] = ~(margins >= -problem.band).T
     return failing

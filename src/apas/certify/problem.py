@@ -10,17 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._validation import is_frame
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Every, Most
 from apas.models.feedforward import FeedForward
 from apas.models.margins import class_indices, needs_strict, valid
-from apas.models.protocol import Dense, Model, Scaled, offers
-from apas.shifts.protocol import ShiftSet
+from apas.models.parameters import Parameters
+from apas.models.protocol import Dense, Model, offers
+from apas.shifts.draws import coordinates, drawn_magnitudes, drawn_margins
+from apas.shifts.observed import ObservedShifts
+from apas.shifts.protocol import OnPoints, ShiftSet
 
 __all__ = ["Method", "Problem"]
 
 #: A margin smaller than this share of the magnitudes behind it could have the other sign in another batch shape.
 ROUNDING = 1e-12
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Problem:
     claim_rows : int
         How many rows the confidence must hold for together.
     n_jobs : int
+    points : array_like, data frame or None
+        The rows in the user's units; kept for shift sets that ask for them (`OnPoints`) alone.
     """
 
     model: Model
@@ -48,13 +55,19 @@ class Problem:
     shifts: ShiftSet
     claim_rows: int = 1
     n_jobs: int = 1
+    points: Any = None
+
+    def __post_init__(self) -> None:
+        if not offers(self.shifts, OnPoints):  # to take parts of a frame costs more than many a margin
+            object.__setattr__(self, "points", None)
 
     def __len__(self) -> int:
         return len(self.X)
 
     def take(self, rows: NDArray[Any] | slice) -> Problem:
         """The same question about some of the rows."""
-        return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows])
+        points = None if self.points is None else _part(self.points, rows)
+        return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows], points=points)
 
     def at(self, delta: float) -> Problem:
         """The same question at another delta."""
@@ -76,9 +89,35 @@ class Problem:
         return float(self.delta[0]) if len(self) and (self.delta == self.delta[0]).all() else self.delta
 
     @cached_property
+    def coordinates(self) -> Parameters:
+        """What moves: the parameters of the model, unless the shift set says otherwise."""
+        return coordinates(self.shifts, self.model)
+
+    @cached_property
     def radii(self) -> NDArray[np.float64]:
-        """How far each parameter moves when delta is 1, shape (k,)."""
-        return self.shifts.radii(self.model.parameters)
+        """How far each of the coordinates moves when delta is 1, shape (k,)."""
+        return self.shifts.radii(self.coordinates)
+
+    @property
+    def measure(self) -> str:
+        """Name of the distribution of the shifts, as printed in a claim."""
+        words = self.shifts.measure(self.coordinates)
+        if isinstance(self.shifts, ObservedShifts) and (self.delta != 1).any():
+            return f"delta times the change of the parameters from this model to one of the {words}"
+        return words
+
+    def directions(self, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
+        """Draws number `start` to `stop`."""
+        return self.shifts.directions(self.coordinates, stream, start, stop)
+
+    def margins(
+        self, directions: NDArray[np.float64], rows: NDArray[np.intp] | slice = _ALL
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Margins of some of the rows on the models that were drawn, shape (directions, rows)."""
+        delta = self.one_delta if isinstance(self.one_delta, float) else self.one_delta[rows]
+        target = self.one_target if self.same_target else self.target[rows]
+        points = None if self.points is None else _part(self.points, rows)
+        return drawn_margins(self.shifts, self.model, points, self.X[rows], target, directions, delta)
 
     @cached_property
     def reach(self) -> float | NDArray[np.float64]:
@@ -94,9 +133,9 @@ class Problem:
     @cached_property
     def band(self) -> NDArray[np.float64]:
         """Per row the margin below which its sign may be owed to rounding, on any shifted model."""
-        if offers(self.model, Scaled):
-            return ROUNDING * self.model.margin_scale(self.X, self.radii, self.one_delta)
-        return ROUNDING * np.maximum(1.0, np.abs(self.model.margin(self.X, self.one_target)))
+        return ROUNDING * drawn_magnitudes(
+            self.shifts, self.model, self.points, self.X, self.one_target, self.radii, self.one_delta
+        )
 
     @cached_property
     def network(self) -> FeedForward | None:
@@ -124,6 +163,10 @@ class Problem:
         for i in np.flatnonzero(~(np.abs(margins) > self.band)):
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
         return valid(margins, self.strict)
+
+
+def _part(points: Any, rows: NDArray[Any] | slice) -> Any:
+    return points.iloc[rows] if is_frame(points) else points[rows]
 
 
 @runtime_checkable

@@ -80,7 +80,7 @@ def first_failures(problem: Problem, stream: Stream, samples: int, limit: int, s
 
 def block_size(problem: Problem) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    fits = NUMBERS // max(1, len(problem.model.parameters))
+    fits = NUMBERS // max(1, len(problem.coordinates))
     most = DRAWS if len(problem) <= FEW_ROWS else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
@@ -97,7 +97,6 @@ def _scan(
     block: int,
     progress: Progress | None,
 ) -> _Part:
-    parameters = problem.model.parameters
     failed = np.zeros((2, len(problem)), dtype=np.int64)  # all failures, and those beyond rounding
     active = np.arange(len(problem))
     found: list[_Part] = [_NOTHING]
@@ -105,7 +104,7 @@ def _scan(
         end = min(begin + block, stop)
         # a whole group of directions costs no more than a part of it, and needs no copy
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
-        directions = problem.shifts.directions(parameters, stream, begin, whole)
+        directions = problem.directions(stream, begin, whole)
         for chunk in range(0, len(active), ROWS):
             rows = active[chunk : chunk + ROWS]
             column, sample, sure = _failing(problem, rows, directions, end - begin)
@@ -135,10 +134,7 @@ def _failing(problem: Problem, rows: NDArray[np.intp], directions: NDArray[np.fl
     Only the first `count` directions are asked about.
     """
     some = slice(None) if len(rows) == len(problem) else rows
-    delta, band = problem.one_delta, problem.band[some]
-    delta = delta if isinstance(delta, float) else delta[some]
-    target = problem.one_target if problem.same_target else problem.target[some]
-    margins = problem.shifts.margins(problem.model, problem.X[some], target, directions, delta)[:count]
+    band, margins = problem.band[some], problem.margins(directions, some)[:count]
     good = margins > band  # written so that a NaN fails
     if good.all():
         return _NOTHING

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from apas._random import Stream
 from apas.models.convert import as_model, encoded_rows
 from apas.models.protocol import Dense, offers
-from apas.shifts.protocol import ShiftSet
+from apas.shifts.draws import coordinates, drawn_margins
+from apas.shifts.protocol import OtherMoves, ShiftSet
 
 __all__ = ["DrawnShift", "KeptShift", "Witness"]
 
@@ -61,19 +62,23 @@ class DrawnShift:
     index: int
 
     def direction(self, model: Any) -> _Array:
-        """The direction that was drawn, shape (k,)."""
-        stream = Stream(self.entropy, self.purpose)
-        return np.asarray(self.shifts.directions(as_model(model).parameters, stream, self.index, self.index + 1)[0])
+        """The direction that was drawn: one number per parameter, or per coordinate of what moves instead."""
+        moving, stream = coordinates(self.shifts, as_model(model)), Stream(self.entropy, self.purpose)
+        return np.asarray(self.shifts.directions(moving, stream, self.index, self.index + 1)[0])
 
     def parameters(self, model: Any) -> _Array:
         """Parameters of the shifted model, shape (k,)."""
-        return as_model(model).parameters.values + self.delta * self.direction(model)
+        net, direction = as_model(model), self.direction(model)
+        if offers(self.shifts, OtherMoves):
+            return self.shifts.shifted_parameters(net, direction, self.delta)
+        return net.parameters.values + self.delta * direction
 
     def margin(self, model: Any, X: Any, target: Any) -> float:
         """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
         net = as_model(model)
-        rows = encoded_rows(net, X)[1]
-        return float(self.shifts.margins(net, rows, target, self.direction(net)[None, :], self.delta)[0, 0])
+        points, rows = encoded_rows(net, X)
+        direction = self.direction(net)[None, :]
+        return float(drawn_margins(self.shifts, net, points, rows, target, direction, self.delta)[0, 0])
 
     def to_dict(self) -> dict[str, Any]:
         """The number of the draw; stream and size stand in the certificate."""

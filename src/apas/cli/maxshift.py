@@ -56,7 +56,7 @@ def max_shift_command(
     samples: Annotated[int | None, typer.Option(help="How many directions to draw (sampling).")] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(help="Seconds per row and per delta that is tried (exact, cascade).", show_default="60"),
+        typer.Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the draws, to repeat a run.")] = None,
     limit: Annotated[

@@ -124,5 +124,5 @@ def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
     ax.set_ylabel("row")
     ax.set_title("What shifted models make of each explanation", loc="left")
     if len(ranges):
-        ax.legend(loc="best", frameon=False)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=4, frameon=False)  # below the bars
     return ax

@@ -114,7 +114,7 @@ class GaussianShifts:
         """Refuse: a normal distribution has no bounded set, so that nothing can be said about every shift."""
         raise Unsupported(
             f"{self} has no limit to how far a parameter moves, so nothing holds for every one of its shifts; use "
-            "method=\"sampling\", which speaks of most of them, or shifts in a box (LinfShifts)."
+            'method="sampling", which speaks of most of them, or shifts in a box (LinfShifts).'
         )
 
     def to_dict(self) -> dict[str, Any]:
