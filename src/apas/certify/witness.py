@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas.bounds.inside import inside_box
 from apas.models.convert import as_model, encoded_rows
 from apas.models.protocol import Dense, offers
 from apas.shifts.draws import coordinates, drawn_margins
 from apas.shifts.protocol import OtherMoves, ShiftSet
 
-__all__ = ["DrawnShift", "KeptShift", "Witness"]
+__all__ = ["CornerShift", "DrawnShift", "KeptShift", "Witness"]
 
 _Array = NDArray[np.float64]
 
@@ -133,3 +134,47 @@ class KeptShift:
 
     def __hash__(self) -> int:
         return hash((self.delta, self.values.tobytes()))
+
+
+@dataclass(frozen=True, eq=False)
+class CornerShift:
+    """A shift to a corner of a box, kept as one sign per parameter: an eighth of what the parameters take.
+
+    Parameters
+    ----------
+    shifts : LinfShifts
+    delta : float
+    signs : ndarray of int8, shape (k,)
+        -1, 0 or 1 per parameter: to which end of its range it moves, as far as fits inside without tolerance.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0]]], [[0.0]])
+    >>> CornerShift(LinfShifts(), 0.5, np.array([0, -1], dtype=np.int8)).margin(net, [[0.25]], 1)
+    -0.25
+    """
+
+    shifts: LinfShifts
+    delta: float
+    signs: NDArray[np.int8]
+
+    def parameters(self, model: Any) -> _Array:
+        """Parameters of the shifted model, shape (k,)."""
+        base = as_model(model).parameters
+        return inside_box(base.values, self.shifts.radii(base), self.delta, self.signs.astype(np.float64))
+
+    def margin(self, model: Any, X: Any, target: Any) -> float:
+        """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
+        return KeptShift(self.delta, self.parameters(model)).margin(model, X, target)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The signs as a text of ``-``, ``0`` and ``+``."""
+        text = np.array(["-", "0", "+"])[self.signs + 1]
+        return {"kind": "corner", "delta": self.delta, "signs": "".join(text.tolist())}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CornerShift) and self.to_dict() == other.to_dict() and self.shifts == other.shifts
+
+    def __hash__(self) -> int:
+        return hash((self.delta, self.signs.tobytes()))

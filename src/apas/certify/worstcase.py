@@ -13,11 +13,12 @@ from apas.certify.certificate import BoundEvidence, Certificate
 from apas.certify.claims import Every, Verdict
 from apas.certify.confirm import confirmed_witness
 from apas.certify.problem import Problem
-from apas.certify.witness import KeptShift
+from apas.certify.witness import CornerShift, KeptShift, Witness
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
+from apas.shifts.protocol import ShiftSet
 
 __all__ = ["decided", "every", "unsupported_dense"]
 
@@ -71,11 +72,11 @@ def _parts(problem: Problem) -> list[NDArray[np.intp]]:
 
 def _in_parallel(
     problem: Problem, parts: list[NDArray[np.intp]], steps: Sequence[str], time_limit: float, progress: Progress
-) -> tuple[list[Finding], list[KeptShift | None]]:
+) -> tuple[list[Finding], list[Witness | None]]:
     from joblib import Parallel, delayed
 
     found: list[Finding] = []
-    witnesses: list[KeptShift | None] = []
+    witnesses: list[Witness | None] = []
     jobs = (delayed(_findings)(problem.take(rows), steps, time_limit) for rows in parts)
     for part in Parallel(n_jobs=problem.n_jobs, return_as="generator")(jobs):
         found += part[0]
@@ -86,19 +87,20 @@ def _in_parallel(
 
 def _findings(
     problem: Problem, steps: Sequence[str], time_limit: float, progress: Progress | None = None
-) -> tuple[list[Finding], list[KeptShift | None]]:
+) -> tuple[list[Finding], list[Witness | None]]:
     network = problem.network
     assert network is not None
     found = [Finding() for _ in range(len(problem))]
-    witnesses: list[KeptShift | None] = [None] * len(problem)
+    witnesses: list[Witness | None] = [None] * len(problem)
     for delta in np.unique(problem.delta).tolist():
         rows = np.flatnonzero(problem.delta == delta)
 
         def accept(i: int, direction: NDArray[np.float64], rows: NDArray[np.intp] = rows, delta: float = delta) -> bool:
             row = int(rows[i])
             values = inside_box(network.parameters.values, problem.reach, delta, direction)
-            witnesses[row] = confirmed_witness(problem, row, values)
-            return witnesses[row] is not None
+            kept = confirmed_witness(problem, row, values)
+            witnesses[row] = None if kept is None else compact(kept, problem.shifts, direction)
+            return kept is not None
 
         part = worst_cases(
             network, problem.X[rows], problem.wanted[rows], problem.radii, delta, steps=steps, time_limit=time_limit,
@@ -109,8 +111,16 @@ def _findings(
     return found, witnesses
 
 
+def compact(kept: KeptShift, shifts: ShiftSet, direction: NDArray[np.float64]) -> Witness:
+    """The same shift as a corner of the box, if it is one: large models have large witnesses."""
+    signs = direction.astype(np.int8)
+    if isinstance(shifts, LinfShifts) and np.array_equal(signs, direction):
+        return CornerShift(shifts, kept.delta, signs)
+    return kept
+
+
 def certificate(
-    problem: Problem, i: int, claim: Every, method: str, finding: Finding, witness: KeptShift | None, time_limit: float
+    problem: Problem, i: int, claim: Every, method: str, finding: Finding, witness: Witness | None, time_limit: float
 ) -> Certificate:
     """Say in words what was found about row `i`."""
     written = at_least(finding.bound) if np.isfinite(finding.bound) else None
