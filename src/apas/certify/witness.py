@@ -13,6 +13,7 @@ from apas.bounds.inside import inside_box
 from apas.models.convert import as_model, encoded_rows
 from apas.models.protocol import Dense, offers
 from apas.shifts.draws import coordinates, drawn_margins
+from apas.shifts.linf import LinfShifts
 from apas.shifts.protocol import OtherMoves, ShiftSet
 
 __all__ = ["CornerShift", "DrawnShift", "KeptShift", "Witness"]
