@@ -56,8 +56,10 @@ class _Scaled:
         low, high = np.array(program.low), np.array(program.high)
         integer = np.array(program.integer, dtype=bool)
         size = np.maximum(np.abs(low), np.abs(high))
-        self.columns = np.where(integer | (size == 0), 1.0, _power(size))
-        self.low, self.high, self.integer = low / self.columns, high / self.columns, integer
+        # what is always 0 has no entries, which might be large; binaries stay as they are
+        self.columns = np.where(integer, 1.0, np.where(size > 0, _power(size), 0.0))
+        divisor = np.where(self.columns > 0, self.columns, 1.0)
+        self.low, self.high, self.integer = low / divisor, high / divisor, integer
         self.matrix = np.zeros((len(program.rows), len(low)))
         self.row_low, self.row_high = np.empty(len(program.rows)), np.empty(len(program.rows))
         for i, (entries, row_low, row_high) in enumerate(program.rows):

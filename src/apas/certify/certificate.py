@@ -51,11 +51,12 @@ class BoundEvidence:
     Attributes
     ----------
     step : str
-        What decided: "interval", "linear", "attack", "splitting", "solver"; "none" if nothing did.
+        What decided: "interval", "linear", "attack", "splitting", "solver" or "ball". If nothing did, "none", or
+        "attack" where nothing else was tried.
     bound : float or None
         The margin is at least this on every shifted model, rounded down to six digits; None if no bound is known.
     nodes : int
-        How many cases were distinguished.
+        How many cases were distinguished; of an attack, how many shifts were tried.
     """
 
     step: str

@@ -20,6 +20,7 @@ from apas.certify.claims import Every, Most, Verdict
 from apas.certify.enumeration import Enumeration
 from apas.certify.exact import Exact
 from apas.certify.interval import IntervalBounds, LinearBounds
+from apas.certify.listed import check_models, default_delta
 from apas.certify.problem import Method, Problem
 from apas.certify.sampling import Sampling
 from apas.errors import InputError, Unsupported
@@ -27,8 +28,10 @@ from apas.models.convert import as_model, encoded_rows, predicted_classes
 from apas.models.digest import model_digest
 from apas.models.margins import class_indices
 from apas.models.protocol import LibraryBacked, Model, Named, offers
+from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
+from apas.shifts.observed import ObservedShifts
 from apas.shifts.protocol import ShiftSet
 
 __all__ = ["certify"]
@@ -37,7 +40,9 @@ METHODS: dict[str, type[Any]] = {
     "sampling": Sampling, "interval": IntervalBounds, "linear": LinearBounds, "attack": Attack, "exact": Exact,
     "enumeration": Enumeration, "cascade": Cascade,
 }  # fmt: skip
-SHIFTS: dict[str, Any] = {"linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2)}
+SHIFTS: dict[str, Any] = {
+    "linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2), "gaussian": GaussianShifts,
+}  # fmt: skip
 #: Rows closer to the boundary than this are left out when a model is compared with its own library.
 AGREEMENT = 1e-9
 
@@ -63,12 +68,13 @@ def certify(
     X : array_like or data frame of shape (rows, features)
         The counterfactual explanations, in the units the model was trained with. Data frames are matched by name.
     delta : float or array_like of shape (rows,)
-        How far the parameters may move; what that means is up to `shifts`.
+        How far the parameters may move; what that means is up to `shifts`. For `ObservedShifts` 1 or None.
     target : label, array_like of labels or "predicted"
         The class each row must keep. Required: with a default, a rejected applicant would be certified as robustly
         rejected. ``"predicted"`` asks for the class that the model gives each row.
     shifts : ShiftSet or str, default "linf"
-        The set of shifted models: `LinfShifts` ("linf") or `LpShifts` ("l1", "l2").
+        The set of shifted models: `LinfShifts` ("linf"), `LpShifts` ("l1", "l2"), `GaussianShifts` ("gaussian"), or
+        `ObservedShifts` and `InputNoise`.
     method : Method or str, default "sampling"
         How to decide. ``"sampling"`` speaks of most shifts; of every shift speak ``"interval"``, ``"linear"``,
         ``"attack"``, ``"exact"`` and ``"cascade"``, which takes them in turn; ``"enumeration"`` of either.
@@ -111,13 +117,14 @@ def certify(
     points, encoded = encoded_rows(net, X)
     stream = Stream(entropy_of(rng), "certify")
     problem = Problem(
-        model=net, X=encoded, target=check_target(net, encoded, target), delta=check_delta(delta, len(encoded)),
-        shifts=shift_set, claim_rows=max(1, len(encoded)) if simultaneous else 1, n_jobs=check_jobs(n_jobs),
+        model=net, X=encoded, target=check_target(net, encoded, target),
+        delta=check_delta(default_delta(shift_set, delta), len(encoded)), shifts=shift_set,
+        claim_rows=max(1, len(encoded)) if simultaneous else 1, n_jobs=check_jobs(n_jobs), points=points,
     )  # fmt: skip
     complaint = chosen.unsupported(problem)
     if complaint is not None:
         raise Unsupported(complaint)
-    check_agreement(net, points, encoded)
+    check_agreement(net, points, encoded, shift_set)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
         items = _decide(problem, chosen, stream)
     seconds = (time.perf_counter() - began) / max(1, len(items))
@@ -141,7 +148,8 @@ def _decide(problem: Problem, method: Method, stream: Stream) -> list[Certificat
 
 
 def _not_valid(problem: Problem, i: int, claim: Every | Most, method: Method) -> Certificate:
-    name = type(method).__name__.lower()
+    kind = type(method)
+    name = next((alias for alias, known in METHODS.items() if known is kind), kind.__name__.lower())
     return Certificate(
         claim, Verdict.REFUTED, float(problem.delta[i]), problem.target[i], name, BaseEvidence(), NOT_VALID
     )
@@ -177,8 +185,13 @@ def check_target(model: Model, X: NDArray[np.float64], target: Any) -> NDArray[A
     return labels
 
 
-def check_agreement(model: Model, points: Any, X: NDArray[np.float64]) -> None:
-    """Refuse a model that does not say about the given rows what its own library says."""
+def check_agreement(
+    model: Model, points: Any, X: NDArray[np.float64], shifts: ShiftSet | None = None, name: str = "`model`"
+) -> None:
+    """Refuse a model that does not say about the given rows what its own library says; of listed models each."""
+    if isinstance(shifts, ObservedShifts) and len(X):
+        for other, rows, called in check_models(shifts, model, points):
+            check_agreement(other, points, rows, name=called)
     if not offers(model, LibraryBacked) or not len(X):
         return
     ours, distance = predicted_classes(model, X)
@@ -187,6 +200,6 @@ def check_agreement(model: Model, points: Any, X: NDArray[np.float64]) -> None:
     if differ:
         i = int(differ[0])
         raise InputError(
-            f"`model` does not agree with its own library on row {i}: apas reads class {ours[i]!r}, the library says "
+            f"{name} does not agree with its own library on row {i}: apas reads class {ours[i]!r}, the library says "
             f"{theirs[i]!r}; this model is not what it seems, so nothing can be certified about it."
         )

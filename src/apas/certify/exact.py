@@ -14,10 +14,12 @@ from apas.bounds.worstcase import ALL_STEPS
 from apas.certify.ball import decided_in_ball, is_exact_in_ball
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Every
+from apas.certify.listed import decided_one_by_one
 from apas.certify.problem import Problem
 from apas.certify.worstcase import decided, every, unsupported_dense
 from apas.errors import InputError
 from apas.shifts.lp import LpShifts
+from apas.shifts.observed import ObservedShifts
 
 __all__ = ["Exact"]
 
@@ -29,7 +31,7 @@ class Exact:
     Intervals, linear bounds and a quick attack come first; what they leave open is decided by branch and bound on the
     phases of units, and where that takes too many cases by a mixed-integer program in HiGHS. The solver is not
     believed: its point must break the row when evaluated on its own, in float64 and in exact rational arithmetic, and
-    its bound counts only beyond its tolerances.
+    its bound, if it exceeds its tolerances, is proved again from multipliers.
 
     Parameters
     ----------
@@ -39,8 +41,9 @@ class Exact:
     Notes
     -----
     For networks of relu, leaky relu, hard tanh and identity units of any depth, and for all others with at most one
-    hidden layer; in balls of shifts (`LpShifts`) where only the output layer moves, as in linear models. A row whose
-    least margin is 0 up to rounding stays ``UNKNOWN``.
+    hidden layer; in balls of shifts (`LpShifts`) where only the output layer moves, as in linear models. Of models that
+    exist (`ObservedShifts`), whatever they are, each is asked. A row whose least margin is 0 up to rounding stays
+    ``UNKNOWN``.
 
     Examples
     --------
@@ -66,6 +69,8 @@ class Exact:
     def unsupported(self, problem: Problem) -> str | None:
         """None where exact answers are possible, else why not."""
         network = problem.network
+        if isinstance(problem.shifts, ObservedShifts):
+            return None
         if isinstance(problem.shifts, LpShifts) and is_exact_in_ball(problem):
             return None
         complaint = unsupported_dense(problem, "Exact")
@@ -80,6 +85,8 @@ class Exact:
 
     def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
+        if isinstance(problem.shifts, ObservedShifts):
+            return decided_one_by_one(problem, "exact")
         if isinstance(problem.shifts, LpShifts):
             return decided_in_ball(problem, "exact")
         return decided(problem, "exact", ALL_STEPS, self.time_limit)

@@ -101,7 +101,7 @@ def robust_fraction(
     complaint = chosen.unsupported(problem)
     if complaint is not None:
         raise Unsupported(complaint)
-    check_agreement(net, points, encoded)
+    check_agreement(net, points, encoded, shift_set)
     items: list[FractionCurve] = []
     if len(problem):
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
@@ -140,7 +140,7 @@ def _check_deltas(deltas: Any) -> NDArray[np.float64]:
 
 
 def _enclosed(problem: Problem, deltas: NDArray[np.float64], method: Enumeration) -> list[FractionCurve]:
-    measure, valid = problem.measure, problem.valid_rows()
+    measure, valid = problem.measure_at(deltas), problem.valid_rows()
     curves = []
     for i, bounds in enumerate(enclosed_shares(problem, deltas, method)):
         lower, upper = np.array(bounds).T
@@ -154,7 +154,7 @@ def _sampled(problem: Problem, deltas: NDArray[np.float64], method: Sampling, en
     failures, sure = _counted(problem, deltas, Stream(entropy, "fraction"), samples)
     # every end of every band has the same part of the risk
     level = 1 - (1 - Fraction(repr(method.confidence))) / (2 * len(deltas))
-    measure, valid = problem.measure, problem.valid_rows()
+    measure, valid = problem.measure_at(deltas), problem.valid_rows()
     return [
         FractionCurve(
             deltas,

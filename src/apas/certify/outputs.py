@@ -22,6 +22,7 @@ from apas.certify.claims import Every, Most
 from apas.certify.entry import METHODS, SHIFTS, check_agreement, check_target, pick
 from apas.certify.exact import Exact
 from apas.certify.interval import IntervalBounds
+from apas.certify.listed import default_delta
 from apas.certify.outputranges import OutputRange, OutputRanges
 from apas.certify.problem import Method, Problem
 from apas.certify.sampling import Sampling
@@ -33,6 +34,7 @@ from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
+from apas.shifts.observed import ObservedShifts
 from apas.shifts.protocol import ShiftSet
 from apas.stats import coverage_lower
 
@@ -89,17 +91,19 @@ def output_range(
     shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
     points, encoded = encoded_rows(net, X)
     problem = Problem(
-        model=net, X=encoded, target=check_target(net, encoded, target), delta=check_delta(delta, len(encoded)),
-        shifts=shift_set,
+        model=net, X=encoded, target=check_target(net, encoded, target),
+        delta=check_delta(default_delta(shift_set, delta), len(encoded)), shifts=shift_set, points=points,
     )  # fmt: skip
     if not isinstance(chosen, Sampling | IntervalBounds | Exact):
         raise InputError(
             f"`method` of output_range must be sampling, interval or exact, got {type(chosen).__name__}."
         )  # fmt: skip
+    if isinstance(shift_set, ObservedShifts) and not isinstance(chosen, Sampling):
+        raise Unsupported('output_range asks models that exist (ObservedShifts) with method="sampling" alone.')
     complaint = chosen.unsupported(problem)
     if complaint is not None:
         raise Unsupported(complaint)
-    check_agreement(net, points, encoded)
+    check_agreement(net, points, encoded, shift_set)
     items: list[OutputRange] = []
     if len(problem):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -121,10 +125,10 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
     with Progress(samples, "drawing shifted models") as progress:
         for begin in range(0, samples, block):
             end = min(begin + block, samples)
-            directions = problem.shifts.directions(problem.model.parameters, stream, begin, end)
+            directions = problem.directions(stream, begin, end)
             for chunk in range(0, len(problem), ROWS):
                 part = problem if len(problem) <= ROWS else problem.take(slice(chunk, chunk + ROWS))
-                margins = part.shifts.margins(part.model, part.X, part.one_target, directions, part.one_delta)
+                margins = part.margins(directions)
                 rows = slice(chunk, chunk + len(part))
                 low[rows] = np.minimum(low[rows], margins.min(axis=0))
                 high[rows] = np.maximum(high[rows], margins.max(axis=0))

@@ -101,8 +101,12 @@ class Problem:
     @property
     def measure(self) -> str:
         """Name of the distribution of the shifts, as printed in a claim."""
+        return self.measure_at(self.delta)
+
+    def measure_at(self, deltas: NDArray[np.float64]) -> str:
+        """The same for shifts of other sizes."""
         words = self.shifts.measure(self.coordinates)
-        if isinstance(self.shifts, ObservedShifts) and (self.delta != 1).any():
+        if isinstance(self.shifts, ObservedShifts) and (deltas != 1).any():
             return f"delta times the change of the parameters from this model to one of the {words}"
         return words
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.bounds.balls import ball_radius
 from apas.bounds.breaking import broken_radius
 from apas.bounds.corner import worst_corners
 from apas.bounds.inside import inside_box
@@ -22,6 +23,7 @@ from apas.certify.problem import Problem
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
 from apas.models.margins import valid
+from apas.shifts.lp import LpShifts
 
 __all__ = ["proved_deltas", "valid_at", "worst_case"]
 
@@ -42,6 +44,10 @@ def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -
     """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
     if network is None:
         return np.zeros(len(problem)), np.full(len(problem), np.inf), np.full(len(problem), np.inf)
+    if isinstance(problem.shifts, LpShifts):
+        nothing = np.full(len(problem), np.inf)
+        proved = ball_radius(network, problem.X, problem.wanted, problem.radii, problem.shifts.p, limit)
+        return proved, nothing, nothing.copy()
     boxes = Boxes(network, problem.X, problem.wanted, problem.radii)
     proved, open_end = provable_radius(boxes, limit)
     broken = np.full(len(problem), np.inf)

@@ -38,10 +38,11 @@ from apas.errors import InputError, Unsupported
 from apas.models.convert import as_model, encoded_rows
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
-from apas.models.protocol import Model
+from apas.models.protocol import Model, offers
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
-from apas.shifts.protocol import ShiftSet
+from apas.shifts.observed import ObservedShifts
+from apas.shifts.protocol import OtherMoves, ShiftSet
 from apas.stats import sample_size
 
 __all__ = ["max_shift"]
@@ -84,7 +85,7 @@ def max_shift(
         their first failures. ``"confirm"`` (default above 100,000 parameters): search on one stream, confirm on fresh
         ones. ``"paper"``: Algorithm 1 as published, whose confidence holds per test only.
     limit : float, optional
-        Where to stop looking; 10 times the largest parameter unless given (10 for relative shifts).
+        Where to stop looking; 10 times the largest parameter unless given (10 for relative shifts and `InputNoise`).
     simultaneous : bool, default False
         Let the confidence hold for all rows together.
     n_jobs : int, default 1
@@ -123,19 +124,24 @@ def max_shift(
         model=net, X=encoded, target=check_target(net, encoded, target), delta=np.ones(len(encoded)), shifts=shift_set,
         claim_rows=max(1, len(encoded)) if simultaneous else 1, n_jobs=check_jobs(n_jobs),
     )  # fmt: skip
+    if isinstance(shift_set, ObservedShifts):
+        raise Unsupported(
+            "max_shift cannot use ObservedShifts: the models that choose a delta cannot also certify it; use "
+            "certify(..., delta=1), or robust_fraction with deltas chosen beforehand."
+        )
     check_agreement(net, points, encoded)
     farthest = _limit(limit, problem)
-    everything = Every(shift_set.region(net.parameters))
-    claim = everything if sampler is None else sampler.claim(problem)
+    # only a method that speaks of every shift may ask what they are: not every set has an answer
+    claim = sampler.claim(problem) if sampler else Every(shift_set.region(problem.coordinates))
     ok = problem.valid_rows() if len(problem) else np.empty(0, dtype=bool)
     answers: list[MaxShift] = []
     if ok.any():
         asked = problem.take(ok)
-        network = asked.network if isinstance(shift_set, LinfShifts) else None
+        network = asked.network if isinstance(shift_set, LinfShifts | LpShifts) else None
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
-            if sampler is None:
-                answers = _proved(asked, proof, everything, farthest)
-            else:
+            if isinstance(claim, Every):
+                answers = _proved(asked, proof, claim, farthest)
+            elif sampler is not None:
                 answers = _sampled(asked, network, sampler, kind, entropy, farthest)
     waiting = iter(answers)
     items = [next(waiting) if ok[i] else _not_valid(problem.target[i], claim) for i in range(len(problem))]
@@ -164,6 +170,8 @@ def _proved(problem: Problem, method: Method, claim: Every, limit: float) -> lis
     if complaint is not None:
         raise Unsupported(complaint)
     usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(problem)]
+    if not any(isinstance(m, IntervalBounds | LinearBounds | Exact) for m in usable):
+        raise Unsupported("max_shift needs a method that proves: IntervalBounds, LinearBounds or Exact in the Cascade.")
     exact = next((m for m in usable if isinstance(m, Exact)), None)
     kind = "exact" if exact else "linear" if any(isinstance(m, LinearBounds) for m in usable) else "interval"
     if isinstance(problem.shifts, LpShifts):
@@ -185,7 +193,7 @@ def _search(search: str | None, sampler: Sampling | None, net: Model) -> str:
 
 def _limit(limit: float | None, problem: Problem) -> float:
     if limit is None:
-        if getattr(problem.shifts, "relative", False):
+        if getattr(problem.shifts, "relative", False) or offers(problem.shifts, OtherMoves):
             return 10.0
         return 10.0 * float(np.abs(problem.model.parameters.values).max(initial=0.0)) or 10.0
     number = isinstance(limit, Real) and not isinstance(limit, bool | np.bool_)

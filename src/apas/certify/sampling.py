@@ -19,10 +19,12 @@ from apas._random import Stream
 from apas._validation import check_integer, check_probability
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Most, Verdict
+from apas.certify.listed import models_used, too_few_models
 from apas.certify.problem import Problem
 from apas.certify.scan import first_failures
 from apas.certify.witness import DrawnShift
 from apas.errors import InputError
+from apas.shifts.observed import ObservedShifts
 from apas.stats import allowed_failures, coverage_lower, coverage_upper, refuting_failures, sample_size
 
 __all__ = ["Sampling", "SamplingEvidence"]
@@ -103,7 +105,8 @@ class Sampling:
         The paper's alpha.
     n_samples : int, optional
         How many shifts to draw. Unless given, as many as the claim needs, and up to 20,000 while they are cheap:
-        more draws than needed allow some failures, which makes the test tighter, not the claim weaker.
+        more draws than needed allow some failures, which makes the test tighter, not the claim weaker. Of models that
+        exist (`ObservedShifts`) all are used, each once.
 
     Notes
     -----
@@ -128,8 +131,7 @@ class Sampling:
 
     def claim(self, problem: Problem) -> Most:
         """What the method will speak about."""
-        measure = problem.shifts.measure(problem.model.parameters)
-        return Most(self.coverage, self.confidence, measure, problem.claim_rows)
+        return Most(self.coverage, self.confidence, problem.measure, problem.claim_rows)
 
     def unsupported(self, problem: Problem) -> str | None:
         """None: sampling works on every model and shift set."""
@@ -146,14 +148,22 @@ class Sampling:
             for i in range(len(problem))
         ]
 
+    def samples(self, problem: Problem, claim: Most) -> int:
+        """How many draws to make; whether they are enough for the claim is not asked."""
+        if isinstance(problem.shifts, ObservedShifts):
+            return models_used(problem.shifts, self.n_samples)
+        if self.n_samples is not None:
+            return self.n_samples
+        cheap = min(20_000, 10**8 // max(1, int(np.count_nonzero(problem.radii))))
+        return max(sample_size(coverage=claim.coverage, confidence=claim.row_confidence), cheap)
+
     def plan(self, problem: Problem, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
         coverage, confidence = claim.coverage, claim.row_confidence
-        samples = self.n_samples
-        if samples is None:
-            cheap = min(20_000, 10**8 // int(np.count_nonzero(problem.radii)))
-            samples = max(sample_size(coverage=coverage, confidence=confidence), cheap)
+        samples = self.samples(problem, claim)
         allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
+        if allowed < 0 and isinstance(problem.shifts, ObservedShifts) and samples == len(problem.shifts):
+            raise InputError(too_few_models(claim, samples))
         if allowed < 0:
             needed = sample_size(coverage=coverage, confidence=confidence)
             together = f" for {claim.rows} rows together" if claim.rows > 1 else ""

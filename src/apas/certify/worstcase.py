@@ -140,7 +140,7 @@ def certificate(
 
 def _open(finding: Finding, time_limit: float) -> str:
     if np.isfinite(time_limit):
-        return f"neither a proof nor a failing shift was found within {time_limit:g} seconds and the tolerances"
+        return f"neither a proof nor a failing shift was found within {time_limit:g} seconds"
     if np.isfinite(finding.bound):
         return f"the bound on the margin, {at_least(finding.bound)}, is not above 0, and no failing shift is known"
     return "there is no bound on the margin"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,12 +34,17 @@ def as_model(
     obj : object
         A fitted scikit-learn classifier (`MLPClassifier`, `LogisticRegression`, `LinearSVC`, `SGDClassifier`,
         `RidgeClassifier`, `Perceptron`, `LinearDiscriminantAnalysis`), a `Pipeline` whose last step is one of
-        them, a `FeedForward`, or any object with the five members of `Model`.
-    output, classes, input_shape : optional
-        What the output, the classes and the input shape are, for objects that do not say so themselves.
-        scikit-learn models and `Model` objects do.
+        them, a `torch.nn.Module`, a `FeedForward`, or any object with the five members of `Model`. A module is
+        looked at as it is now, in eval mode; training it further has no effect on the model.
+    output : {"logit", "probability", "logits", "probabilities"}, optional
+        What a module's numbers are; needed unless it is a `Sequential` that ends in a sigmoid or softmax.
     threshold : float, default 0.5
-        From which probability on a binary scikit-learn classifier is taken to say class 1.
+        From which probability on a binary classifier or module is taken to say class 1.
+    classes : sequence, optional
+        Labels of a module's classes; (0, 1) or 0..m-1 unless given.
+    input_shape : sequence of int, optional
+        Shape of one input of a module, such as (1, 28, 28); rows of `X` hold its numbers in C order. Needed unless it
+        takes one number per feature and its first layer says how many.
     feature_names : sequence of str, optional
         Names of the columns; those the estimator was fitted with unless given.
 
@@ -66,9 +72,14 @@ def as_model(
         from apas.models.sklearn import from_sklearn
 
         return _without_options(from_sklearn(obj, threshold=threshold, feature_names=feature_names), chosen)
+    torch = sys.modules.get("torch")  # whoever has a module has imported it
+    if torch is not None and isinstance(obj, torch.nn.Module):
+        from apas.models.torch import from_torch
+
+        return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
     raise Unsupported(
         f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift; pass a scikit-learn "
-        f"classifier, an apas.FeedForward, or an object with the members {_MEMBERS}."
+        f"classifier, a PyTorch module, an apas.FeedForward, or an object with the members {_MEMBERS}."
     )
 
 

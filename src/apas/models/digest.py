@@ -41,6 +41,9 @@ def canonical(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return {"float": repr(value)}
+    if hasattr(value, "detach"):  # a tensor
+        tensor = value.detach().cpu()
+        return canonical((tensor if tensor.dtype.itemsize != 2 else tensor.float()).numpy())
     if isinstance(value, np.ndarray):
         if value.dtype == object:
             return {"shape": list(value.shape), "values": [canonical(v) for v in value.ravel().tolist()]}

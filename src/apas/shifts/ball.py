@@ -90,8 +90,8 @@ def _numbers(words: _Words, more: _Words, p: float) -> tuple[_Array, _Array]:
     else:
         from scipy.special import gammainccinv
 
-        gamma, uniform = gammainccinv(1.0 + 1.0 / p, share), uniform(more)
-        sizes, powers = gamma ** (1.0 / p) * uniform, gamma * uniform**p
+        gamma, factor = gammainccinv(1.0 + 1.0 / p, share), uniform(more)
+        sizes, powers = gamma ** (1.0 / p) * factor, gamma * factor**p
     return np.where(words & np.uint64(1), -sizes, sizes), powers
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._random import Stream
 from apas.models.parameters import Parameters
 from apas.models.protocol import Model, Scaled, offers
 from apas.shifts.protocol import Magnitudes, OnPoints, OtherMoves, ShiftSet

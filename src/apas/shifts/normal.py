@@ -46,5 +46,5 @@ def standard_normals(size: int, stream: Stream, start: int, stop: int) -> _Array
 def _normals(words: NDArray[np.uint64]) -> _Array:
     from scipy.special import ndtri
 
-    sizes = -ndtri(0.5 * uniform(words))
+    sizes: _Array = -ndtri(0.5 * uniform(words))
     return np.where(words & np.uint64(1), -sizes, sizes)

@@ -18,8 +18,9 @@ from apas._validation import check_integer
 from apas.errors import InputError
 from apas.models.convert import encoded_rows
 from apas.shifts.measure import ShiftReport, compare_models, read_model
+from apas.shifts.resampling import check_labels, drawn_rows, drawn_seeds, take_rows
 
-__all__ = ["estimate_delta"]
+__all__ = ["estimate_delta", "final_step"]
 
 _Rows = NDArray[np.int64]
 
@@ -85,27 +86,29 @@ def estimate_delta(
         points, encoded = encoded_rows(base, X_new)
     except InputError as error:
         raise InputError(str(error).replace("`X`", "`X_new`")) from error
-    labels = _check_labels(y_new, len(points), base.classes if update is None else None)
+    classes = base.classes if update is None else None
+    labels = check_labels(y_new, len(points), classes, name="y_new", of="X_new", owner="estimate_delta")
     entropy, draws, seeds = _draw(rng, rounds, len(points), _check_size(fraction, len(points)))
     names = [f"the model of round {i} of estimate_delta" for i in range(1, rounds + 1)]
     models = []
     for name, rows, seed in zip(names, draws, seeds, strict=True):
         changed = copy.deepcopy(estimator)
         if update is None:
-            result = _one_pass(changed, encoded[rows], _take(labels, rows), seed)
+            result = _one_pass(changed, encoded[rows], take_rows(labels, rows), seed)
         else:
-            result = update(changed, _take(points, rows), _take(labels, rows))
+            result = update(changed, take_rows(points, rows), take_rows(labels, rows))
         models.append(read_model(changed if result is None else result, name))
     columns = [f"round {i}" for i in range(1, rounds + 1)]
     return compare_models(base, models, p=math.inf, names=names, columns=columns, entropy=entropy)
 
 
-def _final(estimator: Any) -> Any:
+def final_step(estimator: Any) -> Any:
+    """The classifier itself: the last step of a pipeline."""
     return estimator[-1] if type(estimator).__name__ == "Pipeline" else estimator
 
 
 def _check_partial_fit(estimator: Any) -> None:
-    final = _final(estimator)
+    final = final_step(estimator)
     name = type(final).__name__
     if not hasattr(final, "partial_fit"):
         why = ""
@@ -125,15 +128,15 @@ def _check_partial_fit(estimator: Any) -> None:
 
 def _advice(estimator: Any) -> str:
     """How to write an `update` for `estimator`, as the end of a message."""
-    piped = _final(estimator) is not estimator
+    piped = final_step(estimator) is not estimator
     model, rows = ("model[-1]", "model[:-1].transform(X)") if piped else ("model", "X")
-    warm = ".set_params(warm_start=True)" if hasattr(_final(estimator), "warm_start") else ""
+    warm = ".set_params(warm_start=True)" if hasattr(final_step(estimator), "warm_start") else ""
     return f"say how to train it further, e.g. def update(model, X, y): {model}{warm}.fit({rows}, y)"
 
 
 def _one_pass(estimator: Any, X: NDArray[np.float64], y: Any, seed: int) -> Any:
     """One call of partial_fit on rows in model units; changes `estimator`."""
-    final = _final(estimator)
+    final = final_step(estimator)
     columns = getattr(final, "feature_names_in_", None)
     rows: Any = X
     if columns is not None:  # scikit-learn warns when the names it was fitted with are missing
@@ -153,29 +156,6 @@ def _one_pass(estimator: Any, X: NDArray[np.float64], y: Any, seed: int) -> Any:
                 f"says: {str(error).splitlines()[0]}; {_advice(estimator)}"
             ) from error
     return estimator
-
-
-def _check_labels(y_new: Any, rows: int, classes: Sequence[Any] | None) -> Any:
-    """Labels that can be indexed by row numbers, all of them known if `classes` are given."""
-    try:
-        labels = y_new if hasattr(y_new, "iloc") else np.asarray(y_new)
-    except ValueError:
-        raise InputError("`y_new` of estimate_delta must be 1-D, one label per row, got rows of labels.") from None
-    if labels.ndim != 1:
-        raise InputError(
-            f"`y_new` of estimate_delta must be 1-D, one label per row, got {labels.ndim} dimensions; pass one column."
-        )
-    if len(labels) != rows:
-        raise InputError(
-            f"`y_new` of estimate_delta must hold one label per row of `X_new` ({rows}), got {len(labels)}."
-        )
-    unknown = [] if classes is None else [label for label in labels.tolist() if label not in classes]
-    if unknown:
-        raise InputError(
-            f"`y_new` of estimate_delta must hold classes of the model ({', '.join(map(str, classes or ()))}), "
-            f"got {unknown[0]!r}; drop these rows, or train a model that knows the class."
-        )
-    return labels
 
 
 def _check_size(fraction: Any, rows: int) -> int:
@@ -199,9 +179,8 @@ def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list
         seeds = _check_seeds(rng, rounds)
         return None, [np.random.RandomState(seed).choice(rows, size) for seed in seeds], seeds
     entropy = entropy_of(rng)
-    numbers = Stream(entropy, "retraining").words(0, rounds * size) >> np.uint64(32)
-    drawn = (numbers * np.uint64(rows) >> np.uint64(32)).astype(np.int64)  # uniform, as rows are far below 2**32
-    seeds = (Stream(entropy, "retraining order").words(0, rounds) >> np.uint64(32)).tolist()
+    drawn = drawn_rows(Stream(entropy, "retraining"), 0, rounds * size, rows)
+    seeds = drawn_seeds(Stream(entropy, "retraining order"), 0, rounds)
     return entropy, list(drawn.reshape(rounds, size)), seeds
 
 
@@ -216,7 +195,3 @@ def _check_seeds(seeds: Any, rounds: int) -> list[int]:
         if not whole or not 0 <= seed < 2**32:
             raise InputError(f"`rng` of estimate_delta must hold integers in [0, 2**32) as seeds, got {seed!r}.")
     return [int(seed) for seed in seeds]
-
-
-def _take(values: Any, rows: _Rows) -> Any:
-    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]

@@ -1,0 +1,143 @@
+"""Forward passes of many shifted copies of a PyTorch module, in blocks of bounded memory.
+
+Small modules go through `torch.func.vmap`, many shifted copies at a time; of large ones, of modules that `vmap` cannot
+handle, and where there are many rows anyway, one shifted copy after the other.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from apas.errors import InputError
+from apas.models.torchstage import Stage
+
+__all__ = ["LARGE", "Passes", "plain_attention", "said_once"]
+
+_Array = NDArray[np.float64]
+#: How many numbers the largest intermediate result may have.
+VALUES = 1 << 20
+#: Fewer shifted copies than this are not worth the overhead of `vmap`.
+WORTH = 4
+#: Modules of more parameters than this are never copied several times at once.
+LARGE = 1 << 18
+
+
+@dataclass
+class Passes:
+    """A module on its stage, and how rows are given to it.
+
+    Attributes
+    ----------
+    stage : Stage
+    shape : tuple of int
+        Shape of one input.
+    integers : bool
+        Whether it takes whole numbers, such as the indices of an embedding.
+    widest : int
+        How many numbers the largest intermediate result has for one row.
+    batched : bool
+        Whether `vmap` can handle it.
+    """
+
+    stage: Stage
+    shape: tuple[int, ...]
+    integers: bool = False
+    widest: int = 1
+    batched: bool = field(default=False)
+
+    def rows(self, X: _Array) -> Any:
+        """Rows of a matrix as a batch of inputs."""
+        if self.integers and (np.rint(X) != X).any():
+            row, column = (int(i) for i in np.argwhere(np.rint(X) != X)[0])
+            raise InputError(
+                f"`X` must hold whole numbers, since the module takes indices, but row {row}, column {column} is "
+                f"{X[row, column]}."
+            )
+        kind = torch.int64 if self.integers else self.stage.dtype
+        return torch.tensor(X.reshape(-1, *self.shape), dtype=kind, device=self.stage.device)
+
+    def step(self, copies: int = 1) -> int:
+        """How many rows to look at together."""
+        return max(1, VALUES // (self.widest * copies))
+
+    def raw(self, X: _Array, direction: _Array | None = None, delta: float = 1.0) -> Any:
+        """Outputs (rows, outputs) of the module itself, or of one shifted copy."""
+        x, step = self.rows(X), self.step()
+        with torch.no_grad(), self.stage.moved(direction, delta) as module:
+            parts = [answer(module, x[i : i + step]) for i in range(0, len(x), step)]
+        return torch.cat(parts)
+
+    def shifted(self, X: _Array, directions: _Array, delta: float) -> Iterator[tuple[slice, Any]]:
+        """Outputs (copies, rows, outputs) of some shifted copies at a time, and which ones."""
+        copies = max(1, min(len(directions), VALUES // (self.widest * len(X)))) if len(directions) >= WORTH else 1
+        for start in range(0, len(directions), copies):
+            some = slice(start, start + copies)
+            many = len(directions[some]) >= WORTH and self.batched
+            together = self._together(X, directions[some], delta) if many else None
+            if together is not None:
+                yield some, together
+                continue
+            for i, direction in enumerate(directions[some], start):
+                yield slice(i, i + 1), self.raw(X, direction, delta)[None]
+
+    def _together(self, X: _Array, directions: _Array, delta: float) -> Any:
+        """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
+        x, tensors = self.rows(X), self.stage.shifted(directions, delta)
+        try:
+            with torch.no_grad(), self.stage.held() as module, plain_attention():
+                out = vmap(lambda t, x: functional_call(module, t, (x.clone(),)), in_dims=(0, None))(tensors, x)
+            return out.reshape(len(directions), len(X), -1)
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
+            self.batched = False
+            said_once(module)
+            return None
+
+
+def answer(module: Any, x: Any) -> Any:
+    """Outputs (rows, outputs) of a batch, or an error that says what the module did not like."""
+    try:
+        out = module(x.clone())  # what it writes into its input stays there
+    except Exception as error:  # the user's code may raise anything
+        first = (str(error).splitlines() or [""])[0]
+        raise InputError(
+            f"the module could not answer {len(x)} rows of shape {tuple(x.shape[1:])}: {type(error).__name__}: {first}"
+        ) from error
+    if not isinstance(out, torch.Tensor) or out.ndim > 2 or not out.numel() or out.numel() % len(x):
+        got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
+        raise InputError(
+            f"the module must give one tensor of shape (rows,) or (rows, outputs), but {len(x)} rows gave {got}; wrap "
+            "it in a module that picks the scores of the classes."
+        )
+    return out.reshape(len(x), -1)
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Attention by matrix products: `vmap` has no rule for the fused kernels, and would warn and go one by one."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="There is a performance drop")
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def said_once(module: Any) -> None:
+    """Tell that a module is slow; the answers are the same."""
+    warnings.warn(
+        f"{type(module).__name__} cannot be evaluated by torch.func.vmap (control flow that depends on values, or an "
+        "operation without a rule for it), so that shifted modules are evaluated one by one; the answers are the same.",
+        UserWarning, stacklevel=2,
+    )  # fmt: skip

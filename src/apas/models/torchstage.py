@@ -1,0 +1,105 @@
+"""A private copy of a PyTorch module whose parameters lie side by side in one vector that is overwritten at will."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+__all__ = ["Stage"]
+
+_Array = NDArray[np.float64]
+#: Shifted parameters are computed in parts of this many, which stay in the processor's cache.
+PART = 1 << 15
+
+
+class Stage:
+    """A module that belongs to us, and the shifted parameters it is given.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In eval mode, its parameters of one floating dtype on one device. It is changed: pass a copy.
+    base : ndarray of shape (k,)
+        The parameters that shifts start from, in the order of ``module.named_parameters()``.
+
+    Examples
+    --------
+    >>> stage = Stage(torch.nn.Linear(1, 1, dtype=torch.float64), np.array([2.0, 1.0]))
+    >>> with stage.moved(np.array([1.0, 0.0]), 0.5) as module:
+    ...     module(torch.tensor([[4.0]], dtype=torch.float64)).item()
+    11.0
+    """
+
+    def __init__(self, module: Any, base: _Array) -> None:
+        self.module, self.base = module, base
+        named = list(module.named_parameters())  # a tied parameter comes once
+        first = named[0][1]
+        self.dtype, self.device = first.dtype, first.device
+        self.names = [name for name, _ in named]
+        self.shapes = [tuple(p.shape) for _, p in named]
+        ends = [0, *itertools.accumulate(math.prod(shape) for shape in self.shapes)]
+        self.slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        # on the processor NumPy writes the module's parameters themselves, elsewhere they are sent there
+        self._host = torch.empty(len(base), dtype=self.dtype)
+        self._flat = self._host if self.device.type == "cpu" else torch.empty_like(self._host, device=self.device)
+        self.parameters = [p for _, p in named]
+        for p, part, shape in zip(self.parameters, self.slices, self.shapes, strict=True):
+            p.data = self._flat[part].view(shape)
+            p.grad = None
+            p.requires_grad_(True)
+        self._lock = threading.RLock()
+        self._buffer = np.empty(min(PART, len(base)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # as views of one vector, parameters would be written to a pickle with the whole vector each; copies are not
+        return Stage, (copy.deepcopy(self.module), self.base)
+
+    def doubled(self) -> Stage:
+        """The same in float64."""
+        return Stage(copy.deepcopy(self.module).double(), self.base)
+
+    @contextmanager
+    def moved(self, direction: _Array | None = None, delta: float = 1.0) -> Iterator[Any]:
+        """Give the module with parameters ``base + delta * direction``; nobody else can move them meanwhile."""
+        with self._lock:
+            self._write(direction, delta)
+            if self._flat is not self._host:
+                self._flat.copy_(self._host)
+            yield self.module
+
+    def _write(self, direction: _Array | None, delta: float) -> None:
+        out = self._host.numpy()
+        if direction is None:
+            np.copyto(out, self.base, casting="same_kind")
+            return
+        for start in range(0, len(out), PART):
+            part = slice(start, start + PART)
+            some = self._buffer[: len(out[part])]
+            np.multiply(direction[part], delta, out=some)
+            some += self.base[part]
+            np.copyto(out[part], some, casting="same_kind")
+
+    def shifted(self, directions: _Array, delta: float) -> dict[str, Any]:
+        """Tensors of the models ``base + delta * direction``, by name, the models along their first dimension."""
+        moved = directions * delta
+        moved += self.base
+        flat = torch.empty(moved.shape, dtype=self.dtype)
+        np.copyto(flat.numpy(), moved, casting="same_kind")
+        flat = flat.to(self.device)
+        parts = zip(self.names, self.slices, self.shapes, strict=True)
+        return {name: flat[:, part].view(len(flat), *shape) for name, part, shape in parts}
+
+    @contextmanager
+    def held(self) -> Iterator[Any]:
+        """Give the module to call with other tensors in place of its parameters."""
+        with self._lock:
+            yield self.module

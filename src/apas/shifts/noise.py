@@ -1,0 +1,253 @@
+"""Noise on the rows: the explanation is carried out imprecisely, while the model stays as it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apas._random import Stream
+from apas.errors import InputError
+from apas.models.parameters import Parameters
+from apas.models.protocol import Dense, Model, Named, Raw, Scaled, offers
+from apas.shifts.cube import unit_cube
+from apas.shifts.draws import magnitudes
+from apas.shifts.selection import placed, plain
+
+__all__ = ["InputNoise"]
+
+_Array = NDArray[np.float64]
+#: How many numbers of moved rows are held at a time.
+NUMBERS = 1 << 18
+#: A reach that is a whole number of steps but for rounding counts as one: 0.3 is three steps of 0.1.
+NEARLY = 1 + 1e-12
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InputNoise:
+    """Every row moves by noise that is uniform on a box; the model does not move.
+
+    It answers whether an explanation still works if it is carried out imprecisely: the income rises by a little less
+    than advised. Feature j of a row moves by at most ``delta * scale[j]``, in model units, that is, behind the
+    preprocessing of a pipeline. All rows of a call see the same noise.
+
+    Parameters
+    ----------
+    scale : float, mapping or array_like, optional
+        A factor for all features, per feature (``{name or index: factor}``, others keep 1), or one array of all.
+        0 means that the feature does not move.
+    features : sequence of str or int, optional
+        Which features move, by name or index; all unless given.
+    integers : sequence of str or int, or mapping, optional
+        Features that move in whole steps, each number of steps within reach being equally likely: steps of 1, or as
+        large as a mapping says (``{name or index: step}``), such as 1 / 50 for years that were divided by 50.
+
+    Notes
+    -----
+    What moves is a row, so claims say nothing about changes of the model. `Sampling` is the only method. A feature in
+    whole steps of which none is within reach stays where it is.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], feature_names=["income", "children"])
+    >>> noise = InputNoise(integers=["children"])
+    >>> certificate = apas.certify(net, [[5.0, 2.0]], 1.4, target=1, shifts=noise, rng=0)[0]
+    >>> certificate.verdict.name, noise.moved(net, [[5.0, 2.0]], [[-0.5, 0.9]], 1.4).tolist()
+    ('CERTIFIED', [[[4.3, 3.0]]])
+    """
+
+    scale: float | Mapping[str | int, float] | ArrayLike | None = None
+    features: Sequence[str | int] | None = None
+    integers: Sequence[str | int] | Mapping[str | int, float] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _check_scale(self.scale))
+        if self.features is not None:
+            object.__setattr__(self, "features", tuple(map(plain, _listed(self.features, "features"))))
+        if self.integers is not None:
+            given = self.integers
+            steps = given.items() if isinstance(given, Mapping) else [(f, 1.0) for f in _listed(given, "integers")]
+            object.__setattr__(self, "integers", {plain(feature): _step(step) for feature, step in steps})
+
+    def coordinates(self, model: Model) -> Parameters:
+        """What moves: the features, in model units."""
+        count, names = model.n_features, _feature_names(model)
+        named = list(names) if names is not None else [f"feature {j}" for j in range(count)]
+        kinds, layers = ["weight"] * count, ["input"] * count
+        return Parameters.from_arrays([0.0] * count, names=named, kinds=kinds, layers=layers)
+
+    def radii(self, parameters: Parameters) -> _Array:
+        """How far each feature moves when delta is 1, shape (features,)."""
+        radii = np.ones(len(parameters))
+        if self.features is not None:
+            radii[:] = 0.0
+            radii[[_place(parameters, f, "features") for f in self.features]] = 1.0
+        if isinstance(self.scale, Mapping):
+            for feature, factor in self.scale.items():
+                radii[_place(parameters, feature, "scale")] *= factor
+        elif self.scale is not None:
+            if np.ndim(self.scale) and np.shape(self.scale) != radii.shape:
+                raise InputError(
+                    f"`scale` of InputNoise must be one factor or one per feature ({len(radii)}), got "
+                    f"{np.size(self.scale)}."
+                )
+            radii = radii * np.asarray(self.scale)
+        if not radii.any():
+            raise InputError("`shifts` must move at least one feature, but InputNoise moves none; choose other ones.")
+        return radii
+
+    def steps(self, parameters: Parameters) -> _Array:
+        """How large a step of each feature is, 0 where it moves freely, shape (features,)."""
+        steps = np.zeros(len(parameters))
+        for feature, step in (self.integers or {}).items():  # type: ignore[union-attr]
+            steps[_place(parameters, feature, "integers")] = step
+        return steps
+
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> _Array:
+        """Uniform numbers of [-1, 1), 0 for features that do not move, shape (stop - start, features)."""
+        movers = np.flatnonzero(self.radii(parameters))
+        unit = unit_cube(len(movers), stream, start, stop)
+        return unit if len(movers) == len(parameters) else placed(unit, movers, len(parameters))
+
+    def moved(self, model: Model, X: ArrayLike, directions: ArrayLike, delta: float) -> _Array:
+        """Rows in model units after the noise of each direction, shape (directions, rows, features)."""
+        return np.asarray(X, dtype=np.float64)[None] + self._noise(model, np.asarray(directions), delta)[:, None]
+
+    def _noise(self, model: Model, directions: _Array, delta: float) -> _Array:
+        what = self.coordinates(model)
+        reach, steps = delta * self.radii(what), self.steps(what)
+        noise = directions * reach
+        whole = np.flatnonzero(steps)
+        if len(whole):
+            most = np.floor(reach[whole] / steps[whole] * NEARLY)
+            choices = 2 * most + 1
+            number = np.minimum(np.floor((directions[:, whole] + 1) / 2 * choices), choices - 1) - most
+            noise[:, whole] = number * steps[whole]
+        return noise
+
+    def margins(self, model: Model, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+        """Margins of the moved rows on the model itself, shape (directions, rows)."""
+        margins = np.empty((len(directions), len(X)))
+        deltas = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
+        each = isinstance(target, np.ndarray) and target.shape == (len(X),)
+        for value in np.unique(deltas):  # rows that share a delta share the noise
+            rows = np.flatnonzero(deltas == value)
+            noise = self._noise(model, directions, float(value))
+            count = max(1, NUMBERS // max(1, X[rows].size))
+            for first in range(0, len(noise), count):
+                some = noise[first : first + count]
+                moved = (X[rows][None] + some[:, None]).reshape(-1, X.shape[1])
+                wanted = np.tile(target[rows], len(some)) if each else target
+                margins[first : first + count, rows] = model.margin(moved, wanted).reshape(len(some), -1)
+        return margins
+
+    def magnitudes(self, model: Model, points: Any, X: _Array, target: Any, delta: float | _Array) -> _Array:
+        """How large the numbers behind any margin of each row get, wherever it moves."""
+        farthest = X
+        if offers(model, Scaled):
+            reach = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))[:, None]
+            farthest = np.abs(X) + reach * self.radii(self.coordinates(model))
+        return magnitudes(model, farthest, target, np.zeros(len(model.parameters)), 0.0)
+
+    def shifted_parameters(self, model: Model, direction: _Array, delta: float) -> _Array:
+        """Those of the model, which does not move."""
+        return np.asarray(model.parameters.values)
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether `other` has the parameters of `base`: no change of the model is spoken of."""
+        return base.shapes == other.shapes and np.array_equal(base.values, other.values)
+
+    def measure(self, parameters: Parameters) -> str:
+        """Name of the distribution: which features move, and how far."""
+        return f"uniform on {self.region(parameters)}"
+
+    def region(self, parameters: Parameters) -> str:
+        """The box of the features in words."""
+        movers, steps = np.flatnonzero(self.radii(parameters)), self.steps(parameters)
+        chosen = self.features is not None or len(movers) < len(parameters)
+        names = f" ({_some(parameters.names[j] for j in movers)})" if chosen else ""
+        what = f"each of {len(movers)} features{names}" if len(movers) > 1 else f"one feature{names}"
+        size = "delta" if self.scale is None else "delta times its scale"
+        whole = [parameters.names[j] for j in movers if steps[j]]
+        stepping = f", {_some(whole)} in whole steps" if whole else ""
+        return f"the box in which {what} of the row moves by at most {size}{stepping}; the model does not move"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to build the set again, as JSON values."""
+        scale = self.scale
+        scale = {str(k): v for k, v in scale.items()} if isinstance(scale, Mapping) else np.asarray(scale).tolist()
+        integers = None if self.integers is None else {str(k): v for k, v in self.integers.items()}  # type: ignore[union-attr]
+        features = None if self.features is None else list(self.features)
+        return {"kind": "noise", "scale": scale, "features": features, "integers": integers}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InputNoise) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
+
+    def __repr__(self) -> str:
+        shown = [f"{n}={getattr(self, n)!r}" for n in ("features", "integers") if getattr(self, n) is not None]
+        shown = (["scale=..."] if self.scale is not None else []) + shown
+        return f"InputNoise({', '.join(shown)})"
+
+
+def _feature_names(model: Model) -> tuple[str, ...] | None:
+    """Names of the features in model units, if they are known."""
+    if offers(model, Dense):
+        return model.as_feedforward().feature_names
+    return model.feature_names if offers(model, Named) and not offers(model, Raw) else None
+
+
+def _place(parameters: Parameters, feature: Any, argument: str) -> int:
+    """Position of a feature given by name or index."""
+    names = parameters.names
+    if isinstance(feature, str) and feature in names:
+        return names.index(feature)
+    if isinstance(feature, str) and feature.lstrip("-").isdecimal():
+        feature = int(feature)  # an index that has been through JSON, where keys are texts
+    if isinstance(feature, int) and not isinstance(feature, bool) and -len(names) <= feature < len(names):
+        return feature % len(names)
+    raise InputError(
+        f"`{argument}` of InputNoise must name features of the model ({_some(names, 8)}) or index them "
+        f"(0 to {len(names) - 1}), got {feature!r}."
+    )
+
+
+def _check_scale(scale: Any) -> Any:
+    """The scale as finite numbers of at least 0, copied from what may change."""
+    message = f"`scale` of InputNoise must hold finite numbers of at least 0, one or one per feature, got {scale!r}."
+    if scale is None:
+        return None
+    try:
+        copied = {plain(k): float(v) for k, v in scale.items()} if isinstance(scale, Mapping) else None
+        numbers = np.array(list(copied.values()) if copied is not None else scale, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(message) from None
+    if numbers.ndim > 1 or isinstance(scale, bool) or not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+        raise InputError(message)
+    numbers.flags.writeable = False
+    return copied if copied is not None else float(numbers) if numbers.ndim == 0 else numbers
+
+
+def _step(value: Any) -> float:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 < value < np.inf:
+        raise InputError(f"`integers` of InputNoise must give steps that are positive and finite, got {value!r}.")
+    return float(value)
+
+
+def _listed(value: Any, argument: str) -> Iterable[Any]:
+    if not isinstance(value, list | tuple | np.ndarray | range) or not len(value):
+        raise InputError(f"`{argument}` of InputNoise must list features by name or index, got {value!r}.")
+    return value
+
+
+def _some(names: Iterable[str], most: int = 3) -> str:
+    listed = list(names)
+    return ", ".join(listed[:most]) + (", ..." if len(listed) > most else "")

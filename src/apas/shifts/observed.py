@@ -1,0 +1,265 @@
+"""Models that exist: checkpoints, or models that a training process has made, in place of shifts of the parameters."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.errors import GuaranteeWarning, InputError
+from apas.models.convert import encoded_rows
+from apas.models.digest import model_digest
+from apas.models.parameters import Parameters
+from apas.models.protocol import Described, Model, Scaled, offers
+from apas.shifts.draws import magnitudes
+from apas.shifts.measure import read_model
+from apas.shifts.refit import RetrainedModels
+
+__all__ = ["ObservedShifts"]
+
+_Array = NDArray[np.float64]
+#: How many differences of parameters are held at a time.
+NUMBERS = 1 << 20
+#: Rows of a problem as a model reads them.
+_Rows = Callable[[int, Model], _Array]
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedShifts:
+    """Models that exist, each as it is: of any architecture, with a preprocessing of its own.
+
+    With `delta` 1 (or None) the question is about these models. Another `delta` is about the model moved by `delta`
+    times its difference from each of them, which needs the same layout and preprocessing.
+
+    Draw number i is model number i, and none is used twice. `Sampling` takes all of them and speaks of the process that
+    they came from; `Exact` asks each and speaks of every one that is listed.
+
+    Parameters
+    ----------
+    models : sequence of object
+        What `retrain` returns, or any models that `as_model` takes.
+    process : str, optional
+        How the models were made, as printed in a claim; models from `retrain` know it.
+
+    Notes
+    -----
+    A claim about the process is valid if the models are independent draws of it, as those of `retrain` are. It is void
+    if an explanation was chosen by looking at these models, if models were dropped, or if they are checkpoints of one
+    training or were trained on folds of one data set. It says nothing about other data.
+
+    Examples
+    --------
+    >>> import apas
+    >>> base, later, latest = (apas.FeedForward([[[1.0], [w]]], [[0.0]]) for w in (-1.0, -1.5, -3.0))
+    >>> shifts = ObservedShifts([later, latest])
+    >>> rows = [[2.0, 0.5], [2.0, 1.0]]
+    >>> certificates = apas.certify(base, rows, 1, target=1, shifts=shifts, method="exact")
+    >>> [c.verdict.name for c in certificates], certificates[1].witness.index
+    (['CERTIFIED', 'REFUTED'], 1)
+    """
+
+    models: Sequence[Any]
+    process: str | None = field(default=None, kw_only=True)
+    _digests: tuple[str, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        listed = self.models
+        if not isinstance(listed, Sequence | np.ndarray) or isinstance(listed, str) or not len(listed):
+            raise InputError(f"`models` of ObservedShifts must be a list of at least one model, got {listed!r}.")
+        process = self.process
+        if process is None and isinstance(listed, RetrainedModels):
+            process = listed.process
+        if process is not None and not (isinstance(process, str) and process.strip()):
+            raise InputError(f"`process` of ObservedShifts must say how the models were made, got {process!r}.")
+        models = tuple(read_model(model, f"`models[{i}]` of ObservedShifts") for i, model in enumerate(listed))
+        object.__setattr__(self, "models", models)
+        object.__setattr__(self, "process", process)
+        object.__setattr__(self, "_digests", tuple(model_digest(model) for model in models))
+        if len(set(self._digests)) < len(models):
+            warnings.warn(
+                f"only {len(set(self._digests))} of the {len(models)} models of ObservedShifts are different; a claim "
+                "about the process they came from needs independent models.",
+                GuaranteeWarning,
+                stacklevel=3,
+            )
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def coordinates(self, model: Model) -> Parameters:
+        """What moves: the number of the model."""
+        return Parameters.from_arrays([[0.0]], names=["model"], kinds=["weight"], layers=["model"])
+
+    def radii(self, parameters: Parameters) -> _Array:
+        """No bound on how far anything moves: the models are what they are."""
+        return np.full(len(parameters), np.inf)
+
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> _Array:
+        """Numbers of the models from `start` to `stop`, as far as there are models, shape (models, 1)."""
+        return np.arange(start, min(stop, len(self)), dtype=np.float64)[:, None]
+
+    def margins(self, model: Model, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+        """Margins of rows in model units, which must mean the same to every model, shape (directions, rows)."""
+
+        def rows(number: int, other: Model) -> _Array:
+            if _preprocessing(other) != _preprocessing(model):
+                raise InputError(
+                    f"`X` of ObservedShifts.margins must be rows that every model reads alike, but `models[{number}]` "
+                    "has another preprocessing; pass rows in the user's units to point_margins."
+                )
+            return X
+
+        return self._margins(model, rows, X, target, directions, delta)
+
+    def point_margins(
+        self, model: Model, points: Any, target: Any, directions: _Array, delta: float | _Array
+    ) -> _Array:
+        """Margins of rows in the user's units, which each model encodes itself, shape (directions, rows)."""
+        encoded = encoded_rows(model, points)[1]
+        return self._margins(model, self._reader(points), encoded, target, directions, delta)
+
+    def _reader(self, points: Any) -> _Rows:
+        def rows(number: int, other: Model) -> _Array:
+            try:
+                return encoded_rows(other, points)[1]
+            except InputError as error:
+                raise InputError(f"`models[{number}]` of ObservedShifts cannot read the rows: {error}") from error
+
+        return rows
+
+    def _margins(
+        self, model: Model, rows: _Rows, X: _Array, target: Any, directions: _Array, delta: float | _Array
+    ) -> _Array:
+        numbers = directions[:, 0].astype(int).tolist()
+        as_they_are = np.broadcast_to(np.asarray(delta) == 1, (len(X),))
+        margins = np.empty((len(numbers), len(X)))
+        if as_they_are.any():
+            for place, number in enumerate(numbers):
+                other = self.models[number]
+                margins[place] = _towards(model, other, number, rows(number, other), target)
+        if not as_they_are.all():
+            part = np.flatnonzero(~as_they_are)
+            sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))[part]
+            wanted, some = _some(target, part, len(X)), max(1, NUMBERS // len(model.parameters))
+            for first in range(0, len(numbers), some):
+                changes = np.array([self._change(model, number) for number in numbers[first : first + some]])
+                margins[first : first + some, part] = model.shifted_margins(X[part], wanted, changes, sizes)
+        return margins
+
+    def _change(self, model: Model, number: int) -> _Array:
+        """Parameters of a model minus those of the base model, if that difference says all."""
+        other = self.models[number]
+        ours, theirs = _described(model), _described(other)
+        if model.parameters.shapes != other.parameters.shapes or ours != theirs:
+            what = next((key for key in ours if ours[key] != theirs.get(key)), "layout")
+            raise InputError(
+                f"`delta` must be 1 for ObservedShifts whose models differ from the base model in more than the values "
+                f"of its parameters, but the {what} of `models[{number}]` is another; pass delta=1."
+            )
+        return np.asarray(other.parameters.values - model.parameters.values)
+
+    def shifted_parameters(self, model: Model, direction: _Array, delta: float) -> _Array:
+        """Parameters of the model that a draw stands for; with delta 1 they are that model's own."""
+        number = int(direction[0])
+        if delta == 1:
+            return np.asarray(self.models[number].parameters.values)
+        return np.asarray(model.parameters.values + delta * self._change(model, number))
+
+    def magnitudes(self, model: Model, points: Any, X: _Array, target: Any, delta: float | _Array) -> _Array:
+        """How large the numbers behind any margin of each row get, on the base model and all the others."""
+        sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
+        still = np.zeros(len(model.parameters))
+        largest = magnitudes(model, X, target, still, 0.0)
+        reader = self._reader(points) if points is not None else lambda number, other: X
+        if (sizes != 1).any():
+            reach = np.max([np.abs(self._change(model, i)) for i in range(len(self))], axis=0)
+            return np.maximum(largest, magnitudes(model, X, target, reach, np.maximum(sizes, 1.0)))
+        for number, other in enumerate(self.models):
+            rows = reader(number, other)
+            still = np.zeros(len(other.parameters))
+            if offers(other, Scaled):
+                size = other.margin_scale(rows, still, 0.0)
+            else:
+                size = np.abs(_towards(model, other, number, rows, target))
+                size[np.isinf(size)] = 0.0  # a class that it does not know
+            largest = np.maximum(largest, size)
+        return largest
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether `other` has the parameters of a listed model, or of `base` moved towards it by `delta`, to the bit.
+
+        A further model of the process that the listed ones came from is not contained: nothing tells it from others.
+        """
+        for model in self.models:
+            values = model.parameters.values
+            if delta != 1 and base.shapes == model.parameters.shapes:
+                values = base.values + delta * (values - base.values)
+            if model.parameters.shapes == other.shapes and np.array_equal(values, other.values):
+                return True
+        return False
+
+    def measure(self, parameters: Parameters) -> str:
+        """The process that the models came from."""
+        if self.process is not None:
+            return f"models that this process on this data set produces: {self.process}"
+        count = f"these {len(self)}" if len(self) > 1 else "this one"
+        return f"models of the process that {count} came from, taken to be independent draws of it"
+
+    def region(self, parameters: Parameters) -> str:
+        """The models themselves."""
+        return f"the {len(self)} listed models" if len(self) > 1 else "the one listed model"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fingerprints of the models, by which they can be told, and the process, as JSON values."""
+        return {"kind": "observed", "models": list(self._digests), "process": self.process}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObservedShifts) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
+
+    def __repr__(self) -> str:
+        return f"ObservedShifts({len(self)} model{'s' if len(self) > 1 else ''})"
+
+
+def _towards(model: Model, other: Model, number: int, X: _Array, target: Any) -> _Array:
+    """Margins on another model; towards a class that it has never seen they are minus infinity.
+
+    A bootstrap sample may lack a class. The model made from it never gives that class, and must not be left out.
+    """
+    labels = np.empty(len(X), dtype=object)
+    labels[:] = target
+    known = np.array([label in other.classes for label in labels], dtype=bool)
+    if known.all():
+        return other.margin(X, target)
+    if not set(other.classes) < set(model.classes):
+        raise InputError(
+            f"`models[{number}]` of ObservedShifts must know the classes of the base model {model.classes}, got "
+            f"{other.classes}; pass models of the same question."
+        )
+    margins = np.full(len(X), -np.inf)
+    if known.any():
+        margins[known] = other.margin(X[known], labels[known])
+    return margins
+
+
+def _some(target: Any, rows: NDArray[np.intp], count: int) -> Any:
+    """The targets of some rows, given one for all or one per row."""
+    return target[rows] if isinstance(target, np.ndarray) and target.shape == (count,) else target
+
+
+def _described(model: Model) -> dict[str, Any]:
+    """All that decides a margin besides the parameters."""
+    described = model.describe() if offers(model, Described) else {"classes": list(model.classes)}
+    return {key: value for key, value in described.items() if key != "feature_names"}
+
+
+def _preprocessing(model: Model) -> Any:
+    return _described(model).get("preprocessing")
