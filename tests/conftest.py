@@ -16,7 +16,7 @@ def absent(what: str, reason: str) -> None:
     """Skip for lack of `what`, or fail where CI says that it must be there."""
     if what in os.environ.get("APAS_REQUIRE", "").split(","):
         pytest.fail(f"APAS_REQUIRE names {what!r}, but {reason}")
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
 
 
 def shared_folder(name: str) -> Path:

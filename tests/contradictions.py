@@ -225,7 +225,9 @@ def broken_by_draws(question, items, deltas, draws, corners, rng, *, block=500):
     for start in range(0, draws + corners, block):
         count = min(block, draws + corners - start)
         # 24 random bits each, so that single precision holds them
-        unit = (rng.integers(-(2**23), 2**23 + 1, size=(count, len(radii)), dtype=np.int32) * 2.0**-23).astype(np.float32)
+        unit = (rng.integers(-(2**23), 2**23 + 1, size=(count, len(radii)), dtype=np.int32) * 2.0**-23).astype(
+            np.float32
+        )
         edges = start + np.arange(count) >= draws
         unit[edges] = np.where(unit[edges] < 0, -1, 1)
         margins = _batched_margins(question, items, deltas, unit)
@@ -254,7 +256,10 @@ def _batched_margins(question, items, deltas, unit):
     size = deltas.astype(np.float32)[None, :, None]
     a = question.X.astype(np.float32)[None]
     for i in range(len(net.weights)):
-        (w_part, b_part), (w_shape, _) = net.parameters.slices[2 * i : 2 * i + 2], net.parameters.shapes[2 * i : 2 * i + 2]
+        (w_part, b_part), (w_shape, _) = (
+            net.parameters.slices[2 * i : 2 * i + 2],
+            net.parameters.shapes[2 * i : 2 * i + 2],
+        )
         w, b = parts[2 * i], parts[2 * i + 1]
         pushed = a @ moves[:, w_part].reshape(len(unit), *w_shape) + moves[:, None, b_part]
         z = a @ w + b

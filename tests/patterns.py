@@ -42,8 +42,8 @@ def least_margin(net, x, wanted, rival, radii, delta):
     for pattern in product(*(product(*layer) for layer in options)):
         found = _program(layers, x, pattern, v, v_reach)
         if found is not None and found[0] < best:
-            best, where = found[0], (pattern, found[1])
-    return Least(best + const - const_reach, _parameters(net, layers, x, *where, wanted, rival))
+            best, where = found
+    return Least(best + const - const_reach, _parameters(net, layers, x, where, wanted, rival))
 
 
 def _layers(net, reach):
@@ -117,10 +117,10 @@ def _program(layers, x, pattern, v, v_reach):
     return found.fun + float(enters @ height), [found.x[a:b] for a, b in zip(starts, starts[1:], strict=False)]
 
 
-def _parameters(net, layers, x, pattern, arguments, wanted, rival):
+def _parameters(net, layers, x, arguments, wanted, rival):
     """Parameters that bring every unit to its argument: all weights of a unit are pushed equally far."""
     a, parts = x, []
-    for (w, r, b, q), z, pieces, name in zip(layers, arguments, pattern, net.activations, strict=False):
+    for (w, r, b, q), z, name in zip(layers, arguments, net.activations, strict=False):
         middle, spread = a @ w + b, np.abs(a) @ r + q
         if name == "relu" and a is x:  # what was found is the value; an argument below 0 will do for 0
             z = np.where(z <= 0, middle - spread, z)

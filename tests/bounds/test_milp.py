@@ -72,7 +72,9 @@ def test_rescaling_by_powers_of_two_changes_nothing(power, layer):
         weights, biases = [rng.normal(size=s) for s in pairwise(sizes)], [rng.normal(size=s) for s in sizes[1:]]
         reach = [rng.choice([0.0, 0.5, 1.0], size=s) for t in zip(weights, biases, strict=True) for s in (t[0].shape, t[1].shape)]  # fmt: skip
         x = rng.normal(size=3)
-        plain = optimum(program_of(FeedForward(weights, biases), x, 1, 0, np.concatenate([r.ravel() for r in reach]), 0.1))
+        plain = optimum(
+            program_of(FeedForward(weights, biases), x, 1, 0, np.concatenate([r.ravel() for r in reach]), 0.1)
+        )
         factor = 2.0**power
         weights[layer], biases[layer] = weights[layer] * factor, biases[layer] * factor
         weights[layer + 1] = weights[layer + 1] / factor
@@ -93,7 +95,9 @@ def test_no_binary_in_the_first_hidden_layer_of_relu():
 def test_fixed_units_need_no_binary():
     # all weights and inputs positive: no unit can change its sign, and the program is linear
     rng = np.random.default_rng(0)
-    net = FeedForward([rng.uniform(1, 2, size=s) for s in ((3, 4), (4, 4), (4, 4), (4, 1))], [np.ones(4)] * 3 + [np.ones(1)])
+    net = FeedForward(
+        [rng.uniform(1, 2, size=s) for s in ((3, 4), (4, 4), (4, 4), (4, 1))], [np.ones(4)] * 3 + [np.ones(1)]
+    )
     assert program_of(net, np.ones(3), 0, 0, np.ones(len(net.parameters)), 0.1).binaries == 0
 
 

@@ -197,7 +197,12 @@ def test_scaling_by_powers_of_two_rounds_nothing():
         other.integer, other.cost, other.const = list(program.integer), program.cost * columns, program.const
         for entries, low, high in program.rows:
             factor = 2.0 ** float(rng.integers(-60, 61))
-            other.row(entries[0].astype(int), entries[1] * columns[entries[0].astype(int)] * factor, low * factor, high * factor)
+            other.row(
+                entries[0].astype(int),
+                entries[1] * columns[entries[0].astype(int)] * factor,
+                low * factor,
+                high * factor,
+            )
         one, two = _Scaled(program), _Scaled(other)
         moving = np.array(program.low) != np.array(program.high)
         assert np.array_equal(one.low, two.low)

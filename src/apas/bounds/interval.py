@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.products import MovingWeights
-from apas.bounds.ranges import POSITIVE, activation_range
+from apas.bounds.products import MovingWeights, moving_products
+from apas.bounds.ranges import POSITIVE, STEEPEST, activation_range
 from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
 
@@ -61,6 +61,8 @@ def magnitudes(net: FeedForward, reach: list[_Array], X: _Array, delta: _Array) 
             size = x @ fixed + delta * (x.sum(axis=1) * moving) + biases
         else:
             size = sizes[-1] * (fixed.max() + delta * moving) + biases
+        if i and net.activations[i - 1] in STEEPEST:  # errors before it grow by as much as it is steep
+            size = size * max(1.0, STEEPEST[net.activations[i - 1]])
         size = size + TINY
         if i < len(net.activations):  # the two activations that can exceed the magnitude of their argument
             size = size + {"softplus": 0.7, "sigmoid": 0.5}.get(net.activations[i], 0.0) * len(b)
@@ -138,7 +140,10 @@ class Boxes:
     def bound(self, delta: _Array) -> _Array:
         """Least margins as computed, with one delta per row."""
         if self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
-            return self._one_sided(delta)
+            if len(self.net.activations) == 1:
+                return self._one_layer(delta)
+            if _few(delta):
+                return self._one_sided(delta)
         ends = self._last_layer(delta)
         least = [self._output(*ends, delta, *terms) for terms in self.outputs]
         return least[0] if len(least) == 1 else np.asarray(np.minimum.reduce(least))
@@ -171,33 +176,40 @@ class Boxes:
 
     def _products(self, layer: int, low: _Array, high: _Array, delta: _Array) -> tuple[_Array, _Array]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""
-        shape = (len(low), self.net.weights[layer].shape[1])
-        least, most = np.empty(shape), np.empty(shape)
+        w, reach = self.net.weights[layer], self.reach[2 * layer]
+        if not _few(delta):
+            return moving_products(low, high, w, reach, delta)
+        least, most = np.empty((len(low), w.shape[1])), np.empty((len(low), w.shape[1]))
         for value in np.unique(delta):  # rows that share a delta share the ends of the weights
             rows = np.flatnonzero(delta == value)
-            weights = MovingWeights(self.net.weights[layer], value * self.reach[2 * layer])
+            weights = MovingWeights(w, value * reach)
             least[rows], most[rows] = weights.outer(low[rows], high[rows], positive=self._positive(layer))
         return least, most
 
+    def _one_layer(self, delta: _Array) -> _Array:
+        """Least margins of one output behind one layer of units that are never below 0: of each unit one end counts."""
+        v, v_reach, bias, bias_reach = self.outputs[0]
+        down = v - delta[:, None] * v_reach  # the worse end of each output weight
+        z = self.middle + np.where(down < 0, delta[:, None], -delta[:, None]) * self.spread
+        least = np.einsum("ru,ru->r", activate(self.net.activations[0], z), down)
+        return np.asarray(least + bias - delta * bias_reach)
+
     def _one_sided(self, delta: _Array) -> _Array:
-        """Least margins of one output behind units that are never below 0: of each unit one end counts."""
+        """The same behind several layers, for rows that share few deltas."""
         least, last = np.empty(len(self.X)), len(self.net.activations) - 1
         v, v_reach, bias, bias_reach = self.outputs[0]
         b, b_reach, name = self.net.biases[last], self.reach[2 * last + 1], self.net.activations[last]
         for value in np.unique(delta):
-            weights = MovingWeights(self.net.weights[last], value * self.reach[2 * last]) if last else None
+            weights = MovingWeights(self.net.weights[last], value * self.reach[2 * last])
             for sign in (0, 1):
                 group = np.flatnonzero((delta == value) & ((self.wanted == 1) == bool(sign)))
                 for start in range(0, len(group), BLOCK):
                     rows = group[start : start + BLOCK]
-                    down = v[rows[0]] - value * v_reach[rows[0]]  # the worse end of each output weight
+                    down = v[rows[0]] - value * v_reach[rows[0]]
                     pick = down < 0  # such a unit should be large
-                    if weights is None:
-                        z = self.middle[rows] + np.where(pick, value, -value) * self.spread[rows]
-                    else:
-                        ends = self._layers(np.full(len(rows), value), rows, last)
-                        z = weights.outer_side(*ends, pick, positive=self._positive(last))
-                        z += b + np.where(pick, value, -value) * b_reach
+                    ends = self._layers(np.full(len(rows), value), rows, last)
+                    z = weights.outer_side(*ends, pick, positive=self._positive(last))
+                    z += b + np.where(pick, value, -value) * b_reach
                     least[rows] = activate(name, z) @ down + bias[rows] - value * bias_reach[rows]
         return least
 
@@ -217,3 +229,8 @@ class Boxes:
             down, up = v - spread, v + spread
             terms = np.minimum(np.minimum(low * down, low * up), np.minimum(high * down, high * up))
         return np.asarray(terms.sum(axis=1) + bias - delta * bias_reach)
+
+
+def _few(delta: _Array) -> bool:
+    """Whether rows share deltas enough to be taken delta by delta."""
+    return len(delta) < 2 or bool((delta == delta[0]).all()) or len(np.unique(delta)) <= len(delta) // 16

@@ -7,9 +7,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MovingWeights"]
+__all__ = ["MovingWeights", "moving_products"]
 
 _Array = NDArray[np.float64]
+#: How many products are held at a time.
+BLOCK = 1 << 18
 
 
 class MovingWeights:
@@ -89,3 +91,26 @@ class MovingWeights:
             down, up = -self.low[i, units], self.high[i, units]
             least[:, units] += np.minimum(above[:, i, None] * down, below[:, i, None] * up)
             most[:, units] -= np.minimum(above[:, i, None] * up, below[:, i, None] * down)
+
+
+def moving_products(low: _Array, high: _Array, w: _Array, reach: _Array, delta: _Array) -> tuple[_Array, _Array]:
+    """What `MovingWeights.outer` gives, for rows that each have a delta of their own: term by term.
+
+    Examples
+    --------
+    >>> box, w = (np.array([[1.0, -1.0]]), np.array([[2.0, 1.0]])), np.array([[1.0], [-2.0]])
+    >>> least, most = moving_products(*box, w, np.ones((2, 1)), np.array([0.5]))
+    >>> float(least[0, 0]), float(most[0, 0])
+    (-2.0, 5.5)
+    """
+    rows, outputs = len(low), w.shape[1]
+    least, most = np.empty((rows, outputs)), np.empty((rows, outputs))
+    step = max(1, BLOCK // max(1, w.size))
+    for start in range(0, rows, step):
+        part = slice(start, start + step)
+        spread = delta[part, None, None] * reach
+        # for given activations the worst weights are known, and the worst activations are at an end
+        ends = [(a[part, :, None] * w, np.abs(a[part, :, None]) * spread) for a in (low, high)]
+        least[part] = np.minimum(ends[0][0] - ends[0][1], ends[1][0] - ends[1][1]).sum(axis=1)
+        most[part] = np.maximum(ends[0][0] + ends[0][1], ends[1][0] + ends[1][1]).sum(axis=1)
+    return least, most

@@ -25,6 +25,7 @@ from apas.bounds.phases import split_phases
 from apas.bounds.pushes import output_push, pushed_parameters, pushes_towards
 from apas.bounds.relaxation import Relaxation
 from apas.bounds.solver import advise, tolerance, verified_bound
+from apas.bounds.unitpushes import UnitPushes
 from apas.models.feedforward import FeedForward
 
 __all__ = ["ALL_STEPS", "Finding", "worst_cases"]
@@ -48,6 +49,8 @@ class Finding:
         On every shifted model the margin is at least this; minus infinity if nothing is known.
     nodes : int
         Cases distinguished.
+    exact : bool
+        Whether the bound is the least margin itself, up to rounding.
     """
 
     proved: bool = False
@@ -55,6 +58,7 @@ class Finding:
     step: str = "none"
     bound: float = -np.inf
     nodes: int = 0
+    exact: bool = False
 
     @property
     def open(self) -> bool:
@@ -104,17 +108,28 @@ class _Search:
         boxes, deltas = Boxes(self.net, self.X, self.wanted, self.radii), np.full(len(self.X), self.delta)
         bound = boxes.bound(deltas) - boxes.error(deltas)
         for i, value in enumerate(bound.tolist()):
+            self.found[i].exact = exact
             if value > 0:
                 self.found[i].prove("interval", value)
             else:
                 self.found[i].bound = value
-        rows = self._open()
-        if exact and len(rows):  # the bound is attained, so a corner that attains it can be shown
-            corners = worst_corners(boxes.take(rows), deltas[rows])
-            for i, corner in zip(rows.tolist(), corners if corners is not None else [], strict=False):
-                # the corner comes scaled by the radii
-                unit = np.divide(corner, self.radii, out=np.zeros_like(corner), where=self.radii > 0)
-                self._offer(i, unit, "interval")
+        if exact:
+            rows = self._open()
+            for start in range(0, len(rows), BLOCK):
+                self._corners(boxes, rows[start : start + BLOCK])
+
+    def _corners(self, boxes: Boxes, rows: NDArray[np.intp]) -> None:
+        """Offer the shifts at which exact bounds are attained."""
+        deltas = np.full(len(rows), self.delta)
+        corners = worst_corners(boxes.take(rows), deltas)
+        if corners is not None:
+            # they come scaled by the radii
+            units = np.divide(corners, self.radii, out=np.zeros_like(corners), where=self.radii > 0)
+        else:
+            pushed = UnitPushes(self.net, self.X[rows], self.wanted[rows], self.radii, deltas)
+            units = np.stack([pushed.direction(i, np.empty(0)) for i in range(len(rows))])
+        for row, unit in zip(rows.tolist(), units, strict=True):
+            self._offer(row, unit, "interval")
 
     def _offer(self, row: int, direction: _Array, step: str) -> bool:
         """Break a row if the shift in this direction of the unit box is accepted as a witness."""
@@ -129,10 +144,12 @@ class _Search:
             return
         for row in [row for row in rows.tolist() if self.found[row].open]:
             # by itself from the start, so that no last bit depends on the others
+            deadline = time.monotonic() + self.time_limit
             alone = pairs if len(rows) == 1 else self._bounded(np.array([row]))
-            for step in (self._attack, self._splitting):
-                if self.found[row].open:
-                    step(row, alone)
+            if self.found[row].open:
+                self._attack(row, alone)
+            if self.found[row].open:
+                self._splitting(row, alone, deadline)
 
     def _bounded(self, rows: NDArray[np.intp]) -> list[Pair]:
         X, wanted = self.X[rows], self.wanted[rows]
@@ -163,9 +180,9 @@ class _Search:
         output = output_push(self.net, int(self.wanted[row]), int(rival))
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
 
-    def _splitting(self, row: int, pairs: list[Pair]) -> None:
+    def _splitting(self, row: int, pairs: list[Pair], deadline: float) -> None:
         """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
-        finding, deadline = self.found[row], time.monotonic() + self.time_limit
+        finding = self.found[row]
         proved, step = [], "splitting"
         for pair in sorted(pairs, key=lambda p: float(p.bound[0])):
             if pair.bound[0] > 0:

@@ -18,7 +18,7 @@ from apas.certify.certificate import BoundEvidence, Certificate
 from apas.certify.claims import Every, Verdict
 from apas.certify.hunt import Hunt, differentiable
 from apas.certify.problem import Problem
-from apas.certify.witness import KeptShift
+from apas.certify.witness import Witness
 from apas.display.progress import Progress
 from apas.models.protocol import offers
 from apas.shifts.linf import LinfShifts
@@ -132,7 +132,7 @@ class Attack:
 
 def broken_deltas(
     problem: Problem, start: _Array, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
-) -> tuple[_Array, list[KeptShift | None]]:
+) -> tuple[_Array, list[Witness | None]]:
     """Per row the smallest delta at which the attack finds a failing shift.
 
     From `start` on delta is doubled until a row breaks. Then, in turn, delta is lowered as far as the failing direction
@@ -155,7 +155,7 @@ def broken_deltas(
     -------
     delta : ndarray of shape (rows,)
         Infinite where no failing shift was found.
-    witness : list of KeptShift or None
+    witness : list of Witness or None
         The failing shift of each row, inside the set of size delta without tolerance, and confirmed.
 
     Examples
@@ -169,7 +169,7 @@ def broken_deltas(
     """
     attack = attack if attack is not None else Attack()
     own = Stream(0 if stream is None else stream.entropy, "attack")
-    deltas, witnesses = np.full(len(problem), np.inf), list[KeptShift | None]()
+    deltas, witnesses = np.full(len(problem), np.inf), list[Witness | None]()
     with Progress(len(problem), "looking for failing shifts") as progress:
         for rows in _parts(problem):
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -237,7 +237,7 @@ def _lowered(hunt: Hunt, points: _Array, low: _Array, high: _Array) -> _Array:
     return high
 
 
-def _confirmed(hunt: Hunt, row: int, point: _Array, delta: float, limit: float) -> tuple[float, KeptShift | None]:
+def _confirmed(hunt: Hunt, row: int, point: _Array, delta: float, limit: float) -> tuple[float, Witness | None]:
     if not np.isfinite(delta):
         return np.inf, None
     alone = hunt.take(np.array([row]))

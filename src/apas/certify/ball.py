@@ -12,8 +12,8 @@ from apas.certify.claims import Every
 from apas.certify.confirm import confirmed_witness
 from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
-from apas.certify.provable import CLOSED
-from apas.certify.witness import KeptShift
+from apas.certify.provable import proved_answer
+from apas.certify.witness import Witness
 from apas.certify.worstcase import certificate, every
 from apas.shifts.lp import LpShifts
 
@@ -32,17 +32,16 @@ def decided_in_ball(problem: Problem, method: str) -> list[Certificate]:
     assert isinstance(shifts, LpShifts)
     bound, error = least_margins_ball(network, problem.X, problem.wanted, problem.radii, shifts.p, problem.delta)
     found = [Finding(bound=value) for value in (bound - error).tolist()]
-    witnesses: list[KeptShift | None] = [None] * len(problem)
+    witnesses: list[Witness | None] = [None] * len(problem)
     rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
     for finding in found:
         if finding.bound > 0:
             finding.prove("ball", finding.bound)
     some = problem.take(np.array(rows, dtype=np.intp))
     points = worst_points_ball(network, some.X, some.wanted, problem.radii, shifts.p, some.delta) if rows else None
-    for i, row in enumerate(rows if points is not None else []):
-        assert points is not None
+    for row, point in zip(rows, [] if points is None else points, strict=False):
         delta, base = float(problem.delta[row]), problem.model.parameters
-        values = shifts.pull_inside(base, base.values + delta * points[i], delta)
+        values = shifts.pull_inside(base, base.values + delta * point, delta)
         witnesses[row] = confirmed_witness(problem, row, values)
         if witnesses[row] is not None:
             found[row].broken, found[row].step = True, "ball"
@@ -60,12 +59,7 @@ def worst_case_in_ball(problem: Problem, claim: Every, limit: float, kind: str) 
     assert isinstance(shifts, LpShifts)
     proved = ball_radius(network, problem.X, problem.wanted, problem.radii, shifts.p, limit)
     broken, _ = broken_deltas(problem, proved, limit)
-    trace = {"method": kind, "claim": "every shift up to delta"}
-    answers = []
-    for low, high, target in zip(proved.tolist(), broken.tolist(), problem.target, strict=True):
-        ended = low == limit
-        sharp = ended or high <= low * (1 + 2 * CLOSED) + 1e-12
-        reason = "never fails up to the limit" if ended else "proved for every shift of the ball"
-        reason += ", and just beyond it a shift fails" if sharp and not ended else ""
-        answers.append(MaxShift(low, high, low, high, sharp, ended, claim, target, reason, trace))
-    return answers
+    return [
+        proved_answer(low, high, limit, claim, target, kind, "proved for every shift of the ball")
+        for low, high, target in zip(proved.tolist(), broken.tolist(), problem.target, strict=True)
+    ]

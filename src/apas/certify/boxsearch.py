@@ -11,7 +11,7 @@ from apas.bounds.shiftbox import ShiftBox
 from apas.bounds.splitting import Split
 from apas.certify.confirm import confirmed_witness
 from apas.certify.problem import Problem
-from apas.certify.witness import KeptShift
+from apas.certify.witness import Witness
 from apas.models.gradients import parameter_gradients
 
 __all__ = ["FailingShift", "failing_shift"]
@@ -24,7 +24,7 @@ class FailingShift:
 
     def __init__(self, problem: Problem, row: int, box: ShiftBox) -> None:
         self.problem, self.row, self.box = problem, row, box
-        self.witness: KeptShift | None = None
+        self.witness: Witness | None = None
 
     def __call__(self, start: _Array, width: _Array) -> bool:
         """Whether a failing shift was found; it is then kept."""
@@ -45,7 +45,7 @@ class FailingShift:
         return parameter_gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points))
 
 
-def failing_shift(problem: Problem, row: int, found: Split) -> KeptShift | None:
+def failing_shift(problem: Problem, row: int, found: Split) -> Witness | None:
     """A failing shift of a finished run, if one is easily found: in its largest part that fails, or in the whole."""
     nodes = found.tree.having(FAILING)
     if len(nodes):
@@ -57,6 +57,6 @@ def failing_shift(problem: Problem, row: int, found: Split) -> KeptShift | None:
     return search.witness
 
 
-def _confirmed(problem: Problem, row: int, box: ShiftBox, point: _Array) -> KeptShift | None:
+def _confirmed(problem: Problem, row: int, box: ShiftBox, point: _Array) -> Witness | None:
     direction = box.directions(point[None, :])[0]
     return confirmed_witness(problem, row, inside_box(box.net.parameters.values, box.radii, box.delta, direction))

@@ -42,10 +42,11 @@ class Cascade:
     methods: tuple[Method, ...]
 
     def __init__(self, *methods: Method) -> None:
-        chosen = methods or (IntervalBounds(), LinearBounds(), Attack(), Exact())
-        for method in chosen:
+        chosen: list[Method] = []
+        for method in methods or (IntervalBounds(), LinearBounds(), Attack(), Exact()):
             if isinstance(method, type) or not isinstance(method, Method):
                 raise InputError(f"`methods` of Cascade must be methods such as Exact(), got {method!r}.")
+            chosen += method.methods if isinstance(method, Cascade) else (method,)
         object.__setattr__(self, "methods", tuple(chosen))
 
     def claim(self, problem: Problem) -> Every | Most:

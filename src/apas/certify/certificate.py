@@ -57,17 +57,22 @@ class BoundEvidence:
         The margin is at least this on every shifted model, rounded down to six digits; None if no bound is known.
     nodes : int
         How many cases were distinguished; of an attack, how many shifts were tried.
+    exact : bool
+        Whether the bound is the least margin itself, up to rounding.
     """
 
     step: str
     bound: float | None
     nodes: int = 0
+    exact: bool = False
     draws: int = 0
     failures: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
-        return {"kind": "bound", "step": self.step, "bound": self.bound, "nodes": self.nodes}
+        return {
+            "kind": "bound", "step": self.step, "bound": self.bound, "nodes": self.nodes, "exact": self.exact,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)

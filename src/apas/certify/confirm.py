@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.inside import within_box
+from apas.bounds.inside import inside_box, within_box
 from apas.bounds.rational import PIECEWISE_LINEAR, exact_sign
 from apas.certify.problem import Problem
-from apas.certify.witness import KeptShift
+from apas.certify.witness import CornerShift, KeptShift, Witness
 from apas.models.feedforward import FeedForward
 from apas.models.margins import margins_from_scores, valid
 from apas.models.passes import scores
@@ -21,7 +21,7 @@ __all__ = ["confirmed_witness"]
 _Array = NDArray[np.float64]
 
 
-def confirmed_witness(problem: Problem, row: int, values: _Array) -> KeptShift | None:
+def confirmed_witness(problem: Problem, row: int, values: _Array) -> Witness | None:
     """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
 
     The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters;
@@ -37,7 +37,8 @@ def confirmed_witness(problem: Problem, row: int, values: _Array) -> KeptShift |
 
     Returns
     -------
-    KeptShift or None
+    Witness or None
+        A `CornerShift` if the parameters are at a corner of a box, else a `KeptShift`.
 
     Examples
     --------
@@ -58,7 +59,17 @@ def confirmed_witness(problem: Problem, row: int, values: _Array) -> KeptShift |
         fails = not valid(margin, alone.strict)[0] and _fails_exactly(alone, network, values)
     else:  # written so that a NaN does not count
         fails = bool(margin[0] < -alone.band[0])
-    return KeptShift(delta, values) if fails else None
+    return compact(problem, delta, values) if fails else None
+
+
+def compact(problem: Problem, delta: float, values: _Array) -> Witness:
+    """A shift as signs if it is a corner of the box, else as parameters: large models have large witnesses."""
+    if isinstance(problem.shifts, LinfShifts):
+        base = problem.model.parameters.values
+        signs = np.sign(values - base)
+        if np.array_equal(inside_box(base, problem.reach, delta, signs), values):
+            return CornerShift(problem.shifts, delta, signs.astype(np.int8))
+    return KeptShift(delta, values)
 
 
 def _inside(problem: Problem, values: _Array, delta: float) -> bool:

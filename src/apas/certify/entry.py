@@ -178,7 +178,8 @@ def check_target(model: Model, X: NDArray[np.float64], target: Any) -> NDArray[A
         )
     labels = np.empty(len(X), dtype=object)
     if isinstance(target, str) and target == "predicted" and target not in model.classes:
-        labels[:] = predicted_classes(model, X)[0] if len(X) else []
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or fails later
+            labels[:] = predicted_classes(model, X)[0] if len(X) else []
         return labels
     wanted = class_indices(model.classes, target, len(X))
     labels[:] = [model.classes[i] for i in wanted]

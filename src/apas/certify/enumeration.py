@@ -24,7 +24,7 @@ from apas.certify.boxsearch import FailingShift, failing_shift
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Every, Most, Verdict
 from apas.certify.problem import Problem
-from apas.certify.witness import KeptShift
+from apas.certify.witness import Witness
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError
@@ -150,7 +150,7 @@ class Enumeration:
         answers = _each_row(self._decide, problem, self.max_boxes)
         return [self._certificate(problem, i, claim, *answer) for i, answer in enumerate(answers)]
 
-    def _decide(self, problem: Problem, i: int, report: Any = None) -> tuple[Split, KeptShift | None]:
+    def _decide(self, problem: Problem, i: int, report: Any = None) -> tuple[Split, Witness | None]:
         box = _box(problem, i, float(problem.delta[i]))
         if self.coverage < 1.0:
             gap, coverage = Fraction(repr(self.gap)), Fraction(repr(self.coverage))
@@ -161,7 +161,7 @@ class Enumeration:
         return found, search.witness
 
     def _certificate(
-        self, problem: Problem, i: int, claim: Every | Most, found: Split, witness: KeptShift | None
+        self, problem: Problem, i: int, claim: Every | Most, found: Split, witness: Witness | None
     ) -> Certificate:
         coverage = Fraction(repr(self.coverage))
         verdict = Verdict.UNKNOWN

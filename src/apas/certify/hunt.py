@@ -15,7 +15,7 @@ from apas.bounds.moves import ParameterMoves
 from apas.bounds.unitpushes import UnitPushes
 from apas.certify.confirm import confirmed_witness
 from apas.certify.problem import Problem
-from apas.certify.witness import KeptShift
+from apas.certify.witness import Witness
 from apas.models.protocol import Differentiable, offers
 from apas.shifts.cube import unit_cube
 from apas.shifts.linf import LinfShifts
@@ -84,7 +84,7 @@ class Hunt:
         least = np.full(len(self.problem), -np.inf) if goal is None else goal
         return search(self.landscape, self.ball, self.draw, least, restarts=restarts, steps=steps, warm=warm)
 
-    def witness(self, row: int, point: _Array) -> KeptShift | None:
+    def witness(self, row: int, point: _Array) -> Witness | None:
         """The shift of a row that a point stands for, if it lies in the set and fails."""
         base, delta = self.problem.model.parameters, float(self.problem.delta[row])
         if isinstance(self.landscape, UnitPushes):

@@ -69,9 +69,9 @@ class Problem:
         points = None if self.points is None else _part(self.points, rows)
         return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows], points=points)
 
-    def at(self, delta: float) -> Problem:
-        """The same question at another delta."""
-        return replace(self, delta=np.full(len(self), delta))
+    def at(self, delta: float | NDArray[np.float64]) -> Problem:
+        """The same question at another delta, one for all rows or one per row."""
+        return replace(self, delta=np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(self),)))
 
     @cached_property
     def same_target(self) -> bool:

@@ -22,14 +22,17 @@ from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
-from apas.models.margins import valid
 from apas.shifts.lp import LpShifts
 
-__all__ = ["proved_deltas", "valid_at", "worst_case"]
+__all__ = ["first_break", "proved_answer", "proved_deltas", "worst_case"]
 
 _Array = NDArray[np.float64]
 #: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
 TOGETHER = 64
+#: How many numbers the directions of a block of rows hold at most, unless a few rows need more.
+NUMBERS = 1 << 21
+#: How much larger a delta may be taken until a failing direction fails beyond rounding.
+RAISES = (0.0, 1e-8, 1e-6, 1e-4)
 #: Relative width at which the bracket around a largest delta counts as closed.
 CLOSED = 1e-6
 #: What proves a delta, in words.
@@ -54,29 +57,37 @@ def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -
     rows = np.flatnonzero(np.isfinite(open_end))
     if not len(rows):
         return proved, open_end, broken
-    every = len(rows) == len(problem)
-    some = problem if every else problem.take(rows)
-    beyond = np.maximum(open_end[rows] * (1 + 1e-9), 1e-300)
-    corners = worst_corners(boxes if every else boxes.take(rows), beyond)
-    if corners is None:
-        beyond, units = broken_radius(network, some.X, some.wanted, problem.radii, proved[rows], limit)
-        corners = units * problem.radii
-        beyond = np.where(np.isfinite(beyond), beyond, 0.0)
-    fails = ~valid_at(some, corners, beyond)
-    broken[rows[fails]] = beyond[fails]
+    step = max(TOGETHER, NUMBERS // len(problem.radii))
+    for part in (rows[start : start + step] for start in range(0, len(rows), step)):
+        some = problem if len(part) == len(problem) else problem.take(part)
+        beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
+        corners = worst_corners(boxes if len(part) == len(problem) else boxes.take(part), beyond)
+        if corners is None:
+            beyond, units = broken_radius(network, some.X, some.wanted, problem.radii, proved[part], limit)
+            corners = units * problem.radii
+        broken[part] = first_break(some, corners, beyond)
     return proved, open_end, broken
 
 
-def valid_at(problem: Problem, directions: _Array, delta: _Array) -> NDArray[np.bool_]:
-    """Whether each row is valid on a shifted model of its own, evaluated outside the search that found it."""
-    margins = np.empty(len(problem))
-    for start in range(0, len(problem), TOGETHER):
-        part = problem if len(problem) <= TOGETHER else problem.take(slice(start, start + TOGETHER))
-        moved = directions[start : start + TOGETHER] * delta[start : start + TOGETHER, None]
-        margins[start : start + TOGETHER] = np.diag(
-            part.shifts.margins(part.model, part.X, part.one_target, moved, 1.0)
-        )
-    return valid(margins, problem.strict)
+def first_break(problem: Problem, directions: _Array, delta: _Array) -> _Array:
+    """Per row the delta given, or a little more, at which its own direction breaks it beyond rounding; else infinite.
+
+    Evaluated outside the search that found the direction, on parameters pulled towards the base until they lie inside
+    the set; a margin within rounding of 0 does not count, nor does one that is not a number.
+    """
+    broken = np.full(len(problem), np.inf)
+    for more in RAISES:
+        rows = np.flatnonzero(np.isinf(broken) & np.isfinite(delta))
+        for start in range(0, len(rows), TOGETHER):
+            part = rows[start : start + TOGETHER]
+            some = problem if len(part) == len(problem) else problem.take(part)
+            reached = delta[part] * (1 + more)
+            # a push that stays inside although delta * direction is rounded
+            moves = directions[part] * (reached * (1 - 2.0**-50))[:, None]
+            margins = np.diag(some.shifts.margins(some.model, some.X, some.one_target, moves, 1.0))
+            fails = margins < -some.at(reached).band
+            broken[part[fails]] = reached[fails]
+    return broken
 
 
 def worst_case(
@@ -96,15 +107,22 @@ def worst_case(
             for i, answer in zip(rows, _each(jobs, problem.n_jobs), strict=True):
                 proved[i], broken[i] = answer
                 progress.advance(1)
-    answers = []
-    for i, (low, high) in enumerate(zip(proved.tolist(), broken.tolist(), strict=True)):
-        ended = low == limit
-        sharp = ended or high <= low * (1 + 2 * CLOSED) + 1e-12
-        text = "never fails up to the limit" if ended else REASONS[reason]
-        text += ", and just beyond it a shift fails" if sharp and not ended else ""
-        trace = {"method": kind, "claim": "every shift up to delta"}
-        answers.append(MaxShift(low, high, low, high, sharp, ended, claim, problem.target[i], text, trace))
-    return answers
+    return [
+        proved_answer(low, high, limit, claim, target, kind, REASONS[reason])
+        for low, high, target in zip(proved.tolist(), broken.tolist(), problem.target, strict=True)
+    ]
+
+
+def proved_answer(low: float, high: float, limit: float, claim: Every, target: Any, kind: str, reason: str) -> MaxShift:
+    """Put into words what is proved up to `low` and broken at `high`."""
+    ended = low == limit
+    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)
+    text = "never fails up to the limit" if ended else reason
+    text += ", and just beyond it a shift fails" if sharp and not ended else ""
+    if not low:
+        text = "the model itself is within rounding of the boundary, or no bound was found"
+    trace = {"method": kind, "claim": "every shift up to delta"}
+    return MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace)
 
 
 def _each(jobs: list[tuple[Any, ...]], n_jobs: int) -> Iterable[tuple[float, float]]:

@@ -132,7 +132,9 @@ def max_shift(
     check_agreement(net, points, encoded)
     farthest = _limit(limit, problem)
     # only a method that speaks of every shift may ask what they are: not every set has an answer
-    claim = sampler.claim(problem) if sampler else Every(shift_set.region(problem.coordinates))
+    if sampler is None:
+        _check_proof(problem, proof)
+    claim = sampler.claim(problem) if sampler else Every(shift_set.region(problem.coordinates), problem.claim_rows)
     ok = problem.valid_rows() if len(problem) else np.empty(0, dtype=bool)
     answers: list[MaxShift] = []
     if ok.any():
@@ -164,14 +166,20 @@ def _method(method: Any) -> tuple[Sampling | None, Method]:
     return None, chosen
 
 
-def _proved(problem: Problem, method: Method, claim: Every, limit: float) -> list[MaxShift]:
-    """The largest delta that a method which speaks of every shift proves."""
+def _check_proof(problem: Problem, method: Method) -> list[Method]:
+    """The methods that can prove something about this problem; without one, or with a complaint, an error."""
     complaint = method.unsupported(problem)
     if complaint is not None:
         raise Unsupported(complaint)
     usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(problem)]
     if not any(isinstance(m, IntervalBounds | LinearBounds | Exact) for m in usable):
         raise Unsupported("max_shift needs a method that proves: IntervalBounds, LinearBounds or Exact in the Cascade.")
+    return usable
+
+
+def _proved(problem: Problem, method: Method, claim: Every, limit: float) -> list[MaxShift]:
+    """The largest delta that a method which speaks of every shift proves."""
+    usable = _check_proof(problem, method)
     exact = next((m for m in usable if isinstance(m, Exact)), None)
     kind = "exact" if exact else "linear" if any(isinstance(m, LinearBounds) for m in usable) else "interval"
     if isinstance(problem.shifts, LpShifts):

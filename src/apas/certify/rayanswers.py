@@ -12,7 +12,7 @@ from apas.certify.claims import Most
 from apas.certify.gridsearch import crossings, lay_grid
 from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
-from apas.certify.provable import valid_at
+from apas.certify.provable import first_break
 from apas.certify.raysearch import RATIO, Found, has_exact_roots, last_rung, rung_value, smallest_failures
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
@@ -112,7 +112,7 @@ def _confirmed_break(problem: Problem, row: int, stream: Stream, found: Found) -
     draw, delta = int(found.draw or 0), float(found.sure[0])
     direction = problem.shifts.directions(problem.model.parameters, stream, draw, draw + 1)
     one = problem.take(slice(row, row + 1))
-    return delta if not valid_at(one, direction, np.array([delta]))[0] else float("inf")
+    return float(first_break(one, direction, np.array([delta]))[0])
 
 
 def _rays_on_grid(

@@ -160,6 +160,11 @@ class CornerShift:
     delta: float
     signs: NDArray[np.int8]
 
+    def __post_init__(self) -> None:
+        signs = np.array(self.signs, dtype=np.int8)
+        signs.flags.writeable = False
+        object.__setattr__(self, "signs", signs)
+
     def parameters(self, model: Any) -> _Array:
         """Parameters of the shifted model, shape (k,)."""
         base = as_model(model).parameters

@@ -13,18 +13,18 @@ from apas.certify.certificate import BoundEvidence, Certificate
 from apas.certify.claims import Every, Verdict
 from apas.certify.confirm import confirmed_witness
 from apas.certify.problem import Problem
-from apas.certify.witness import CornerShift, KeptShift, Witness
+from apas.certify.witness import Witness
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
-from apas.shifts.protocol import ShiftSet
 
 __all__ = ["decided", "every", "unsupported_dense"]
 
 #: How a step that proved a row says so.
 PROOFS = {
     "interval": "interval arithmetic bounds the margin from below by {bound}",
+    "exact": "interval arithmetic, exact here, bounds the margin from below by {bound}",
     "linear": "linear bounds keep the margin at or above {bound}",
     "splitting": "distinguishing {nodes} cases bounds the margin from below by {bound}",
     "solver": "multipliers suggested by a solver bound the margin from below by {bound}",
@@ -98,9 +98,8 @@ def _findings(
         def accept(i: int, direction: NDArray[np.float64], rows: NDArray[np.intp] = rows, delta: float = delta) -> bool:
             row = int(rows[i])
             values = inside_box(network.parameters.values, problem.reach, delta, direction)
-            kept = confirmed_witness(problem, row, values)
-            witnesses[row] = None if kept is None else compact(kept, problem.shifts, direction)
-            return kept is not None
+            witnesses[row] = confirmed_witness(problem, row, values)
+            return witnesses[row] is not None
 
         part = worst_cases(
             network, problem.X[rows], problem.wanted[rows], problem.radii, delta, steps=steps, time_limit=time_limit,
@@ -111,14 +110,6 @@ def _findings(
     return found, witnesses
 
 
-def compact(kept: KeptShift, shifts: ShiftSet, direction: NDArray[np.float64]) -> Witness:
-    """The same shift as a corner of the box, if it is one: large models have large witnesses."""
-    signs = direction.astype(np.int8)
-    if isinstance(shifts, LinfShifts) and np.array_equal(signs, direction):
-        return CornerShift(shifts, kept.delta, signs)
-    return kept
-
-
 def certificate(
     problem: Problem, i: int, claim: Every, method: str, finding: Finding, witness: Witness | None, time_limit: float
 ) -> Certificate:
@@ -127,12 +118,12 @@ def certificate(
     bound = None if written is None else float(written)
     if finding.proved:
         verdict = Verdict.CERTIFIED
-        reason = PROOFS[finding.step].format(bound=written, nodes=finding.nodes)
+        reason = PROOFS["exact" if finding.exact else finding.step].format(bound=written, nodes=finding.nodes)
     elif witness is not None:
         verdict, reason = Verdict.REFUTED, "a shift of the set is known on which it is not kept"
     else:
         verdict, reason = Verdict.UNKNOWN, _open(finding, time_limit)
-    evidence = BoundEvidence(finding.step, bound, finding.nodes)
+    evidence = BoundEvidence(finding.step, bound, finding.nodes, finding.exact)
     return Certificate(
         claim, verdict, float(problem.delta[i]), problem.target[i], method, evidence, reason, witness
     )  # fmt: skip
@@ -140,7 +131,7 @@ def certificate(
 
 def _open(finding: Finding, time_limit: float) -> str:
     if np.isfinite(time_limit):
-        return f"neither a proof nor a failing shift was found within {time_limit:g} seconds"
+        return f"neither a proof nor a failing shift was found (time limit {time_limit:g} s)"
     if np.isfinite(finding.bound):
         return f"the bound on the margin, {at_least(finding.bound)}, is not above 0, and no failing shift is known"
     return "there is no bound on the margin"

@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, vmap
 
 from apas.errors import InputError, Unsupported
 from apas.models.torchhead import Head
-from apas.models.torchpasses import LARGE, Passes, answer, plain_attention, said_once
+from apas.models.torchpasses import LARGE, Passes, answer, said_once
 
 __all__ = ["gradients"]
 
@@ -90,7 +90,7 @@ def _together(
     tensors = stage.shifted(np.zeros((1, len(stage.base))) if moves is None else moves, 1.0)
     tensors = {name: t[0] for name, t in tensors.items()} if shared else tensors
     try:
-        with stage.held() as module, plain_attention():
+        with stage.held() as module, passes.vmappable():
 
             def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
                 raw = functional_call(module, tensors, (x[None].clone(),)).reshape(-1)

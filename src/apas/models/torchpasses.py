@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from apas.errors import InputError
 from apas.models.torchstage import Stage
 
-__all__ = ["LARGE", "Passes", "plain_attention", "said_once"]
+__all__ = ["LARGE", "Passes", "answer", "said_once"]
 
 _Array = NDArray[np.float64]
 #: How many numbers the largest intermediate result may have.
 VALUES = 1 << 20
 #: Fewer shifted copies than this are not worth the overhead of `vmap`.
-WORTH = 4
+WORTH = 8
 #: Modules of more parameters than this are never copied several times at once.
 LARGE = 1 << 18
 
@@ -47,13 +47,16 @@ class Passes:
         How many numbers the largest intermediate result has for one row.
     batched : bool
         Whether `vmap` can handle it.
+    attention : bool
+        Whether it uses fused kernels for attention.
     """
 
     stage: Stage
     shape: tuple[int, ...]
     integers: bool = False
     widest: int = 1
-    batched: bool = field(default=False)
+    batched: bool = False
+    attention: bool = False
 
     def rows(self, X: _Array) -> Any:
         """Rows of a matrix as a batch of inputs."""
@@ -72,35 +75,54 @@ class Passes:
 
     def raw(self, X: _Array, direction: _Array | None = None, delta: float = 1.0) -> Any:
         """Outputs (rows, outputs) of the module itself, or of one shifted copy."""
-        x, step = self.rows(X), self.step()
+        return self._one(self.rows(X), direction, delta)
+
+    def _one(self, x: Any, direction: _Array | None, delta: float) -> Any:
         with torch.no_grad(), self.stage.moved(direction, delta) as module:
-            parts = [answer(module, x[i : i + step]) for i in range(0, len(x), step)]
-        return torch.cat(parts)
+            if len(x) <= self.step():
+                return answer(module, x)
+            return torch.cat([answer(module, some) for some in x.split(self.step())])
 
     def shifted(self, X: _Array, directions: _Array, delta: float) -> Iterator[tuple[slice, Any]]:
         """Outputs (copies, rows, outputs) of some shifted copies at a time, and which ones."""
-        copies = max(1, min(len(directions), VALUES // (self.widest * len(X)))) if len(directions) >= WORTH else 1
+        copies, x = max(1, VALUES // (self.widest * len(X))), self.rows(X)
         for start in range(0, len(directions), copies):
             some = slice(start, start + copies)
             many = len(directions[some]) >= WORTH and self.batched
-            together = self._together(X, directions[some], delta) if many else None
+            together = self.together(x, directions[some], delta) if many else None
             if together is not None:
                 yield some, together
                 continue
             for i, direction in enumerate(directions[some], start):
-                yield slice(i, i + 1), self.raw(X, direction, delta)[None]
+                yield slice(i, i + 1), self._one(x, direction, delta)[None]
 
-    def _together(self, X: _Array, directions: _Array, delta: float) -> Any:
+    def together(self, x: Any, directions: _Array, delta: float) -> Any:
         """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
-        x, tensors = self.rows(X), self.stage.shifted(directions, delta)
+        tensors = self.stage.shifted(directions, delta)
         try:
-            with torch.no_grad(), self.stage.held() as module, plain_attention():
+            with torch.no_grad(), self.stage.held() as module, self.vmappable():
                 out = vmap(lambda t, x: functional_call(module, t, (x.clone(),)), in_dims=(0, None))(tensors, x)
-            return out.reshape(len(directions), len(X), -1)
+            return out.reshape(len(directions), len(x), -1)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
             self.batched = False
             said_once(module)
             return None
+
+    @contextmanager
+    def vmappable(self) -> Iterator[None]:
+        """Attention by matrix products: `vmap` has no rule for the fused kernels, and would warn and go one by one."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="There is a performance drop")
+            if not self.attention:
+                yield
+                return
+            fast = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)
+            try:
+                with sdpa_kernel(SDPBackend.MATH):
+                    yield
+            finally:
+                torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def answer(module: Any, x: Any) -> Any:
@@ -119,19 +141,6 @@ def answer(module: Any, x: Any) -> Any:
             "it in a module that picks the scores of the classes."
         )
     return out.reshape(len(x), -1)
-
-
-@contextmanager
-def plain_attention() -> Iterator[None]:
-    """Attention by matrix products: `vmap` has no rule for the fused kernels, and would warn and go one by one."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="There is a performance drop")
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def said_once(module: Any) -> None:

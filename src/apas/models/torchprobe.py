@@ -75,7 +75,7 @@ def probed(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
             "the module's answer to a row must not depend on the other rows of a batch, but does (a batch norm without "
             "running statistics, or an `input_shape` that leaves out a dimension, would explain it)."
         )
-    passes.widest = _widest(passes, numbers)
+    _look_inside(passes, numbers)
     if len(stage.base) <= LARGE:
         _try_together(passes, numbers)
     return passes, int(raw.shape[1])
@@ -86,7 +86,7 @@ def _try_together(passes: Passes, numbers: Any) -> None:
     base = passes.stage.base
     directions = np.random.default_rng(1).uniform(-1e-3, 1e-3, (2, len(base))) * np.maximum(np.abs(base), 1e-3)
     passes.batched = True
-    together = passes._together(numbers, directions, 1.0)
+    together = passes.together(passes.rows(numbers), directions, 1.0)
     if together is not None:
         alone = torch.stack([passes.raw(numbers, direction) for direction in directions])
         passes.batched = _same(alone, together)
@@ -101,20 +101,24 @@ def _same(a: Any, b: Any) -> bool:
     return bool(torch.allclose(a, b, rtol=SAME, atol=SAME * size, equal_nan=True))
 
 
-def _widest(passes: Passes, numbers: Any) -> int:
-    """How many numbers the largest intermediate result has per row."""
-    with torch.no_grad(), passes.stage.moved() as module, _Sizes() as sizes:
+def _look_inside(passes: Passes, numbers: Any) -> None:
+    """Find out how many numbers the largest intermediate result has per row, and whether there is fused attention."""
+    with torch.no_grad(), passes.stage.moved() as module, _Operations() as seen:
         answer(module, passes.rows(numbers))
-    return max(1, -(-int(sizes.largest) // len(numbers)))
+    passes.widest = max(1, -(-int(seen.largest) // len(numbers)))
+    passes.attention = any("attention" in name or "transformer" in name for name in seen.names)
 
 
-class _Sizes(TorchDispatchMode):  # type: ignore[misc]
+class _Operations(TorchDispatchMode):  # type: ignore[misc]
     """Looks at every operation, also at those inside a layer."""
 
-    largest = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest, self.names = 0, set[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
+        self.names.add(str(func))
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor):
                 self.largest = max(self.largest, tensor.numel())

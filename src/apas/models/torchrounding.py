@@ -35,6 +35,8 @@ ROUNDOFFS = 8
 AGAIN = 4
 #: Margins beyond this are taken to be beyond rounding without asking how large the numbers behind them are.
 FAR = 0.05
+#: Shifts that make everything larger make rounding larger too: nor are margins below this share of the largest.
+SHARE = 1e-3
 #: How many rows' magnitudes are remembered.
 REMEMBERED = 1 << 16
 
@@ -74,14 +76,16 @@ class Rounding:
         """Compute the margins (copies, rows) near 0 again, in float64; without directions on the module itself."""
         if not self.coarse:
             return
-        radius = (
-            0.0
-            if directions is None
-            else max(1.0, float(np.abs(directions[:1, :: 1 + len(directions.T) // 1000]).max()))
-        )
-        some = np.flatnonzero((np.abs(margins) <= FAR).any(axis=0))
-        limit = AGAIN * UNIT * self.scale(X[some], wanted[some], delta, radius)
-        for sample, place in np.argwhere(np.abs(margins[:, some]) <= limit):
+        sizes = np.abs(margins)
+        if sizes.min() > max(FAR, SHARE * sizes.max()):  # most often; NaN goes on
+            return
+        far = SHARE * np.max(sizes, axis=0, initial=0.0, where=np.isfinite(sizes))
+        some = np.flatnonzero((sizes <= np.maximum(far, FAR)).any(axis=0))
+        if not len(some):
+            return
+        radius = 0.0 if directions is None else _radius(directions)
+        limit = np.maximum(AGAIN * UNIT * self.scale(X[some], wanted[some], delta, radius), far[some])
+        for sample, place in np.argwhere(sizes[:, some] <= limit):
             row, direction = some[place], None if directions is None else directions[sample]
             x = X[row : row + 1].astype(np.float32).astype(np.float64)  # as the module gets it
             scores = self.head.scores(self._precise_passes(x).raw(x, direction, delta)).cpu().numpy()
@@ -129,3 +133,9 @@ class Rounding:
         with suppress(Unsupported):
             gradients(self.passes, self.head, X, wanted, None, by_input=False, out=note)
         return still.tolist(), moving.tolist()
+
+
+def _radius(directions: _Array) -> float:
+    """About how far the parameters move, from a few of them: all would take as long as drawing them."""
+    some = directions[0, :: 1 + directions.shape[1] // 1000]
+    return max(1.0, float(np.abs(some).max()))

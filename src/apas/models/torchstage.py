@@ -57,7 +57,7 @@ class Stage:
             p.grad = None
             p.requires_grad_(True)
         self._lock = threading.RLock()
-        self._buffer = np.empty(min(PART, len(base)))
+        self._own_base = base.astype(self._host.numpy().dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # as views of one vector, parameters would be written to a pickle with the whole vector each; copies are not
@@ -79,22 +79,21 @@ class Stage:
     def _write(self, direction: _Array | None, delta: float) -> None:
         out = self._host.numpy()
         if direction is None:
-            np.copyto(out, self.base, casting="same_kind")
+            np.copyto(out, self._own_base)
             return
         for start in range(0, len(out), PART):
             part = slice(start, start + PART)
-            some = self._buffer[: len(out[part])]
-            np.multiply(direction[part], delta, out=some)
-            some += self.base[part]
-            np.copyto(out[part], some, casting="same_kind")
+            _shift(out[part], self._own_base[part], direction[part], delta)
 
     def shifted(self, directions: _Array, delta: float) -> dict[str, Any]:
         """Tensors of the models ``base + delta * direction``, by name, the models along their first dimension."""
-        moved = directions * delta
-        moved += self.base
-        flat = torch.empty(moved.shape, dtype=self.dtype)
-        np.copyto(flat.numpy(), moved, casting="same_kind")
-        flat = flat.to(self.device)
+        host = torch.empty(directions.shape, dtype=self.dtype)
+        if directions.flags.c_contiguous:  # one after the other they stay in the processor's cache
+            for out, direction in zip(host.numpy(), directions, strict=True):
+                _shift(out, self._own_base, direction, delta)
+        else:
+            _shift(host.numpy(), self._own_base, directions, delta)
+        flat = host.to(self.device)
         parts = zip(self.names, self.slices, self.shapes, strict=True)
         return {name: flat[:, part].view(len(flat), *shape) for name, part, shape in parts}
 
@@ -103,3 +102,10 @@ class Stage:
         """Give the module to call with other tensors in place of its parameters."""
         with self._lock:
             yield self.module
+
+
+def _shift(out: NDArray[Any], base: NDArray[Any], direction: _Array, delta: float) -> None:
+    """Write ``base + delta * direction`` in the module's precision: in float32 twice as fast as rounding at the end."""
+    np.copyto(out, direction, casting="same_kind")
+    out *= out.dtype.type(delta)
+    out += base

@@ -12,8 +12,8 @@ from apas.shifts.cube import PART, SMALL, TILE
 __all__ = ["LARGEST", "standard_normals"]
 
 _Array = NDArray[np.float64]
-#: No number drawn from 53 bits is larger than this: half of the smallest share, 2**-54, lies below -8.293.
-LARGEST = 8.3
+#: No number is larger than this: the smallest share is 2**-54, and half of it the quantile of -8.3744.
+LARGEST = 8.4
 
 
 def standard_normals(size: int, stream: Stream, start: int, stop: int) -> _Array:
