@@ -106,8 +106,9 @@ def test_certifying_a_numpy_network_needs_no_frames():
 PUBLIC = """
 ApasError Attack Cascade Certificate Certificates Enumeration Every Exact FeedForward FractionCurve FractionCurves
 GuaranteeWarning InputError IntervalBounds LinearBounds LinfShifts LpShifts MaxShift MaxShifts MissingExtra Model Most
-Parameters Sampling ShiftReport ShiftSet UnsafeFile Unsupported Verdict allowed_failures as_model certify datasets
-estimate_delta load_model max_shift measure_shift robust_fraction sample_size save_model stats
+OutputRange OutputRanges Parameters Sampling ShiftReport ShiftSet UnsafeFile Unsupported Verdict allowed_failures
+as_model certify datasets estimate_delta load_model max_shift measure_shift output_range robust_fraction sample_size
+save_model stats
 """
 
 

@@ -17,13 +17,20 @@ from torch import nn
 
 import apas
 
+# several test processes share the cores, and threads that wait for each other cost more than they save
+torch.set_num_threads(1)
+
 
 class Branched(nn.Module):
     """Not a sequence, so never a dense network to us."""
 
     def __init__(self, inputs=5, width=7, outputs=1):
         super().__init__()
-        self.first, self.last, self.around = nn.Linear(inputs, width), nn.Linear(width, outputs), nn.Linear(inputs, outputs)
+        self.first, self.last, self.around = (
+            nn.Linear(inputs, width),
+            nn.Linear(width, outputs),
+            nn.Linear(inputs, outputs),
+        )
 
     def forward(self, x):
         return self.last(torch.relu(self.first(x))) + self.around(x)
@@ -145,6 +152,18 @@ class Rude(nn.Module):
         return self.last(x)
 
 
+class Twice(nn.Module):
+    """The same layer twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.last = nn.Linear(5, 5), nn.Linear(5, 1)
+        self.layers = nn.Sequential(self.one, nn.Tanh(), self.one, nn.Tanh(), self.last)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
 def ends_in_sigmoid():
     return nn.Sequential(nn.Unflatten(1, (1, 6, 6)), Picture(1), nn.Sigmoid(), nn.Flatten(0))
 
@@ -165,6 +184,7 @@ CASES = {
     "transformer": Case(Attentive, "logit", (4, 3)),
     "embedding and mean": Case(Words, "logits", (6,), words=12),
     "tied weights": Case(Tied, "logit", (6,)),
+    "the same layer twice": Case(Twice, "logit", (5,)),
     "two heads": Case(TwoHeads, "logits", (4,)),
     "four classes": Case(lambda: Branched(4, 6, 4), "logits", (4,)),
     "control flow": Case(Forked, "logit", (5,), slow=True),

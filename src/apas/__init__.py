@@ -20,6 +20,9 @@ from apas.certify.interval import IntervalBounds as IntervalBounds
 from apas.certify.interval import LinearBounds as LinearBounds
 from apas.certify.maxshifts import MaxShift as MaxShift
 from apas.certify.maxshifts import MaxShifts as MaxShifts
+from apas.certify.outputranges import OutputRange as OutputRange
+from apas.certify.outputranges import OutputRanges as OutputRanges
+from apas.certify.outputs import output_range as output_range
 from apas.certify.radius import max_shift as max_shift
 from apas.certify.sampling import Sampling as Sampling
 from apas.errors import ApasError as ApasError
@@ -53,9 +56,10 @@ __all__ = [
     "ApasError", "Attack", "Cascade", "Certificate", "Certificates", "Enumeration", "Every", "Exact",
     "FeedForward", "FractionCurve", "FractionCurves", "GuaranteeWarning", "InputError", "IntervalBounds",
     "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most",
-    "Parameters", "Sampling", "ShiftReport", "ShiftSet", "UnsafeFile", "Unsupported", "Verdict",
-    "allowed_failures", "as_model", "certify", "datasets", "estimate_delta", "load_model", "max_shift",
-    "measure_shift", "robust_fraction", "sample_size", "save_model", "stats",
+    "OutputRange", "OutputRanges", "Parameters", "Sampling", "ShiftReport", "ShiftSet", "UnsafeFile",
+    "Unsupported", "Verdict", "allowed_failures", "as_model", "certify", "datasets", "estimate_delta",
+    "load_model", "max_shift", "measure_shift", "output_range", "robust_fraction", "sample_size", "save_model",
+    "stats",
 ]  # fmt: skip
 
 _ON_FIRST_USE = ("datasets", "stats")

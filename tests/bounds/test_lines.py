@@ -10,7 +10,7 @@ from apas.bounds.lines import cases, pencil
 from apas.models.activations import ACTIVATIONS, activate
 
 #: What rounding in an activation and a line of size 1 may do.
-ROUNDING = 1e-12
+ROUNDING = 1e-14
 
 
 def ranges(seed):

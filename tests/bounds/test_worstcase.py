@@ -44,7 +44,7 @@ def rescaled(net, layer, power, activation="relu"):
     return FeedForward(weights, biases, activation=activation), LinfShifts(scale=scale)
 
 
-def verdicts(net, X, delta, wanted, shifts=None, time_limit=5.0):
+def verdicts(net, X, delta, wanted, shifts=None, time_limit=30.0):
     method = Exact(time_limit=time_limit)
     return [c.verdict for c in apas.certify(net, X, delta, target=wanted, shifts=shifts or LinfShifts(), method=method)]
 

@@ -396,7 +396,7 @@ def test_no_time_is_never_a_wrong_answer():
             for a, b in zip(hasty, slow, strict=True):
                 assert a.verdict in (b.verdict, UNKNOWN)
                 if a.verdict is UNKNOWN:
-                    assert "within 0 seconds" in a.reason
+                    assert "0 s" in a.reason
                 certified += a.verdict is CERTIFIED
                 refuted += a.verdict is REFUTED
     assert certified

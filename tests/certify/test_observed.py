@@ -249,7 +249,13 @@ def test_every_listed_model_is_asked():
     got = ask(shifts, [[1.0], [0.2], [0.25]], method="exact")
     assert [c.verdict for c in got] == [Verdict.CERTIFIED, Verdict.REFUTED, Verdict.UNKNOWN]
     assert got[0].claim == Every("the 3 listed models")
-    assert got[0].evidence.to_dict() == {"kind": "bound", "step": "models", "bound": 0.749999, "nodes": 3}
+    assert got[0].evidence.to_dict() == {
+        "kind": "bound",
+        "step": "models",
+        "bound": 0.749999,
+        "nodes": 3,
+        "exact": True,
+    }
     assert got[0].sentence() == (
         "CERTIFIED: for certain, every one of the shifts keeps class 1 under shifts by delta = 1 (the 3 listed models); "
         "each of the 3 was asked, and the least margin is 0.749999."

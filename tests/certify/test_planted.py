@@ -63,7 +63,9 @@ def test_never_certified(kind, part):
         question = Question(case.net, case.x[None, :], [case.target], case.shifts)
         drawn = broken_by_draws(question, np.array([0]), np.array([case.delta]), 500, 0, np.random.default_rng(seed))
         counts["draws REFUTED"] += len(drawn)
-    assert counts["exact REFUTED"] > 0
+    # with time enough the failure is found
+    make, seed, options = BANKS[kind][part]
+    assert verdict(make(seed, **options), Exact(time_limit=60.0)).verdict is Verdict.REFUTED
     assert counts["draws REFUTED"] == 0  # 500 draws see nothing of a volume below 1e-6
     if report := os.environ.get("APAS_PLANTED_REPORT"):
         with Path(report).open("a") as file:
@@ -78,22 +80,19 @@ def test_formulas_without_a_solution_are_never_refuted():
         for name, method in METHODS.items():
             found = verdict(case, method)
             assert found.verdict is not Verdict.REFUTED, (seed, name)
-            certified += name == "exact" and found.verdict is Verdict.CERTIFIED
-    assert certified >= 6
+        certified += seed < 4 and verdict(case, Exact(time_limit=60.0)).verdict is Verdict.CERTIFIED
+    assert certified == 4
 
 
 def test_gadgets_decode():
     """A witness is a solution of the formula."""
-    decoded = 0
     for seed in range(8):
         case = gadget(seed, n=6)
-        found = verdict(case, Exact(time_limit=2.0))
-        if found.verdict is Verdict.REFUTED:
-            values, up = found.witness.parameters(case.net), case.failing[:6] > 0
-            chi = np.maximum(values[:6] * case.x[0] + values[6:12], 0)
-            assert ((chi > 0.5) == up).all()
-            decoded += 1
-    assert decoded
+        found = verdict(case, Exact(time_limit=60.0))
+        assert found.verdict is Verdict.REFUTED
+        values, up = found.witness.parameters(case.net), case.failing[:6] > 0
+        chi = np.maximum(values[:6] * case.x[0] + values[6:12], 0)
+        assert ((chi > 0.5) == up).all()
 
 
 def test_solutions_of_a_formula():

@@ -90,7 +90,7 @@ class _Search:
 
     def run(self) -> list[Finding]:
         exact = is_exact(self.net)
-        if exact or set(self.steps) == {"interval"}:
+        if exact or set(self.steps) <= {"interval", "linear"}:  # whose rounding allowance is the smallest
             self._interval(exact=exact)
         rows = self._open()
         self.done(len(self.X) - len(rows))

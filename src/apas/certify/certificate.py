@@ -51,8 +51,8 @@ class BoundEvidence:
     Attributes
     ----------
     step : str
-        What decided: "interval", "linear", "attack", "splitting", "solver" or "ball". If nothing did, "none", or
-        "attack" where nothing else was tried.
+        What decided: "interval", "linear", "attack", "splitting", "solver" or "ball"; "models" where each of a
+        list was asked. If nothing did, "none", or "attack" where nothing else was tried.
     bound : float or None
         The margin is at least this on every shifted model, rounded down to six digits; None if no bound is known.
     nodes : int

@@ -109,6 +109,6 @@ def decided_one_by_one(problem: Problem, method: str) -> list[Certificate]:
             written = at_least(float(least[i]))
             verdict, bound = Verdict.CERTIFIED, float(written)
             reason = f"each of the {len(shifts)} was asked, and the least margin is {written}"
-        evidence = BoundEvidence("models", bound, len(shifts))
+        evidence = BoundEvidence("models", bound, len(shifts), exact=bound is not None)
         answers.append(Certificate(claim, verdict, delta, problem.target[i], method, evidence, reason, witness))
     return answers

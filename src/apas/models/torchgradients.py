@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from apas.errors import InputError, Unsupported
 from apas.models.torchhead import Head
@@ -90,10 +90,10 @@ def _together(
     tensors = stage.shifted(np.zeros((1, len(stage.base))) if moves is None else moves, 1.0)
     tensors = {name: t[0] for name, t in tensors.items()} if shared else tensors
     try:
-        with stage.held() as module, passes.vmappable():
+        with stage.held() as call, passes.vmappable():
 
             def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
-                raw = functional_call(module, tensors, (x[None].clone(),)).reshape(-1)
+                raw = call(tensors, x[None]).reshape(-1)
                 value = head.margin(head.scores(raw), place)
                 return value, value
 

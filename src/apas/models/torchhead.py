@@ -14,6 +14,7 @@ from torch import nn
 
 from apas._validation import check_probability
 from apas.errors import InputError
+from apas.models.margins import margins_from_scores
 
 __all__ = ["OUTPUTS", "Head", "chosen_output", "final_layer", "unhooked"]
 
@@ -90,6 +91,10 @@ class Head:
             p = p.clamp(least, 1 - self.eps / 2)
             return torch.log(p) - torch.log1p(-p)
         return torch.log(p.clamp(min=least))
+
+    def margins(self, raw: Any, wanted: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Margins (..., rows) from outputs (..., rows, outputs) and the positions of the wanted classes."""
+        return margins_from_scores(self.scores(raw).cpu().numpy(), wanted, self.offset)
 
     def margin(self, scores: Any, wanted: Any) -> Any:
         """Margin of one row from its scores (outputs,) and the position of its wanted class, differentiable."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas.models.digest import canonical
-from apas.models.margins import class_indices, margins_from_scores
+from apas.models.margins import class_indices
 from apas.models.parameters import Parameters
 from apas.models.torchgradients import gradients
 from apas.models.torchhead import Head
@@ -66,7 +66,7 @@ class TorchModel:
             return np.empty(0)
         raw = self._passes.raw(X)
         self._head.check(raw)
-        margins = self._margins(raw, wanted)
+        margins = self._head.margins(raw, wanted)
         self._rounding.settle(margins[None, :], X, wanted, None, 0.0)
         return margins
 
@@ -86,18 +86,15 @@ class TorchModel:
         if not len(X):
             return margins
         for some, raw in self._passes.shifted(X, directions, delta):
-            margins[some] = self._margins(raw, wanted)
+            margins[some] = self._head.margins(raw, wanted)
         self._rounding.settle(margins, X, wanted, directions, delta)
         return margins
 
-    def _margins(self, raw: Any, wanted: NDArray[np.intp]) -> _Array:
-        return margins_from_scores(self._head.scores(raw).cpu().numpy(), wanted, self._head.offset)
-
     def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
-        """Magnitudes behind the margins of each row, such that rounding moves them by less than 1e-12 of it.
+        """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it.
 
-        To first order, while parameters move by at most ``delta * max(radii)``; as large as the module's dtype is
-        coarse. Towards the class that the module itself gives each row.
+        Measured, not proved: see `apas.models.torchrounding`. Parameters move by at most ``delta * max(radii)``, to
+        first order; shifts that make the margins many times larger make rounding larger than this says.
         """
         if not len(X):
             return np.empty(0)

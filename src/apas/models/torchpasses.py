@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.func import functional_call, vmap
+from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from apas.errors import InputError
@@ -100,12 +100,12 @@ class Passes:
         """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
         tensors = self.stage.shifted(directions, delta)
         try:
-            with torch.no_grad(), self.stage.held() as module, self.vmappable():
-                out = vmap(lambda t, x: functional_call(module, t, (x.clone(),)), in_dims=(0, None))(tensors, x)
+            with torch.no_grad(), self.stage.held() as call, self.vmappable():
+                out = vmap(call, in_dims=(0, None))(tensors, x)
             return out.reshape(len(directions), len(x), -1)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
             self.batched = False
-            said_once(module)
+            said_once(self.stage.module)
             return None
 
     @contextmanager

@@ -1,8 +1,8 @@
 """How far rounding may move the margins of a PyTorch module, and a second look at those near 0.
 
-What happens inside a module is unknown, but the products that a margin is made of have, to first order, the magnitudes
-of ``gradient * parameter``: rounding moves it by a small multiple of their sum times the unit roundoff. With float32
-that is about a millionth, far more than the 1e-12 of numbers computed in float64.
+What happens inside a module is unknown, so it is measured: all parameters are moved by a thousandth of themselves, up
+or down at random. Rounding moves them, and what is computed from them, by a few units of roundoff; the margin follows
+in proportion. With float32 that is about a millionth, far more than the 1e-12 of numbers computed in float64.
 
 The last bits of float32 margins depend on the shape of a batch. So margins near the edge of what counts as failing are
 computed again in float64, where they hardly do: the evidence is then the same for any blocks, workers and rows.
@@ -10,7 +10,6 @@ computed again in float64, where they hardly do: the evidence is then the same f
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,19 +17,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from apas.errors import InputError, Unsupported
-from apas.models.margins import margins_from_scores
-from apas.models.torchgradients import gradients
+from apas._random import Stream
+from apas.errors import InputError
 from apas.models.torchhead import Head
-from apas.models.torchpasses import Passes
+from apas.models.torchpasses import LARGE, Passes
 
 __all__ = ["Rounding"]
 
 _Array = NDArray[np.float64]
 #: A scale of 1 stands for margins that rounding may move by this much: see `apas.certify.problem`.
 UNIT = 1e-12
-#: How many units of roundoff of the sum of magnitudes a margin may be off.
-ROUNDOFFS = 8
+#: How many units of roundoff a margin may be off, in units of how it follows its parameters.
+ROUNDOFFS = 32
+#: By which share parameters are moved, and how often, to see how the margins follow.
+STEP, TRIES = 1e-3, 4
 #: Margins below this many times what rounding may do are looked at again.
 AGAIN = 4
 #: Margins beyond this are taken to be beyond rounding without asking how large the numbers behind them are.
@@ -53,7 +53,7 @@ class Rounding:
 
     passes: Passes
     head: Head
-    _known: dict[int, tuple[float, float]] = field(default_factory=dict, repr=False)
+    _known: dict[int, list[float]] = field(default_factory=dict, repr=False)
     _precise: Passes | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -87,9 +87,10 @@ class Rounding:
         limit = np.maximum(AGAIN * UNIT * self.scale(X[some], wanted[some], delta, radius), far[some])
         for sample, place in np.argwhere(sizes[:, some] <= limit):
             row, direction = some[place], None if directions is None else directions[sample]
-            x = X[row : row + 1].astype(np.float32).astype(np.float64)  # as the module gets it
-            scores = self.head.scores(self._precise_passes(x).raw(x, direction, delta)).cpu().numpy()
-            margins[sample, row] = margins_from_scores(scores, wanted[row : row + 1], self.head.offset)[0]
+            x = X[row : row + 1]
+            x = x if self.passes.integers else x.astype(np.float32).astype(np.float64)  # as the module gets it
+            raw = self._precise_passes(x).raw(x, direction, delta)
+            margins[sample, row] = self.head.margins(raw, wanted[row : row + 1])[0]
 
     def _precise_passes(self, x: _Array) -> Passes:
         if self._precise is None:
@@ -112,27 +113,35 @@ class Rounding:
             self._known.clear()
             new = np.arange(len(keys))
         if len(new):
-            for i, *sizes in zip(new.tolist(), *self._measured(X[new], wanted[new]), strict=True):
-                self._known[keys[i]] = (sizes[0], sizes[1])
+            for i, sizes in zip(new.tolist(), self._measured(X[new], wanted[new]).tolist(), strict=True):
+                self._known[keys[i]] = sizes
         known = np.array([self._known[key] for key in keys]).reshape(-1, 2)
         return known[:, 0], known[:, 1]
 
-    def _measured(self, X: _Array, wanted: NDArray[np.intp]) -> tuple[list[float], list[float]]:
-        still, moving = np.ones(len(X)), np.zeros(len(X))
-        base = np.abs(self.passes.stage.base)
+    def _measured(self, X: _Array, wanted: NDArray[np.intp]) -> _Array:
+        """Magnitudes (rows, 2): of the margins as they are, and per size of the moves."""
+        margins = self.head.margins(self.passes.raw(X), wanted)
         # how far the logit of a probability at the threshold moves when the probability is rounded
         steep = 1 / (1 - self.head.threshold) if self.head.kind == "probability" else 0.0
+        sizes = np.zeros((2, len(X)))
+        sizes[0] = np.maximum(1.0, np.nan_to_num(np.abs(margins), posinf=0.0)) + steep
+        together = 2 * TRIES if len(self.passes.stage.base) <= LARGE else 1
+        changes = np.zeros((2 * TRIES, len(X)))
+        for start in range(0, 2 * TRIES, together):
+            for some, raw in self.passes.shifted(X, self._directions(start, together), STEP):
+                moved = self.head.margins(raw, wanted)
+                changes[start : start + together][some] = np.nan_to_num(np.abs(moved - margins), posinf=0.0) / STEP
+        sizes[0] += changes[::2].max(axis=0)
+        sizes[1] += changes[1::2].max(axis=0)
+        return sizes.T
 
-        def note(rows: slice, margins: _Array, slopes: _Array) -> None:
-            np.abs(slopes, out=slopes)
-            known = np.isfinite(slopes).all(axis=1)
-            still[rows] = steep + np.maximum(1.0, np.abs(margins)) + np.where(known, slopes @ base, 0.0)
-            moving[rows] = np.where(known, slopes.sum(axis=1), 0.0)
-
-        # without gradients no more is known than the size of the margins themselves
-        with suppress(Unsupported):
-            gradients(self.passes, self.head, X, wanted, None, by_input=False, out=note)
-        return still.tolist(), moving.tolist()
+    def _directions(self, start: int, count: int) -> _Array:
+        """Moves up or down at random: of every parameter in proportion to itself, and, every other one, by 1."""
+        base = self.passes.stage.base
+        words = Stream(0, "rounding").integers(start * len(base), count * len(base))
+        directions = np.where(words < 0, -1.0, 1.0).reshape(count, -1)
+        directions[start % 2 :: 2] *= base
+        return directions
 
 
 def _radius(directions: _Array) -> float:

@@ -6,13 +6,14 @@ import copy
 import itertools
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.func import functional_call
 
 __all__ = ["Stage"]
 
@@ -56,6 +57,9 @@ class Stage:
             p.data = self._flat[part].view(shape)
             p.grad = None
             p.requires_grad_(True)
+        owners = [(f"{path}.".lstrip("."), owner) for path, owner in module.named_modules()]
+        places = [(id(p), path + name) for path, owner in owners for name, p in owner._parameters.items()]
+        self._places = [[name for key, name in places if key == id(p)] for p in self.parameters]
         self._lock = threading.RLock()
         self._own_base = base.astype(self._host.numpy().dtype, copy=False)
 
@@ -98,10 +102,17 @@ class Stage:
         return {name: flat[:, part].view(len(flat), *shape) for name, part, shape in parts}
 
     @contextmanager
-    def held(self) -> Iterator[Any]:
-        """Give the module to call with other tensors in place of its parameters."""
+    def held(self) -> Iterator[Callable[[dict[str, Any], Any], Any]]:
+        """Give a function that calls the module with other tensors in place of its parameters."""
+
+        def call(tensors: dict[str, Any], x: Any) -> Any:
+            places = zip(self.names, self._places, strict=True)
+            spread = {place: tensors[name] for name, named in places for place in named}
+            # ties are spelled out: left to functional_call, a layer used twice would keep what it was called with
+            return functional_call(self.module, spread, (x.clone(),), tie_weights=False)
+
         with self._lock:
-            yield self.module
+            yield call
 
 
 def _shift(out: NDArray[Any], base: NDArray[Any], direction: _Array, delta: float) -> None:
