@@ -105,10 +105,10 @@ def test_certifying_a_numpy_network_needs_no_frames():
 
 PUBLIC = """
 ApasError Attack Cascade Certificate Certificates Enumeration Every Exact FeedForward FractionCurve FractionCurves
-GuaranteeWarning InputError IntervalBounds LinearBounds LinfShifts LpShifts MaxShift MaxShifts MissingExtra Model Most
-OutputRange OutputRanges Parameters Sampling ShiftReport ShiftSet UnsafeFile Unsupported Verdict allowed_failures
-as_model certify datasets estimate_delta load_model max_shift measure_shift output_range robust_fraction sample_size
-save_model stats
+GaussianShifts GuaranteeWarning InputError InputNoise IntervalBounds LinearBounds LinfShifts LpShifts MaxShift
+MaxShifts MissingExtra Model Most ObservedShifts OutputRange OutputRanges Parameters RetrainedModels Sampling
+ShiftReport ShiftSet UnsafeFile Unsupported Verdict allowed_failures as_model certify datasets estimate_delta
+load_model max_shift measure_shift output_range retrain robust_fraction sample_size save_model stats
 """
 
 

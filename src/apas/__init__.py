@@ -37,11 +37,16 @@ from apas.models.files import load_model as load_model
 from apas.models.files import save_model as save_model
 from apas.models.parameters import Parameters as Parameters
 from apas.models.protocol import Model as Model
+from apas.shifts.gaussian import GaussianShifts as GaussianShifts
 from apas.shifts.linf import LinfShifts as LinfShifts
 from apas.shifts.lp import LpShifts as LpShifts
 from apas.shifts.measure import ShiftReport as ShiftReport
 from apas.shifts.measure import measure_shift as measure_shift
+from apas.shifts.noise import InputNoise as InputNoise
+from apas.shifts.observed import ObservedShifts as ObservedShifts
 from apas.shifts.protocol import ShiftSet as ShiftSet
+from apas.shifts.refit import RetrainedModels as RetrainedModels
+from apas.shifts.refit import retrain as retrain
 from apas.shifts.retraining import estimate_delta as estimate_delta
 from apas.stats.wilks import allowed_failures as allowed_failures
 from apas.stats.wilks import sample_size as sample_size
@@ -54,12 +59,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ApasError", "Attack", "Cascade", "Certificate", "Certificates", "Enumeration", "Every", "Exact",
-    "FeedForward", "FractionCurve", "FractionCurves", "GuaranteeWarning", "InputError", "IntervalBounds",
-    "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts", "MissingExtra", "Model", "Most",
-    "OutputRange", "OutputRanges", "Parameters", "Sampling", "ShiftReport", "ShiftSet", "UnsafeFile",
-    "Unsupported", "Verdict", "allowed_failures", "as_model", "certify", "datasets", "estimate_delta",
-    "load_model", "max_shift", "measure_shift", "output_range", "robust_fraction", "sample_size", "save_model",
-    "stats",
+    "FeedForward", "FractionCurve", "FractionCurves", "GaussianShifts", "GuaranteeWarning", "InputError",
+    "InputNoise", "IntervalBounds", "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts",
+    "MissingExtra", "Model", "Most", "ObservedShifts", "OutputRange", "OutputRanges", "Parameters",
+    "RetrainedModels", "Sampling", "ShiftReport", "ShiftSet", "UnsafeFile", "Unsupported", "Verdict",
+    "allowed_failures", "as_model", "certify", "datasets", "estimate_delta", "load_model", "max_shift",
+    "measure_shift", "output_range", "retrain", "robust_fraction", "sample_size", "save_model", "stats",
 ]  # fmt: skip
 
 _ON_FIRST_USE = ("datasets", "stats")

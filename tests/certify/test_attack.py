@@ -45,7 +45,7 @@ def refuted(certificates):
 
 def check_witness(asked, row, witness):
     """Inside the set and invalid, by arithmetic of its own."""
-    net, values, x = asked.network, witness.values, asked.X[row]
+    net, values, x = asked.network, witness.parameters(asked.model), asked.X[row]
     base = asked.model.parameters.values
     for value, centre, radius in zip(values.tolist(), base.tolist(), asked.radii.tolist(), strict=True):
         assert abs(Fraction(value) - Fraction(centre)) <= Fraction(witness.delta) * Fraction(radius)
@@ -200,7 +200,8 @@ class TestCertificates:
     def test_evidence_and_words(self):
         asked = valid_problem((4, 8, 6, 1), "relu", rows=2)
         far, near = (QUICK.run(replace(asked, delta=np.full(2, d)), STREAM)[0] for d in (5.0, 1e-9))
-        assert far.evidence.to_dict() == {"kind": "bound", "step": "attack", "bound": None, "nodes": far.evidence.nodes}
+        expected = {"kind": "bound", "step": "attack", "bound": None, "nodes": far.evidence.nodes, "exact": False}
+        assert far.evidence.to_dict() == expected
         assert (far.method, near.method) == ("attack", "attack")
         assert 0 < far.evidence.nodes < near.evidence.nodes
         assert far.sentence().startswith("REFUTED: for certain, not every one of the shifts keep")
@@ -273,7 +274,7 @@ class TestOtherModelsAndSets:
         certificates = QUICK.run(far, STREAM)
         assert refuted(certificates).all()
         for i, certificate in enumerate(certificates):
-            values = certificate.witness.values
+            values = certificate.witness.parameters(asked.model)
             assert within_box(asked.model.parameters.values, asked.radii, far.delta[i], values).all()
             assert asked.network.with_parameters(values).margin(asked.X[i : i + 1], asked.target[i])[0] < 0
 
@@ -294,7 +295,7 @@ class TestOtherModelsAndSets:
             certificates = QUICK.run(scaled, STREAM)
             assert (refuted(certificates) == fails).all()
             for certificate in certificates if fails else ():
-                moved = replace(asked.model.parameters, values=certificate.witness.values)
+                moved = replace(asked.model.parameters, values=certificate.witness.parameters(asked.model))
                 assert asked.shifts.contains(asked.model.parameters, moved, certificate.delta)
 
     @pytest.mark.parametrize("p", [1, 2])
@@ -303,7 +304,7 @@ class TestOtherModelsAndSets:
         certificates = QUICK.run(replace(asked, delta=np.full(3, 5.0)), STREAM)
         assert refuted(certificates).all()
         for certificate in certificates:
-            moved = replace(asked.model.parameters, values=certificate.witness.values)
+            moved = replace(asked.model.parameters, values=certificate.witness.parameters(asked.model))
             assert asked.shifts.contains(asked.model.parameters, moved, 5.0)
 
     def test_models_without_gradients_are_refused(self):
@@ -398,5 +399,5 @@ class TestBrokenDeltas:
         ball, witnesses = broken_deltas(replace(asked, shifts=LpShifts(2)), np.zeros(3), 10.0, attack=QUICK)
         assert (ball > units).all()  # the ball of the same size lies inside the box
         for witness in witnesses:
-            moved = replace(asked.model.parameters, values=witness.values)
+            moved = replace(asked.model.parameters, values=witness.parameters(asked.model))
             assert LpShifts(2).contains(asked.model.parameters, moved, witness.delta)

@@ -26,7 +26,7 @@ def test_keeps_the_very_parameters():
     values = inside_box(LINEAR.parameters.values, asked.radii, 0.75, -np.ones(2))
     found = confirmed_witness(asked, 0, values)
     assert found.delta == 0.75
-    assert (found.values == [0.25, -0.75]).all()
+    assert (found.parameters(LINEAR) == [0.25, -0.75]).all()
     assert found.margin(LINEAR, [[1.0]], 1) == -0.5
 
 

@@ -146,6 +146,17 @@ def test_workers_get_the_same_module():
     assert calls[0] == calls[1]
 
 
+def test_how_much_a_pass_takes_is_found_out():
+    torch.manual_seed(0)
+    wide = apas.as_model(Branched(300, 400).eval(), output="logit")._passes
+    assert wide.widest == 400  # not the 120,000 numbers of its weights
+    assert not wide.attention
+    case = CASES["transformer"]
+    assert model_of(case, module_of(case))._passes.attention
+    case = CASES["control flow"]
+    assert 4 <= read(case, module_of(case))._passes.widest <= 20
+
+
 def test_pickles_are_as_large_as_the_module():
     model = apas.as_model(nn.Sequential(*[nn.Linear(50, 50) for _ in range(8)], Branched(50, 5)).eval(), output="logit")
     written = pickle.dumps(model)

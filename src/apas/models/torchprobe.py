@@ -103,10 +103,19 @@ def _same(a: Any, b: Any) -> bool:
 
 def _look_inside(passes: Passes, numbers: Any) -> None:
     """Find out how many numbers the largest intermediate result has per row, and whether there is fused attention."""
+    few, many = (_operations(passes, np.tile(numbers, (n, 1))) for n in (1, 2))
+    # results that do not grow with the rows, such as transposed weights, do not count
+    sizes = [b - a for a, b in zip(few.sizes, many.sizes, strict=False)]
+    if len(few.sizes) != len(many.sizes):
+        sizes = many.sizes
+    passes.widest = max(1, -(-max(sizes, default=1) // len(numbers)))
+    passes.attention = any("attention" in name or "transformer" in name for name in many.names)
+
+
+def _operations(passes: Passes, numbers: Any) -> _Operations:
     with torch.no_grad(), passes.stage.moved() as module, _Operations() as seen:
         answer(module, passes.rows(numbers))
-    passes.widest = max(1, -(-int(seen.largest) // len(numbers)))
-    passes.attention = any("attention" in name or "transformer" in name for name in seen.names)
+    return seen  # type: ignore[no-any-return]
 
 
 class _Operations(TorchDispatchMode):  # type: ignore[misc]
@@ -114,12 +123,12 @@ class _Operations(TorchDispatchMode):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.largest, self.names = 0, set[str]()
+        self.sizes, self.names = list[int](), set[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         self.names.add(str(func))
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor):
-                self.largest = max(self.largest, tensor.numel())
+                self.sizes.append(tensor.numel())
         return out
