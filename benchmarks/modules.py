@@ -71,7 +71,7 @@ class Words(nn.Module):  # type: ignore[misc]
 
 
 class Attentive(nn.Module):  # type: ignore[misc]
-    """One transformer layer on five numbers triples."""
+    """One transformer layer on five triples of numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,15 +94,15 @@ def sequence(inputs: int, width: int) -> Any:
 #: Module, shape of its input, and draws per call, for about 10^4 to 10^7 parameters.
 SINGLE: dict[str, tuple[Any, tuple[int, ...], int]] = {
     "sequence 1e4": (partial(sequence, 100, 100), (100,), 1379),
-    "sequence 1e5": (partial(sequence, 300, 330), (300,), 300),
+    "sequence 1e5": (partial(sequence, 300, 330), (300,), 1000),
     "sequence 1e6": (partial(sequence, 1000, 1000), (1000,), 59),
     "sequence 1e7": (partial(sequence, 3000, 3333), (3000,), 59),
     "branched 1e4": (partial(Branched, 100, 100), (100,), 1379),
-    "branched 1e5": (partial(Branched, 300, 330), (300,), 300),
+    "branched 1e5": (partial(Branched, 300, 330), (300,), 1000),
     "branched 1e6": (partial(Branched, 1000, 1000), (1000,), 59),
     "branched 1e7": (partial(Branched, 3000, 3333), (3000,), 59),
     "picture 1e4": (partial(Picture, 30), (1, 8, 8), 1379),
-    "picture 1e5": (partial(Picture, 100), (1, 8, 8), 300),
+    "picture 1e5": (partial(Picture, 100), (1, 8, 8), 1000),
     "picture 1e6": (partial(Picture, 330), (1, 8, 8), 59),
     "picture 1e7": (partial(Picture, 1050), (1, 8, 8), 59),
 }

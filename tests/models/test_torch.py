@@ -384,6 +384,71 @@ def test_the_logits_before_a_final_sigmoid_are_used():
     assert (want > 40).all()
 
 
+def test_what_a_module_keeps_of_a_call_does_no_harm():
+    class Keeping(Branched):
+        def forward(self, x):
+            self.seen = self.first(x)
+            return self.last(torch.relu(self.seen))
+
+    torch.manual_seed(0)
+    module = Keeping().eval()
+    module(torch.zeros(2, 5))  # leaves a tensor with a graph behind
+    assert not module.seen.is_leaf
+    kept = module.seen
+    model = apas.as_model(module, output="logit")
+    digest, X = model_digest(model), np.random.default_rng(0).normal(size=(4, 5))
+    model.shifted_margins(X, 1, np.zeros((20, len(model.parameters))), 0.1)
+    model.parameter_gradient(X, 1)
+    model._passes.batched = False
+    model.parameter_gradient(X, 1)
+    assert model_digest(model) == digest == model_digest(copy.deepcopy(model))
+    assert len(apas.certify(model, X, 0.5, target="predicted", method=METHOD, rng=0)) == 4
+    assert module.seen is kept
+    module.seen = [kept]  # too well hidden
+    with pytest.raises(
+        apas.Unsupported, match="this Keeping cannot be copied, and apas changes only copies: Only Tensors"
+    ):
+        apas.as_model(module, output="logit")
+
+
+@pytest.mark.parametrize("wrap", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm])
+def test_parametrized_layers(wrap):
+    torch.manual_seed(0)
+    module = Branched()
+    module.first = wrap(module.first)
+    module.eval()
+    before = state(module)
+    model = apas.as_model(module, output="logit")
+    X = rows_of(CASES["branched"])
+    directions = np.random.default_rng(0).uniform(-1, 1, (12, len(model.parameters)))
+    got = model.shifted_margins(X, 1, directions, 0.1)
+    want = [by_hand(CASES["branched"], module, X, u, 0.1) for u in directions]
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    assert state(module) == before
+
+
+def test_sparse_embeddings_have_gradients():
+    torch.manual_seed(0)
+
+    class Sparse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.EmbeddingBag(9, 3, sparse=True, mode="sum")
+            self.last = nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.last(self.embed(x))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # whether vmap can is not our business
+        model = apas.as_model(Sparse().double().eval(), output="logit", input_shape=(4,))
+        slopes = model.parameter_gradient(np.array([[0.0, 1, 1, 8]]), 1)[1]
+    by_word = slopes[0, :27].reshape(9, 3)
+    np.testing.assert_allclose(by_word[1], 2 * by_word[0])
+    assert by_word[0].all()
+    assert not by_word[2:8].any()
+
+
 def test_digest_covers_all_that_decides_the_output():
     case = CASES["conv and batch norm"]
 

@@ -23,6 +23,15 @@ class Pair(nn.Module):
         return self.only(x), x
 
 
+class Turned(nn.Module):
+    def __init__(self, summed=False):
+        super().__init__()
+        self.only, self.summed = nn.Linear(3, 4), summed
+
+    def forward(self, x):
+        return self.only(x).sum(dim=0) if self.summed else self.only(x).T
+
+
 class Map(nn.Module):
     def __init__(self):
         super().__init__()
@@ -95,6 +104,8 @@ REFUSED = {
     "names against shape": (lambda: Picture().eval(), {"output": "logits", "input_shape": (1, 6, 6), "feature_names": ["a"]}, apas.InputError, "`feature_names` must hold 36 different names"),
     "two outputs": (lambda: Pair().eval(), {"output": "logit"}, apas.InputError, r"must give one tensor of shape \(rows,\) or \(rows, outputs\), but 2 rows gave tuple; wrap it"),
     "a map of classes": (lambda: Map().eval(), {"output": "logits", "input_shape": (1, 2, 2)}, apas.InputError, r"2 rows gave a tensor of shape \(2, 2, 2, 2\)"),
+    "rows last": (lambda: Turned().eval(), {"output": "logits"}, apas.InputError, r"2 rows gave a tensor of shape \(4, 2\)"),
+    "one answer to all rows": (lambda: Turned(summed=True).eval(), {"output": "logits"}, apas.InputError, r"2 rows gave a tensor of shape \(4,\)"),
     "nothing to shift": (lambda: nn.Sequential(nn.Flatten(), nn.Sigmoid()).eval(), {}, apas.InputError, "must have parameters to shift, but this Sequential has none"),
     "lazy": (lambda: nn.Sequential(nn.LazyLinear(1)).eval(), {"output": "logit"}, apas.InputError, "must be initialised, but has lazy layers"),
     "not a number": (unstable, {"output": "logit"}, apas.InputError, "parameters must be finite, but first.weight is not; was the training stable"),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from apas._validation import check_names
@@ -142,8 +143,11 @@ def _is_bias(name: str) -> bool:
 
 
 def _copied(module: Any) -> Any:
+    # PyTorch does not copy results of a call, which some modules keep, together with the way they were computed
+    values = [value for part in module.modules() for value in vars(part).values()]
+    kept = {id(t): t.detach().clone() for t in values if isinstance(t, torch.Tensor) and not t.is_leaf}
     try:
-        return copy.deepcopy(module)
+        return copy.deepcopy(module, kept)
     except (RuntimeError, TypeError, AttributeError) as error:
         first = (str(error).splitlines() or [""])[0]
         raise Unsupported(

@@ -109,4 +109,5 @@ def _together(
 
 
 def _numbers(tensor: Any) -> _Array:
-    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
+    dense = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+    return np.asarray(dense.cpu().numpy(), dtype=np.float64)

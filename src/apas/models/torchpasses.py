@@ -25,7 +25,7 @@ __all__ = ["LARGE", "Passes", "answer", "said_once"]
 
 _Array = NDArray[np.float64]
 #: How many numbers the largest intermediate result may have.
-VALUES = 1 << 20
+VALUES = 1 << 19
 #: Fewer shifted copies than this are not worth the overhead of `vmap`.
 WORTH = 8
 #: Modules of more parameters than this are never copied several times at once.
@@ -134,7 +134,9 @@ def answer(module: Any, x: Any) -> Any:
         raise InputError(
             f"the module could not answer {len(x)} rows of shape {tuple(x.shape[1:])}: {type(error).__name__}: {first}"
         ) from error
-    if not isinstance(out, torch.Tensor) or out.ndim > 2 or not out.numel() or out.numel() % len(x):
+    # what squeezes its result gives a single row without its dimension
+    fits = isinstance(out, torch.Tensor) and out.numel() > 0 and out.ndim <= 2
+    if not fits or (tuple(out.shape[:1]) != (len(x),) and (len(x) > 1 or out.ndim == 2)):
         got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
         raise InputError(
             f"the module must give one tensor of shape (rows,) or (rows, outputs), but {len(x)} rows gave {got}; wrap "

@@ -28,7 +28,7 @@ class Stage:
     Parameters
     ----------
     module : torch.nn.Module
-        In eval mode, its parameters of one floating dtype on one device. It is changed: pass a copy.
+        In eval mode, its parameters of one floating dtype on one device. It is changed, but never called: pass a copy.
     base : ndarray of shape (k,)
         The parameters that shifts start from, in the order of ``module.named_parameters()``.
 
@@ -52,16 +52,24 @@ class Stage:
         # on the processor NumPy writes the module's parameters themselves, elsewhere they are sent there
         self._host = torch.empty(len(base), dtype=self.dtype)
         self._flat = self._host if self.device.type == "cpu" else torch.empty_like(self._host, device=self.device)
-        self.parameters = [p for _, p in named]
-        for p, part, shape in zip(self.parameters, self.slices, self.shapes, strict=True):
+        self._own_base = base.astype(self._host.numpy().dtype, copy=False)
+        self._lock = threading.RLock()
+        self._write(None, 1.0)
+        self._on_flat(module)
+        # what a module keeps of a call, such as an attention map, must not be copied or met by another kind of call
+        self._called, self._mapped = (self._on_flat(copy.deepcopy(module)) for _ in range(2))
+        self.parameters = list(self._called.parameters())
+        owners = [(f"{path}.".lstrip("."), owner) for path, owner in module.named_modules()]
+        places = [(id(p), path + name) for path, owner in owners for name, p in owner._parameters.items()]
+        self._places = [[place for key, place in places if key == id(p)] for _, p in named]
+
+    def _on_flat(self, module: Any) -> Any:
+        """Let the parameters of a module lie in our vector."""
+        for p, part, shape in zip(module.parameters(), self.slices, self.shapes, strict=True):
             p.data = self._flat[part].view(shape)
             p.grad = None
             p.requires_grad_(True)
-        owners = [(f"{path}.".lstrip("."), owner) for path, owner in module.named_modules()]
-        places = [(id(p), path + name) for path, owner in owners for name, p in owner._parameters.items()]
-        self._places = [[name for key, name in places if key == id(p)] for p in self.parameters]
-        self._lock = threading.RLock()
-        self._own_base = base.astype(self._host.numpy().dtype, copy=False)
+        return module
 
     def __reduce__(self) -> tuple[Any, ...]:
         # as views of one vector, parameters would be written to a pickle with the whole vector each; copies are not
@@ -78,7 +86,7 @@ class Stage:
             self._write(direction, delta)
             if self._flat is not self._host:
                 self._flat.copy_(self._host)
-            yield self.module
+            yield self._called
 
     def _write(self, direction: _Array | None, delta: float) -> None:
         out = self._host.numpy()
@@ -109,7 +117,7 @@ class Stage:
             places = zip(self.names, self._places, strict=True)
             spread = {place: tensors[name] for name, named in places for place in named}
             # ties are spelled out: left to functional_call, a layer used twice would keep what it was called with
-            return functional_call(self.module, spread, (x.clone(),), tie_weights=False)
+            return functional_call(self._mapped, spread, (x.clone(),), tie_weights=False)
 
         with self._lock:
             yield call
