@@ -73,10 +73,6 @@ class Units:
     low: _Array
     high: _Array
 
-    def take(self, rows: NDArray[np.intp]) -> Units:
-        """The same for some of the rows."""
-        return Units(*(v[rows] for v in (self.low_l, self.high_l, self.low_u, self.high_u, self.low, self.high)))
-
 
 class Relaxation:
     """A network whose parameter i moves by at most ``delta * radii[i]``.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +56,8 @@ class Cascade:
         """None if some method can answer and all that can speak of the same claim."""
         usable = self._usable(problem)
         if not usable:
-            return "Cascade has no method that applies: " + " ".join(self._complaints(problem))
+            # the first of its methods asks for least; the others say much the same
+            return f"Cascade has no method that applies: {self.methods[0].unsupported(problem)}"
         claims = {m.claim(problem) for m in usable}
         if len(claims) > 1:
             listed = ", ".join(f"{type(m).__name__} of {str(m.claim(problem))!r}" for m in usable)
@@ -66,9 +66,6 @@ class Cascade:
 
     def _usable(self, problem: Problem) -> list[Method]:
         return [m for m in self.methods if m.unsupported(problem) is None]
-
-    def _complaints(self, problem: Problem) -> Iterable[str]:
-        return (c for c in (m.unsupported(problem) for m in self.methods) if c is not None)
 
     def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
         """One certificate per row, from the method that decided it, or from the last one asked."""
