@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -14,5 +15,12 @@ with threadpool_limits(1):
     radius.compare()
     print()
     worstcase.compare()
+    print()
+    if find_spec("torch") is None:
+        print("PyTorch modules: left out, since torch is not installed (extra `torch`)")
+    else:
+        from benchmarks import modules
+
+        modules.compare()
     print()
     sampling.scaling(Path(__file__).parents[1] / "docs" / "results")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from conftest import absent
 
 import apas
 
@@ -30,18 +31,23 @@ LANGUAGES = {"python", "text", "json", "bibtex", *COMMANDS}
 #: Commands that may be shown; only the first is executed.
 PROGRAMS = ("apas", "make", "pip")
 FENCE = re.compile(r"^ *(`{3,}|~{3,})(.*)$")
+#: A line that stands directly above a block which needs PyTorch; pages do not show it.
+TORCH = "<!-- needs torch -->"
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 MODULES = [m.name for m in pkgutil.walk_packages(apas.__path__, "apas.") if not m.name.endswith("__main__")]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its info string, the line its text begins at, and whether only blank lines precede it."""
+    """A fenced block: its info string, the line its text begins at, whether only blank lines part it from the block
+    before, and whether it needs PyTorch.
+    """
 
     info: str
     line: int
     text: str
     follows: bool
+    torch: bool
 
 
 def name_of(page: Path) -> str:
@@ -50,19 +56,20 @@ def name_of(page: Path) -> str:
 
 def blocks(page: Path) -> list[Block]:
     found: list[Block] = []
-    fence, info, start, inside, follows = "", "", 0, [], False
+    fence, info, start, inside, follows, torch = "", "", 0, [], False, False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
         mark = FENCE.match(line)
         if fence:
             if line.strip() == fence:
-                found.append(Block(info, start, textwrap.dedent("\n".join(inside)), follows))
-                fence, follows = "", True
+                found.append(Block(info, start, textwrap.dedent("\n".join(inside)), follows, torch))
+                fence, follows, torch = "", True, False
             else:
                 inside.append(line)
         elif mark:
             fence, info, start, inside = mark[1], mark[2].strip(), number + 1, []
         else:
             follows = follows and not line.strip()
+            torch = line.strip() == TORCH
     assert not fence, f"{name_of(page)}: the block of line {start - 1} is not closed"
     return found
 
@@ -118,11 +125,12 @@ def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-@pytest.mark.usefixtures("_reader")
-def test_page_does_what_it_shows(page: Path) -> None:
+def follow(page: Path, *, torch: bool) -> None:
+    """Run the blocks of a page, those that need PyTorch only if told to, and compare what they print."""
     names: dict[str, object] = {"__name__": "__page__"}
     for block, expected in expected_outputs(blocks(page)):
+        if block.torch and not torch:
+            continue
         try:
             if block.info == "python":
                 shown = run_python(page, block, names)
@@ -137,10 +145,29 @@ def test_page_does_what_it_shows(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.usefixtures("_reader")
+def test_page_does_what_it_shows(page: Path) -> None:
+    follow(page, torch=False)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if TORCH in page.read_text(encoding="utf-8")], ids=name_of)
+@pytest.mark.usefixtures("_reader")
+def test_page_does_what_it_shows_with_torch(page: Path) -> None:
+    try:
+        torch = importlib.import_module("torch")
+    except ModuleNotFoundError:
+        absent("torch", "PyTorch is not installed: make test TORCH=1")
+    torch.set_num_threads(1)  # as in torchzoo: test processes share the cores
+    follow(page, torch=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_blocks_say_what_they_are(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         # "python no-run" and its like would be a block that nobody runs
         assert block.info in LANGUAGES, f"{name_of(page)}, line {block.line - 1}: info string {block.info!r}"
+        if block.info == "python" and re.search(r"^(import|from) torch\b", block.text, re.MULTILINE):
+            assert block.torch, f"{name_of(page)}, line {block.line - 1}: above this block must stand {TORCH}"
         if block.info == "json" and json.loads(block.text)["format"] == "apas-model":
             (tmp_path / "model.json").write_text(block.text, encoding="utf-8")
             apas.load_model(tmp_path / "model.json")

@@ -104,11 +104,13 @@ def test_certifying_a_numpy_network_needs_no_frames():
 
 
 PUBLIC = """
-ApasError Attack Cascade Certificate Certificates Enumeration Every Exact FeedForward FractionCurve FractionCurves
-GaussianShifts GuaranteeWarning InputError InputNoise IntervalBounds LinearBounds LinfShifts LpShifts MaxShift
-MaxShifts MissingExtra Model Most ObservedShifts OutputRange OutputRanges Parameters RetrainedModels Sampling
-ShiftReport ShiftSet UnsafeFile Unsupported Verdict allowed_failures as_model certify datasets estimate_delta
-load_model max_shift measure_shift output_range retrain robust_fraction sample_size save_model stats
+ApasError Attack Candidate CandidateSource Cascade Certificate Certificates Counterfactual Counterfactuals
+Enumeration Evaluation Every Exact Feature FeatureSpace FeedForward FractionCurve FractionCurves GaussianShifts
+Given GuaranteeWarning InputError InputNoise IntervalBounds LinearBounds LinfShifts LpShifts MaxShift MaxShifts
+MilpSource MissingExtra Model Most NearestNeighbours ObservedShifts OutputRange OutputRanges Parameters
+RetrainedModels Sampling ShiftReport ShiftSet Status UnsafeFile Unsupported Verdict allowed_failures as_model
+certify datasets estimate_delta evaluate experiments generate load_model max_shift measure_shift metrics
+output_range retrain robust_fraction sample_size save_model stats
 """
 
 

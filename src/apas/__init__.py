@@ -25,12 +25,25 @@ from apas.certify.outputranges import OutputRanges as OutputRanges
 from apas.certify.outputs import output_range as output_range
 from apas.certify.radius import max_shift as max_shift
 from apas.certify.sampling import Sampling as Sampling
+from apas.counterfactuals.entry import generate as generate
+from apas.counterfactuals.feature import Feature as Feature
+from apas.counterfactuals.given import Given as Given
+from apas.counterfactuals.milp import MilpSource as MilpSource
+from apas.counterfactuals.neighbours import NearestNeighbours as NearestNeighbours
+from apas.counterfactuals.result import Counterfactual as Counterfactual
+from apas.counterfactuals.result import Counterfactuals as Counterfactuals
+from apas.counterfactuals.result import Status as Status
+from apas.counterfactuals.source import Candidate as Candidate
+from apas.counterfactuals.source import CandidateSource as CandidateSource
+from apas.counterfactuals.space import FeatureSpace as FeatureSpace
 from apas.errors import ApasError as ApasError
 from apas.errors import GuaranteeWarning as GuaranteeWarning
 from apas.errors import InputError as InputError
 from apas.errors import MissingExtra as MissingExtra
 from apas.errors import UnsafeFile as UnsafeFile
 from apas.errors import Unsupported as Unsupported
+from apas.metrics.entry import evaluate as evaluate
+from apas.metrics.table import Evaluation as Evaluation
 from apas.models.convert import as_model as as_model
 from apas.models.feedforward import FeedForward as FeedForward
 from apas.models.files import load_model as load_model
@@ -53,21 +66,25 @@ from apas.stats.wilks import sample_size as sample_size
 
 if TYPE_CHECKING:
     from apas import datasets as datasets
+    from apas import experiments as experiments
+    from apas import metrics as metrics
     from apas import stats as stats
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ApasError", "Attack", "Cascade", "Certificate", "Certificates", "Enumeration", "Every", "Exact",
-    "FeedForward", "FractionCurve", "FractionCurves", "GaussianShifts", "GuaranteeWarning", "InputError",
-    "InputNoise", "IntervalBounds", "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts",
-    "MissingExtra", "Model", "Most", "ObservedShifts", "OutputRange", "OutputRanges", "Parameters",
-    "RetrainedModels", "Sampling", "ShiftReport", "ShiftSet", "UnsafeFile", "Unsupported", "Verdict",
-    "allowed_failures", "as_model", "certify", "datasets", "estimate_delta", "load_model", "max_shift",
-    "measure_shift", "output_range", "retrain", "robust_fraction", "sample_size", "save_model", "stats",
+    "ApasError", "Attack", "Candidate", "CandidateSource", "Cascade", "Certificate", "Certificates", "Counterfactual",
+    "Counterfactuals", "Enumeration", "Evaluation", "Every", "Exact", "Feature", "FeatureSpace", "FeedForward",
+    "FractionCurve", "FractionCurves", "GaussianShifts", "Given", "GuaranteeWarning", "InputError", "InputNoise",
+    "IntervalBounds", "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts", "MilpSource", "MissingExtra",
+    "Model", "Most", "NearestNeighbours", "ObservedShifts", "OutputRange", "OutputRanges", "Parameters",
+    "RetrainedModels", "Sampling", "ShiftReport", "ShiftSet", "Status", "UnsafeFile", "Unsupported", "Verdict",
+    "allowed_failures", "as_model", "certify", "datasets", "estimate_delta", "evaluate", "experiments", "generate",
+    "load_model", "max_shift", "measure_shift", "metrics", "output_range", "retrain", "robust_fraction",
+    "sample_size", "save_model", "stats",
 ]  # fmt: skip
 
-_ON_FIRST_USE = ("datasets", "stats")
+_ON_FIRST_USE = ("datasets", "experiments", "metrics", "stats")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,11 @@ from apas import FeedForward, LinfShifts
 from apas._random import Stream
 from apas.bounds.attack import Box, search
 from apas.bounds.corner import worst_corners
-from apas.bounds.inside import inside_box
 from apas.bounds.interval import Boxes, least_margins
 from apas.bounds.moves import ParameterMoves
 from apas.bounds.unitpushes import UnitPushes
 from apas.models.activations import ACTIVATIONS
+from apas.shifts.box import inside_box
 from apas.shifts.cube import unit_cube
 
 SIZES = [(4, 1), (4, 3), (4, 6, 1), (4, 6, 2), (4, 6, 5, 1), (3, 6, 5, 3), (4, 5, 6, 5, 2)]

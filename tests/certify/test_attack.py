@@ -11,12 +11,12 @@ from cases import CASES
 
 from apas import FeedForward, InputError, LinfShifts, Sampling, Verdict
 from apas._random import Stream
-from apas.bounds.inside import within_box
 from apas.bounds.interval import least_margins
 from apas.bounds.rational import PIECEWISE_LINEAR, exact_sign
 from apas.certify.attack import Attack, broken_deltas
 from apas.certify.problem import Method, Problem
 from apas.certify.provable import proved_deltas
+from apas.shifts.box import within_box
 from apas.shifts.lp import LpShifts
 
 STREAM = Stream(0, "certify")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from apas import FeedForward, LinfShifts
-from apas.bounds.inside import inside_box
 from apas.certify.confirm import confirmed_witness
 from apas.certify.problem import Problem
+from apas.shifts.box import inside_box
 
 
 def problem(net, X, target, delta, shifts=None):

@@ -15,12 +15,12 @@ from conftest import shared_folder
 import apas
 from apas import FeedForward, InputError, LinfShifts, Unsupported, Verdict
 from apas.bounds import splitting
-from apas.bounds.inside import within_box
 from apas.certify import enumeration
 from apas.certify.claims import Every, Most
 from apas.certify.enumeration import Enumeration
 from apas.certify.problem import Problem
 from apas.display.progress import Progress
+from apas.shifts.box import within_box
 
 
 def ask(known, coverage=1.0, **options):

@@ -10,7 +10,7 @@ import pytest
 from bounds_networks import network
 from cases import CASES, case
 
-from apas import FeedForward, InputError, LinfShifts, Sampling, Unsupported
+from apas import FeedForward, InputError, LinfShifts, ObservedShifts, Sampling, Unsupported
 from apas._random import Stream
 from apas.certify import fraction
 from apas.certify.curves import FractionCurve, FractionCurves
@@ -220,3 +220,15 @@ def test_target_is_required():
         robust_fraction(known.model, known.X, [0.1])
     with pytest.raises(InputError, match="`target` must be the class to keep"):
         robust_fraction(known.model, known.X, [0.1], target=None)
+
+
+def test_models_that_exist_need_no_delta():
+    base, *others = (FeedForward([[[1.0], [w]]], [[0.0]]) for w in (-1.0, -1.5, -3.0))
+    shifts, few = ObservedShifts(others), Sampling(coverage=0.5, confidence=0.5)
+    curves = [
+        robust_fraction(base, [[2.0, 1.0]], deltas, target=1, shifts=shifts, method=few) for deltas in (None, 1.0)
+    ]
+    assert [curve[0].deltas.tolist() for curve in curves] == [[1.0], [1.0]]
+    assert curves[0][0].estimate.tolist() == curves[1][0].estimate.tolist() == [0.5]
+    with pytest.raises(InputError, match="`deltas` must be one or more positive finite numbers, got None"):
+        robust_fraction(base, [[2.0, 1.0]], None, target=1)

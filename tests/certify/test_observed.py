@@ -234,11 +234,18 @@ def test_a_model_that_is_not_what_its_library_says_is_refused():
 def test_another_threshold_is_warned_about():
     models = [apas.as_model(LogisticRegression(C=c).fit(ROWS.to_numpy(), PAID)) for c in (1.0, 0.5)]
     base = apas.as_model(LogisticRegression().fit(ROWS.to_numpy(), PAID), threshold=0.7)
-    with pytest.warns(
-        GuaranteeWarning, match="gives its second class from 0.5 on, but the model itself from 0.7 on"
-    ) as caught:
-        ask(ObservedShifts(models), ROWS.to_numpy()[:2], model=base, target="predicted", method="exact")
-    assert len(caught) == 1
+    for listed in (models, [base, *models]):
+        with pytest.warns(
+            GuaranteeWarning, match="gives its second class from 0.5 on, but the model itself from 0.7 on"
+        ) as caught:
+            ask(ObservedShifts(listed), ROWS.to_numpy()[:2], model=base, target="predicted", method="exact")
+        assert len(caught) == 1
+
+
+@pytest.mark.parametrize("method", ["interval", "linear"])
+def test_bounds_point_to_the_methods_for_models_that_exist(method):
+    with pytest.raises(Unsupported, match="use Exact, which asks every model, or Sampling"):
+        ask(shifted(0.5), [[1.0]], method=method)
 
 
 # -- every listed model ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ from cases import CASES, case
 
 import apas
 from apas import Every, FeedForward, InputError, Most, Sampling, Unsupported
+from apas.certify import outputs as ranges
 from apas.certify.outputs import output_range
+from apas.stats import coverage_lower
 
 SMALL = Sampling(coverage=0.9, confidence=0.9)
 
@@ -108,6 +111,11 @@ def test_sides_tables_and_words():
     assert found.summary() == "3 rows: 1 above, 1 across, 1 below the threshold (every shift)."
     assert "lies between 1.69999 and 2.30001" in found[0].sentence()
     assert "of the shifts have margins" in str(output_range(net, X, 0.1, target=1, rng=0)[0])
+    drawn = output_range(net, X, 0.1, target=1, rng=0)
+    assert drawn[0].low_claim.coverage == coverage_lower(20_000, 0, confidence=0.999)
+    assert drawn[0].sentence().startswith("at least 99.9654 % of the shifts have margins")
+    assert "(at least 99.9654 % of the shifts, confidence 0.999)" in drawn.summary()
+    assert drawn.to_frame()["claim"].iloc[0] == "at least 99.9654 % of the shifts, confidence 0.999"
     assert json.loads(json.dumps(found.to_dict()))["rows"][1]["side"] == "across"
     assert len(found[:2]) == 2
     assert "<table" in found._repr_html_()
@@ -121,6 +129,14 @@ def test_plot(tmp_path):
     axes = output_range(net, [[2.0], [0.05], [-2.0]], 0.1, target=1, method="interval").plot()
     assert len(axes.lines) == 7  # a bar and a mark per row, and the threshold
     axes.figure.savefig(tmp_path / "ranges.png")
+    legend, figure = axes.get_legend(), axes.figure.bbox
+    assert [text.get_text() for text in legend.get_texts()] == ["threshold", "model itself", "above", "across", "below"]
+    shown, frame = legend.get_window_extent(), axes.get_window_extent()
+    assert frame.x0 <= shown.x0  # nothing is cut off
+    assert shown.x1 <= frame.x1 + 1
+    assert shown.y1 <= figure.y1
+    assert frame.width > 0.85 * figure.width  # nor are the axes squeezed
+    assert frame.height > 0.6 * figure.height
     matplotlib.pyplot.close(axes.figure)
 
 
@@ -131,3 +147,39 @@ def test_misuse():
     deep = network((2, 3, 3, 1), "sigmoid", "tanh", 0)
     with pytest.raises(Unsupported, match="Exact needs relu"):
         output_range(deep, [[1.0, 1.0]], 0.1, target=1, method="exact")
+
+
+class Undecided:
+    """A linear model that gives no number once its bias is negative."""
+
+    def __init__(self, net):
+        self.net = net
+        self.classes, self.n_features, self.parameters = net.classes, net.n_features, net.parameters
+
+    def margin(self, X, target):
+        return self.net.margin(X, target)
+
+    def shifted_margins(self, X, target, directions, delta):
+        margins = self.net.shifted_margins(X, target, directions, delta)
+        margins[self.parameters.values[-1] + delta * directions[:, -1] < 0] = np.nan
+        return margins
+
+
+def test_draws_without_a_number_are_on_no_side():
+    model = Undecided(FeedForward([[[1.0]]], [[0.05]]))
+    found = output_range(model, [[3.0]], 0.1, target=1, method=SMALL, rng=0)[0]
+    assert (found.low, found.high, found.attained) == (-np.inf, np.inf, (False, False))
+    found = output_range(model, [[3.0]], 0.01, target=1, method=SMALL, rng=0)[0]
+    assert np.isfinite([found.low, found.high]).all()
+
+
+@pytest.mark.parametrize("output", ["sigmoid", "softmax"])
+def test_a_lowered_network_is_lowered_by_no_less(output):
+    rng, outputs = np.random.default_rng(0), 1 if output == "sigmoid" else 2
+    for _ in range(200):
+        biases = rng.normal(size=outputs) * 10.0 ** rng.integers(-8, 8)
+        net = FeedForward([rng.normal(size=(1, outputs))], [biases], output=output)
+        level, wanted = float(rng.normal() * 10.0 ** rng.integers(-8, 8)), int(rng.integers(2))
+        lower = ranges._lowered(net, wanted, level).biases[-1].tolist()
+        change = [Fraction(old) - Fraction(new) for old, new in zip(biases.tolist(), lower, strict=True)]
+        assert (change[wanted] if outputs == 2 else change[0] * (2 * wanted - 1)) >= Fraction(level)

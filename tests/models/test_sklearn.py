@@ -379,3 +379,14 @@ def test_repr_says_what_it_is():
     assert "1 preprocessing step" in repr(
         apas.as_model(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y))
     )
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_pipeline_that_ends_in_another_library(steps):
+    class Module:
+        """Nothing that scikit-learn knows."""
+
+    scaler = ("scale", StandardScaler().fit(np.eye(2)))
+    pipeline = Pipeline([scaler, ("model", Module())][-steps:])
+    with pytest.raises(apas.Unsupported, match=r"the last step of the Pipeline is a .*Module, which is not a scikit"):
+        apas.as_model(pipeline)

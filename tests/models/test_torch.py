@@ -492,3 +492,48 @@ def test_modules_that_cannot_be_told_from_noise_are_refused():
     layer = nn.Sequential(nn.Linear(4, 4), nn.TransformerEncoderLayer(4, 2, 8), nn.Linear(4, 1)).eval()
     with pytest.raises(apas.InputError, match="must not depend on the other rows of a batch"):
         apas.as_model(layer, output="logit")
+
+
+def test_small_modules_compute_in_one_thread_and_the_number_is_restored(monkeypatch):
+    seen = set()
+
+    class Watched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 1)
+
+        def forward(self, x):
+            seen.add(torch.get_num_threads())
+            return self.layer(torch.tanh(x))
+
+    module, X = Watched().eval(), np.random.default_rng(0).normal(size=(2, 3))
+    torch.set_num_threads(2)
+    try:
+        for allowed, threads in ((1 << 18, {1}), (0, {2})):
+            monkeypatch.setattr("apas.models.torchpasses.LARGE", allowed)
+            model = apas.as_model(module, output="logit", input_shape=(3,))
+            seen.clear()
+            model.margin(X, 1)
+            model.shifted_margins(X, 1, np.random.default_rng(0).normal(size=(20, 4)), 0.1)
+            model.parameter_gradient(X, 1)
+            model.input_gradient(X, 1, np.zeros((2, 4)))
+            assert seen == threads
+            with pytest.raises(apas.InputError, match="could not answer"), model._passes.calm():
+                torchpasses.answer(module, torch.zeros(1, 5))
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(model.margin, [X] * 40, [1] * 40))
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_training_mode_of_many_modules_is_told_once_by_retrain():
+    def train(X, y, seed):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())
+
+    with pytest.warns(apas.GuaranteeWarning, match="the module is in training mode") as told:
+        models = apas.retrain(train, np.eye(2), [0, 1], n_models=4, rng=0)
+    assert len(models) == 4
+    assert len(told) == 1
+    assert told[0].filename == __file__

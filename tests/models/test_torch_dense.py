@@ -19,7 +19,7 @@ from apas.models.torchdense import DenseTorchModel
 METHOD = Sampling(coverage=0.95, confidence=0.95, n_samples=2000)
 ACTIVATIONS = {
     "relu": nn.ReLU(), "leaky_relu": nn.LeakyReLU(), "hard_tanh": nn.Hardtanh(), "tanh": nn.Tanh(),
-    "sigmoid": nn.Sigmoid(), "identity": nn.Identity(), "softplus": nn.Softplus(), "elu": nn.ELU(), "gelu": nn.GELU(),
+    "sigmoid": nn.Sigmoid(), "identity": nn.Identity(), "elu": nn.ELU(), "gelu": nn.GELU(),
 }  # fmt: skip
 
 
@@ -133,6 +133,7 @@ class Doubled(nn.Linear):
 OTHERS = {
     "another slope": lambda: linears(nn.Linear(3, 3), nn.LeakyReLU(0.2), nn.Linear(3, 1)),
     "another range": lambda: linears(nn.Linear(3, 3), nn.Hardtanh(0, 1), nn.Linear(3, 1)),
+    "linear from 20 on": lambda: linears(nn.Linear(3, 3), nn.Softplus(), nn.Linear(3, 1)),
     "another softness": lambda: linears(nn.Linear(3, 3), nn.Softplus(beta=2), nn.Linear(3, 1)),
     "another elu": lambda: linears(nn.Linear(3, 3), nn.ELU(0.5), nn.Linear(3, 1)),
     "rough gelu": lambda: linears(nn.Linear(3, 3), nn.GELU(approximate="tanh"), nn.Linear(3, 1)),
@@ -180,10 +181,34 @@ def test_capabilities_and_names():
     assert apas.as_model(nn.Linear(3, 2).eval(), output="logits").n_features == 3
 
 
-def test_a_layer_without_biases_has_zeros_that_move():
+def test_a_layer_without_biases_has_none_to_move():
     model = apas.as_model(linears(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1)), output="logit")
+    assert model.parameters.kinds == ("weight", "absent", "weight", "bias")
     assert np.array_equal(model.parameters.tensor(1), np.zeros(3))
-    assert len(model.parameters) == 6 + 3 + 3 + 1
+    assert np.count_nonzero(apas.LinfShifts().radii(model.parameters)) == 6 + 3 + 1
+
+
+def test_as_many_parameters_move_as_in_the_same_module_behind_a_class():
+    class Wrapped(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x)
+
+    module = linears(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
+    dense = apas.as_model(module, output="logit")
+    general = apas.as_model(Wrapped(module).eval(), output="logit", input_shape=(2,))
+    assert offers(dense, Dense)
+    assert not offers(general, Dense)
+    box = "the box in which each of 6 weights moves by at most delta"
+    for shifts in (apas.LinfShifts(), apas.LpShifts(2), apas.GaussianShifts()):
+        assert np.count_nonzero(shifts.radii(dense.parameters)) == np.count_nonzero(shifts.radii(general.parameters))
+        assert shifts.measure(dense.parameters) == shifts.measure(general.parameters)
+    certificate = apas.certify(dense, [[0.0, 0.0]], 0.1, target=1, method="exact")[0]
+    assert certificate.claim.measure == box
+    assert certificate.verdict.name != "REFUTED"
 
 
 def test_single_precision_rows_at_the_boundary_agree_with_the_module():

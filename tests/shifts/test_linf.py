@@ -532,3 +532,33 @@ def test_bad_input(options, message):
     with pytest.raises(apas.InputError, match=message) as caught:
         apas.certify(NET, [[0.0, 0.0, 0.0]], 0.1, target="predicted", shifts=apas.LinfShifts(**options), rng=0)
     assert "\n" not in str(caught.value)
+
+
+def test_contains_is_decided_in_real_arithmetic():
+    base = apas.FeedForward([[[0.3]]], [[0.0]]).parameters
+    inside, outside = (apas.FeedForward([[[w]]], [[0.0]]).parameters for w in (0.39999999999999997, 0.4))
+    assert apas.LinfShifts().contains(base, inside, 0.1)
+    assert not apas.LinfShifts().contains(base, outside, 0.1)
+    # in floating point 1 - -1e-17 is 1, and 0.1 * 0.1 more than it is
+    tiny = apas.FeedForward([[[-1e-17]]], [[0.0]]).parameters
+    assert not apas.LinfShifts().contains(tiny, apas.FeedForward([[[1.0]]], [[0.0]]).parameters, 1.0)
+    zero, product = (apas.FeedForward([[[w]]], [[0.0]]).parameters for w in (0.0, 0.1 * 0.1))
+    assert not apas.LinfShifts(scale=np.array([0.1, 0.1])).contains(zero, product, 0.1)
+
+
+def test_kinds_read_alike_in_any_order():
+    there, back = apas.LinfShifts(kinds=("weight", "bias")), apas.LinfShifts(kinds=("bias", "weight"))
+    assert there == back == apas.LinfShifts(kinds={"bias", "weight"})
+    assert there.measure(P) == back.measure(P)
+
+
+def test_options_of_numpy_become_json():
+    options = apas.LinfShifts(relative=np.True_, floor=np.float32(0.5)).to_dict()
+    assert json.loads(json.dumps(options)) == options
+
+
+def test_of_many_zeros_three_are_named():
+    parameters = apas.FeedForward([np.zeros((1000, 1))], [[2.0]]).parameters
+    words = apas.LinfShifts(relative=True).measure(parameters)
+    first = ", ".join(f"{parameters.names[0]}[{i}, 0]" for i in range(3))
+    assert words.endswith(f"1000 that are 0 and so cannot move ({first}, ...)")

@@ -144,7 +144,7 @@ def test_features_of_a_pipeline_are_those_behind_its_preprocessing():
     certificate = apas.certify(pipeline, frame[3:], 0.1, target=1, shifts=noise, rng=0)[0]
     net = apas.as_model(pipeline)
     assert noise.coordinates(net).names == ("income", "age")
-    assert "one feature (income) of the row moves by at most delta" in certificate.claim.measure
+    assert "one feature (income) of the row moves by at most delta in model units;" in certificate.claim.measure
     # model units: a step of 1 is a standard deviation
     assert noise.moved(net, net.encode(frame[3:]), [[1.0, 0.0]], 1.0)[0, 0, 0] == pytest.approx(
         (40 - 25) / np.std(frame["income"]) + 1

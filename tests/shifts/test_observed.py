@@ -255,3 +255,9 @@ def test_bad_process():
 def test_the_same_model_twice_is_warned_about():
     with pytest.warns(GuaranteeWarning, match="only 2 of the 3 models of ObservedShifts are different"):
         ObservedShifts([OTHERS[0], OTHERS[1], OTHERS[0]])
+
+
+def test_a_share_of_the_way_to_another_layout_is_nowhere():
+    other = network(9, (3, 1))
+    assert ObservedShifts([other]).contains(network(0).parameters, other.parameters, 1.0)
+    assert not ObservedShifts([other]).contains(network(0).parameters, other.parameters, 0.5)

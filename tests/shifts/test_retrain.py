@@ -277,6 +277,15 @@ def test_a_failed_training_is_an_error(n_jobs):
         retrain(train, NUMBERS, ODD, n_models=6, n_jobs=n_jobs, rng=1)
 
 
+@pytest.mark.parametrize(("error", "message"), [(KeyError("age"), "KeyError 'age';"), (IndexError(), "IndexError;")])
+def test_whatever_a_training_raises_is_told_in_one_sentence(error, message):
+    def train(X, y, seed):
+        raise error
+
+    with pytest.raises(InputError, match=f"failed on model number 0: {message} no model may be left out"):
+        retrain(train, NUMBERS, ODD, n_models=2, rng=1)
+
+
 def test_a_sample_without_a_class_is_an_error():
     labels = np.zeros(120, dtype=int)
     labels[0] = 1

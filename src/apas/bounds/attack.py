@@ -17,8 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apas.bounds.inside import inside_box
 from apas.models.parameters import Parameters
+from apas.shifts.box import inside_box
 
 __all__ = ["Ball", "Box", "Found", "Landscape", "search"]
 

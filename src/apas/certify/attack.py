@@ -19,8 +19,10 @@ from apas.certify.claims import Every, Verdict
 from apas.certify.hunt import Hunt, differentiable
 from apas.certify.problem import Problem
 from apas.certify.witness import Witness
+from apas.certify.worstcase import unbounded
 from apas.display.progress import Progress
 from apas.models.protocol import offers
+from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 
 __all__ = ["Attack", "broken_deltas"]
@@ -72,6 +74,8 @@ class Attack:
 
     def unsupported(self, problem: Problem) -> str | None:
         """None if there are gradients and a ball to follow them in, else the error a user reads."""
+        if isinstance(problem.shifts, GaussianShifts):
+            return unbounded(problem.shifts, "Attack")
         if not differentiable(problem):
             return (
                 f"Attack needs a model with gradients (`parameter_gradient`), which {type(problem.model).__name__} "

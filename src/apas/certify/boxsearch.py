@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas.bounds.boxtree import FAILING
-from apas.bounds.inside import inside_box
 from apas.bounds.shiftbox import ShiftBox
 from apas.bounds.splitting import Split
 from apas.certify.confirm import confirmed_witness
 from apas.certify.problem import Problem
 from apas.certify.witness import Witness
 from apas.models.gradients import parameter_gradients
+from apas.shifts.box import inside_box
 
 __all__ = ["FailingShift", "failing_shift"]
 

@@ -64,6 +64,9 @@ class Most:
         The distribution of the shifts, in words.
     rows : int, default 1
         How many rows the confidence holds for together; each is then tested at ``1 - (1 - confidence) / rows``.
+    tries : int, default 1
+        By what the remaining risk was divided once more because the row was found by a search that may have tested
+        others before it: j (j + 1) for test number j, so that the risks of all tests add up to ``1 - confidence``.
 
     Examples
     --------
@@ -75,19 +78,22 @@ class Most:
     confidence: float
     measure: str
     rows: int = 1
+    tries: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Most"))
         if self.confidence != 1.0:  # 1 where the share was computed rather than estimated
             object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Most"))
         check_integer(self.rows, "rows", "Most", least=1)
+        check_integer(self.tries, "tries", "Most", least=1)
 
     @property
     def row_confidence(self) -> Fraction:
         """The confidence at which each single row is tested, exactly."""
-        if self.rows == 1 or self.confidence == 1.0:  # what is certain is so for any number of rows
+        parts = self.rows * self.tries
+        if parts == 1 or self.confidence == 1.0:  # what is certain is so for any number of rows
             return Fraction(repr(self.confidence))
-        return simultaneous(self.confidence, self.rows)
+        return simultaneous(self.confidence, parts)
 
     def __str__(self) -> str:
         if self.confidence == 1.0:
@@ -99,7 +105,7 @@ class Most:
         """The claim as JSON values."""
         return {
             "kind": "most", "coverage": self.coverage, "confidence": self.confidence,
-            "measure": self.measure, "rows": self.rows,
+            "measure": self.measure, "rows": self.rows, "tries": self.tries,
         }  # fmt: skip
 
 

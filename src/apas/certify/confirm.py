@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.inside import inside_box, within_box
 from apas.bounds.rational import PIECEWISE_LINEAR, exact_sign
 from apas.certify.problem import Problem
 from apas.certify.witness import CornerShift, KeptShift, Witness
 from apas.models.feedforward import FeedForward
 from apas.models.margins import margins_from_scores, valid
 from apas.models.passes import scores
+from apas.shifts.box import inside_box, within_box
 from apas.shifts.linf import LinfShifts
 
 __all__ = ["confirmed_witness"]

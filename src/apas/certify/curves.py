@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import is_frame
+from apas.certify.sequence import UnderShifts
 from apas.display.numbers import at_least, at_most
-from apas.display.tables import html_table
 from apas.display.values import plain
 from apas.shifts.protocol import ShiftSet
 
@@ -97,7 +96,17 @@ def _share(lower: float, upper: float, delta: float) -> str:
     return f"{ends} at delta = {float(delta)!r}"
 
 
-class FractionCurves(Sequence[FractionCurve]):
+def _lines(curve: FractionCurve) -> list[dict[str, Any]]:
+    """One line of the table per delta."""
+    rest = {"draws": curve.draws, "confidence": curve.confidence, "target": curve.target}
+    numbers = zip(curve.deltas, curve.estimate, curve.lower, curve.upper, strict=True)
+    return [
+        {"delta": float(delta), "estimate": float(estimate), "lower": float(lower), "upper": float(upper), **rest}
+        for delta, estimate, lower, upper in numbers
+    ]
+
+
+class FractionCurves(UnderShifts[FractionCurve]):
     """One curve per row, in the order of the rows.
 
     Attributes
@@ -107,69 +116,33 @@ class FractionCurves(Sequence[FractionCurve]):
     model_digest : str
     shifts : ShiftSet
     entropy : int or None
-        Seed of the draws; None if nothing was drawn.
+        Seed of the draws; None if nothing was drawn. `to_dict` gives it as hexadecimal text, since it exceeds what JSON
+        readers keep.
     """
 
+    FORMAT = "apas-fraction-curves"
+    COLUMNS = ("delta", "estimate", "lower", "upper", "draws", "confidence", "target")
+
     def __init__(
-        self, items: Sequence[FractionCurve], *, points: Any, model_digest: str, shifts: ShiftSet, entropy: int | None
+        self,
+        items: Sequence[FractionCurve],
+        *,
+        points: Any,
+        model_digest: str,
+        shifts: ShiftSet,
+        entropy: int | None,
+        index: Any = None,
     ) -> None:
-        self._items = tuple(items)
-        self.points, self.model_digest, self.shifts, self.entropy = points, model_digest, shifts, entropy
-
-    @overload
-    def __getitem__(self, index: int) -> FractionCurve: ...
-    @overload
-    def __getitem__(self, index: slice) -> FractionCurves: ...
-    def __getitem__(self, index: int | slice) -> FractionCurve | FractionCurves:
-        if not isinstance(index, slice):
-            return self._items[index]
-        points = self.points.iloc[index] if is_frame(self.points) else self.points[index]
-        return FractionCurves(
-            self._items[index], points=points, model_digest=self.model_digest, shifts=self.shifts, entropy=self.entropy
-        )
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[FractionCurve]:
-        return iter(self._items)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FractionCurves) and self.to_dict() == other.to_dict()
-
-    __hash__ = None  # type: ignore[assignment]
+        super().__init__(items, points=points, model_digest=model_digest, shifts=shifts, index=index)
+        self.entropy = entropy
 
     def to_frame(self) -> DataFrame:
         """One line per row and delta; the rows keep the index of the data frame that was asked about."""
         import pandas as pd
 
-        index = self.points.index if is_frame(self.points) else pd.RangeIndex(len(self))
-        places = [(i, j) for i, curve in enumerate(self) for j in range(len(curve.deltas))]
-        lines = [
-            {
-                "delta": float(self[i].deltas[j]),
-                "estimate": float(self[i].estimate[j]),
-                "lower": float(self[i].lower[j]),
-                "upper": float(self[i].upper[j]),
-                "draws": self[i].draws,
-                "confidence": self[i].confidence,
-                "target": self[i].target,
-            }
-            for i, j in places
-        ]
-        return pd.DataFrame(lines, index=index[[i for i, _ in places]], columns=COLUMNS)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON values; the entropy as hexadecimal text, since it exceeds what JSON readers keep."""
-        frame = is_frame(self.points)
-        index = [plain(i) for i in self.points.index.tolist()] if frame else list(range(len(self)))
-        return {
-            "format": "apas-fraction-curves",
-            "model_digest": self.model_digest,
-            "shifts": self.shifts.to_dict(),
-            "entropy": None if self.entropy is None else hex(self.entropy),
-            "rows": [{"row": i, **curve.to_dict()} for i, curve in zip(index, self, strict=True)],
-        }
+        places = [i for i, curve in enumerate(self) for _ in curve.deltas]
+        index = pd.DataFrame(index=self._labels()).index[places]
+        return pd.DataFrame([line for curve in self for line in _lines(curve)], index=index, columns=list(self.COLUMNS))
 
     def summary(self) -> str:
         """Between what the shares lie at the smallest and at the largest delta, in one sentence."""
@@ -180,11 +153,10 @@ class FractionCurves(Sequence[FractionCurve]):
         for j in dict.fromkeys((int(first.deltas.argmin()), int(first.deltas.argmax()))):
             low, high = min(c.lower[j] for c in self), max(c.upper[j] for c in self)
             ends.append(_share(low, high, first.deltas[j]))
-        rows = f"{len(self)} row{'s' if len(self) > 1 else ''}"
         together = " together" if len(first.deltas) > 1 else ""
         odds = f"for each row with confidence {first.confidence!r} at all deltas{together}"
         odds = odds if first.draws else "for certain"
-        return f"{rows}: share of shifts that keep the class {', '.join(ends)} ({odds}; {first.measure})."
+        return f"{self._counted()}: share of shifts that keep the class {', '.join(ends)} ({odds}; {first.measure})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of valid shifts against delta, with its band, for each row."""
@@ -192,11 +164,5 @@ class FractionCurves(Sequence[FractionCurve]):
 
         return fraction_plot(self, ax)
 
-    def __repr__(self) -> str:
-        return f"<FractionCurves: {self.summary()}>"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.to_frame(), caption=self.summary())
-
-
-COLUMNS = ["delta", "estimate", "lower", "upper", "draws", "confidence", "target"]
+    def _about(self) -> dict[str, Any]:
+        return {**super()._about(), "entropy": None if self.entropy is None else hex(self.entropy)}

@@ -126,7 +126,7 @@ def certify(
         raise Unsupported(complaint)
     check_agreement(net, points, encoded, shift_set)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
-        items = _decide(problem, chosen, stream)
+        items = decide(problem, chosen, stream)
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)
@@ -134,7 +134,7 @@ def certify(
     return Certificates(items, points=points, model_digest=model_digest(net), shifts=shift_set, feature_names=names)
 
 
-def _decide(problem: Problem, method: Method, stream: Stream) -> list[Certificate]:
+def decide(problem: Problem, method: Method, stream: Stream) -> list[Certificate]:
     """Refute the rows that are not valid on the model itself; ask the method about the others."""
     ok = problem.valid_rows()
     if ok.all():

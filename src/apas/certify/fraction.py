@@ -21,6 +21,7 @@ from apas._validation import check_jobs
 from apas.certify.curves import FractionCurve, FractionCurves
 from apas.certify.entry import SHIFTS, check_agreement, check_target, pick
 from apas.certify.enumeration import Enumeration, enclosed_shares
+from apas.certify.listed import default_delta
 from apas.certify.problem import Problem
 from apas.certify.sampling import Sampling
 from apas.certify.scan import ALIGN, ROWS, block_size
@@ -56,7 +57,7 @@ def robust_fraction(
     X : array_like or data frame of shape (rows, features)
         The counterfactual explanations.
     deltas : float or array_like
-        Sizes of the shifts, the same for all rows.
+        Sizes of the shifts, the same for all rows. For `ObservedShifts` 1 or None.
     target : label, array_like of labels or "predicted"
         The class each row must keep.
     shifts : ShiftSet or str, default "linf"
@@ -91,7 +92,7 @@ def robust_fraction(
     net = as_model(model)
     chosen = _method(method)
     shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
-    sizes = _check_deltas(deltas)
+    sizes = _check_deltas(default_delta(shift_set, deltas))
     points, encoded = encoded_rows(net, X)
     entropy = entropy_of(rng)
     problem = Problem(

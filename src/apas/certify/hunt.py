@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from apas._random import Stream
 from apas.bounds.attack import Ball, Box, Draw, Found, search
-from apas.bounds.inside import inside_box
 from apas.bounds.moves import ParameterMoves
 from apas.bounds.unitpushes import UnitPushes
 from apas.certify.confirm import confirmed_witness
 from apas.certify.problem import Problem
 from apas.certify.witness import Witness
 from apas.models.protocol import Differentiable, offers
+from apas.shifts.box import inside_box
 from apas.shifts.cube import unit_cube
 from apas.shifts.linf import LinfShifts
 

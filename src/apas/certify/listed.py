@@ -66,10 +66,12 @@ def check_models(
     shifts: ObservedShifts, model: Model, points: Any
 ) -> Iterator[tuple[Model, NDArray[np.float64], str]]:  # fmt: skip
     """Each listed model, the rows as it reads them, and what to call it; warn of another threshold than the model's."""
+    warned = False
     for number, other in enumerate(shifts.models):
         name = f"`models[{number}]` of ObservedShifts"
         ours, theirs = (m.describe().get("threshold") if offers(m, Described) else None for m in (model, other))
-        if None not in (ours, theirs) and ours != theirs and number == 0:
+        if None not in (ours, theirs) and ours != theirs and not warned:
+            warned = True
             warnings.warn(
                 f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on; the claim "
                 "is about models with thresholds of their own.",
@@ -108,7 +110,8 @@ def decided_one_by_one(problem: Problem, method: str) -> list[Certificate]:
         else:
             written = at_least(float(least[i]))
             verdict, bound = Verdict.CERTIFIED, float(written)
-            reason = f"each of the {len(shifts)} was asked, and the least margin is {written}"
+            asked = f"each of the {len(shifts)}" if len(shifts) > 1 else "it"
+            reason = f"{asked} was asked, and the least margin is {written}"
         evidence = BoundEvidence("models", bound, len(shifts), exact=bound is not None)
         answers.append(Certificate(claim, verdict, delta, problem.target[i], method, evidence, reason, witness))
     return answers

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import is_frame
 from apas.certify.claims import Every, Most
+from apas.certify.sequence import UnderShifts
 from apas.display.numbers import at_least
-from apas.display.tables import html_table
 from apas.display.values import plain
-from apas.shifts.protocol import ShiftSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from pandas import DataFrame
 
 __all__ = ["MaxShift", "MaxShifts"]
 
@@ -99,7 +96,7 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-class MaxShifts(Sequence[MaxShift]):
+class MaxShifts(UnderShifts[MaxShift]):
     """One answer per row, in the order of the rows.
 
     Attributes
@@ -110,65 +107,24 @@ class MaxShifts(Sequence[MaxShift]):
     shifts : ShiftSet
     """
 
-    def __init__(self, items: Sequence[MaxShift], *, points: Any, model_digest: str, shifts: ShiftSet) -> None:
-        self._items = tuple(items)
-        self.points, self.model_digest, self.shifts = points, model_digest, shifts
-
-    @overload
-    def __getitem__(self, index: int) -> MaxShift: ...
-    @overload
-    def __getitem__(self, index: slice) -> MaxShifts: ...
-    def __getitem__(self, index: int | slice) -> MaxShift | MaxShifts:
-        if not isinstance(index, slice):
-            return self._items[index]
-        points = self.points.iloc[index] if is_frame(self.points) else self.points[index]
-        return MaxShifts(self._items[index], points=points, model_digest=self.model_digest, shifts=self.shifts)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[MaxShift]:
-        return iter(self._items)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MaxShifts) and self.to_dict() == other.to_dict()
-
-    __hash__ = None  # type: ignore[assignment]
+    FORMAT = "apas-max-shifts"
+    COLUMNS = ("delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason")
+    UNSHOWN = ("claim",)
 
     @property
     def deltas(self) -> NDArray[np.float64]:
         """The largest certified delta of each row."""
         return np.array([item.delta for item in self], dtype=np.float64)
 
-    def to_frame(self) -> DataFrame:
-        """One line per row, with the index of the data frame that was asked about."""
-        import pandas as pd
-
-        index = self.points.index if is_frame(self.points) else pd.RangeIndex(len(self))
-        lines = [{**{c: getattr(item, c) for c in COLUMNS}, "claim": str(item.claim)} for item in self]
-        return pd.DataFrame(lines, index=index, columns=COLUMNS)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All but the times, as JSON values."""
-        frame = is_frame(self.points)
-        index = [plain(i) for i in self.points.index.tolist()] if frame else list(range(len(self)))
-        return {
-            "format": "apas-max-shifts",
-            "model_digest": self.model_digest,
-            "shifts": self.shifts.to_dict(),
-            "rows": [{"row": i, **item.to_dict()} for i, item in zip(index, self, strict=True)],
-        }
-
     def summary(self) -> str:
         """The spread of the largest certified deltas, in one sentence."""
         if not len(self):
             return "No rows, no shifts."
         low, middle, high = np.percentile(self.deltas, [0, 50, 100])
-        rows = f"{len(self)} row{'s' if len(self) > 1 else ''}"
         claim = self[0].claim
         spread = f"{at_least(low)} to {at_least(high)}, median {at_least(middle)}"
         per_test = " per test only, as published" if any(i.trace.get("search") == "paper" for i in self) else ""
-        return f"{rows}: largest delta {spread} ({claim}{per_test}; {claim.measure})."
+        return f"{self._counted()}: largest delta {spread} ({claim}{per_test}; {claim.measure})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""
@@ -176,11 +132,5 @@ class MaxShifts(Sequence[MaxShift]):
 
         return radius_plot(self, ax)
 
-    def __repr__(self) -> str:
-        return f"<MaxShifts: {self.summary()}>"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.to_frame().drop(columns=["claim"]), caption=self.summary())
-
-
-COLUMNS = ["delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason"]
+    def _line(self, item: MaxShift) -> dict[str, Any]:
+        return {**super()._line(item), "claim": str(item.claim)}

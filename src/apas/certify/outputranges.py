@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from apas._validation import is_frame
 from apas.certify.claims import Every, Most
+from apas.certify.sequence import UnderShifts
 from apas.display.numbers import at_least, at_most
-from apas.display.tables import html_table
 from apas.display.values import plain
-from apas.shifts.protocol import ShiftSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from pandas import DataFrame
 
 __all__ = ["OutputRange", "OutputRanges"]
 
@@ -61,7 +57,7 @@ class OutputRange:
         )
         low, high = at_least(self.low), at_most(self.high)
         if isinstance(self.low_claim, Most) and isinstance(self.high_claim, Most):
-            share = str(self.low_claim).split(" of the shifts", 1)[0]
+            share = _rounded(self.low_claim).split(" of the shifts", 1)[0]
             odds = f"each with confidence {self.low_claim.confidence!r}"
             return f"{share} of the shifts have {what} of {low} or more, and as many of {high} or less, {odds}."
         return f"every one of the {what} lies between {low} and {high}."
@@ -78,7 +74,7 @@ class OutputRange:
         return self.sentence()
 
 
-class OutputRanges(Sequence[OutputRange]):
+class OutputRanges(UnderShifts[OutputRange]):
     """One range per row, in the order of the rows.
 
     Attributes
@@ -89,45 +85,9 @@ class OutputRanges(Sequence[OutputRange]):
     shifts : ShiftSet
     """
 
-    def __init__(self, items: Sequence[OutputRange], *, points: Any, model_digest: str, shifts: ShiftSet) -> None:
-        self._items = tuple(items)
-        self.points, self.model_digest, self.shifts = points, model_digest, shifts
-
-    @overload
-    def __getitem__(self, index: int) -> OutputRange: ...
-    @overload
-    def __getitem__(self, index: slice) -> OutputRanges: ...
-    def __getitem__(self, index: int | slice) -> OutputRange | OutputRanges:
-        if not isinstance(index, slice):
-            return self._items[index]
-        points = self.points.iloc[index] if is_frame(self.points) else self.points[index]
-        return OutputRanges(self._items[index], points=points, model_digest=self.model_digest, shifts=self.shifts)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[OutputRange]:
-        return iter(self._items)
-
-    def to_frame(self) -> DataFrame:
-        """One line per row, with the index of the data frame that was asked about."""
-        import pandas as pd
-
-        index = self.points.index if is_frame(self.points) else pd.RangeIndex(len(self))
-        lines = [
-            {**{c: getattr(item, c) for c in COLUMNS if c != "claim"}, "claim": str(item.low_claim)} for item in self
-        ]
-        return pd.DataFrame(lines, index=index, columns=COLUMNS)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ranges as JSON values."""
-        index = [plain(i) for i in self.points.index.tolist()] if is_frame(self.points) else list(range(len(self)))
-        return {
-            "format": "apas-output-ranges",
-            "model_digest": self.model_digest,
-            "shifts": self.shifts.to_dict(),
-            "rows": [{"row": i, **item.to_dict()} for i, item in zip(index, self, strict=True)],
-        }
+    FORMAT = "apas-output-ranges"
+    COLUMNS = ("low", "high", "margin", "side", "target", "delta", "method", "claim")
+    UNSHOWN = ("claim",)
 
     def summary(self) -> str:
         """How many ranges lie on which side of the decision threshold, in one sentence."""
@@ -135,7 +95,7 @@ class OutputRanges(Sequence[OutputRange]):
             return "No rows, no ranges."
         sides = [item.side for item in self]
         counts = ", ".join(f"{sides.count(s)} {s}" for s in ("above", "across", "below") if s in sides)
-        return f"{len(self)} row{'s' if len(self) > 1 else ''}: {counts} the threshold ({self[0].low_claim})."
+        return f"{self._counted()}: {counts} the threshold ({_rounded(self[0].low_claim)})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the ranges against the decision threshold, as in Figure 2 of the paper."""
@@ -143,11 +103,10 @@ class OutputRanges(Sequence[OutputRange]):
 
         return range_plot(self, ax)
 
-    def __repr__(self) -> str:
-        return f"<OutputRanges: {self.summary()}>"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.to_frame().drop(columns=["claim"]), caption=self.summary())
+    def _line(self, item: OutputRange) -> dict[str, Any]:
+        return {**{name: getattr(item, name) for name in self.COLUMNS[:-1]}, "claim": _rounded(item.low_claim)}
 
 
-COLUMNS = ["low", "high", "margin", "side", "target", "delta", "method", "claim"]
+def _rounded(claim: Every | Most) -> str:
+    """The claim in words, with a share that follows from the number of draws rounded down to six digits."""
+    return str(replace(claim, coverage=float(at_least(claim.coverage))) if isinstance(claim, Most) else claim)

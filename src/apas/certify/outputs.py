@@ -63,7 +63,7 @@ def output_range(
         A fitted classifier: see `as_model`.
     X : array_like or data frame of shape (rows, features)
     delta : float or array_like of shape (rows,)
-        How far the parameters may move.
+        How far the parameters may move. For `ObservedShifts` 1 or None.
     target : label, array_like of labels or "predicted"
         The class towards which margins are counted: 0 is the decision threshold.
     shifts : ShiftSet or str, default "linf"
@@ -130,13 +130,15 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
                 part = problem if len(problem) <= ROWS else problem.take(slice(chunk, chunk + ROWS))
                 margins = part.margins(directions)
                 rows = slice(chunk, chunk + len(part))
-                low[rows] = np.minimum(low[rows], margins.min(axis=0))
-                high[rows] = np.maximum(high[rows], margins.max(axis=0))
+                # a model that gives no number is on neither side of any
+                low[rows] = np.minimum(low[rows], np.where(np.isnan(margins), -np.inf, margins).min(axis=0))
+                high[rows] = np.maximum(high[rows], np.where(np.isnan(margins), np.inf, margins).max(axis=0))
             progress.advance(end - begin)
     base = problem.model.margin(problem.X, problem.one_target)
     return [
         OutputRange(
-            float(low[i]), float(high[i]), claim, claim, (True, True), float(base[i]), float(problem.delta[i]),
+            float(low[i]), float(high[i]), claim, claim, (bool(np.isfinite(low[i])), bool(np.isfinite(high[i]))),
+            float(base[i]), float(problem.delta[i]),
             problem.target[i], "sampling",
         )
         for i in range(len(problem))
@@ -242,11 +244,11 @@ def _edge(
 
 
 def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
-    """The network whose margin towards a class is less by `level`."""
-    values = network.parameters.values.copy()
-    biases = values[network.parameters.slices[-1]]
-    if len(biases) == 1:
-        biases[0] += -level if wanted == 1 else level
-    else:
-        biases[wanted] -= level
-    return network.with_parameters(values)
+    """The network whose margin towards a class is less by `level`, or by a rounding error more: never by less."""
+    biases = network.biases[-1].copy()
+    place, sign = (0, 1.0 if wanted == 1 else -1.0) if len(biases) == 1 else (wanted, 1.0)
+    biases[place] = np.nextafter(biases[place] - sign * level, -sign * np.inf)
+    return FeedForward(  # with a bias, which the last layer may lack; how far each parameter moves is told apart
+        network.weights, [*network.given_biases[:-1], biases], activation=network.activations, output=network.output,
+        threshold=network.threshold, classes=network.classes,
+    )  # fmt: skip

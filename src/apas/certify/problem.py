@@ -43,6 +43,8 @@ class Problem:
     shifts : ShiftSet
     claim_rows : int
         How many rows the confidence must hold for together.
+    tries : int
+        By what the risk is divided because the rows stem from a search, see `Most`.
     n_jobs : int
     points : array_like, data frame or None
         The rows in the user's units; kept for shift sets that ask for them (`OnPoints`) alone.
@@ -54,6 +56,7 @@ class Problem:
     delta: NDArray[np.float64]
     shifts: ShiftSet
     claim_rows: int = 1
+    tries: int = 1
     n_jobs: int = 1
     points: Any = None
 

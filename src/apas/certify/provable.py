@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from apas.bounds.balls import ball_radius
 from apas.bounds.breaking import broken_radius
 from apas.bounds.corner import worst_corners
-from apas.bounds.inside import inside_box
 from apas.bounds.interval import Boxes, is_exact
 from apas.bounds.radius import provable_radius
 from apas.bounds.worstcase import ALL_STEPS, worst_cases
@@ -22,6 +21,7 @@ from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
+from apas.shifts.box import inside_box
 from apas.shifts.lp import LpShifts
 
 __all__ = ["first_break", "proved_answer", "proved_deltas", "worst_case"]

@@ -131,7 +131,7 @@ class Sampling:
 
     def claim(self, problem: Problem) -> Most:
         """What the method will speak about."""
-        return Most(self.coverage, self.confidence, problem.measure, problem.claim_rows)
+        return Most(self.coverage, self.confidence, problem.measure, problem.claim_rows, problem.tries)
 
     def unsupported(self, problem: Problem) -> str | None:
         """None: sampling works on every model and shift set."""

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream
-from apas.bounds.inside import inside_box
 from apas.models.convert import as_model, encoded_rows
 from apas.models.protocol import Dense, offers
+from apas.shifts.box import inside_box
 from apas.shifts.draws import coordinates, drawn_margins
 from apas.shifts.linf import LinfShifts
 from apas.shifts.protocol import OtherMoves, ShiftSet

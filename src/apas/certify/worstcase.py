@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.inside import inside_box
 from apas.bounds.worstcase import Finding, worst_cases
 from apas.certify.certificate import BoundEvidence, Certificate
 from apas.certify.claims import Every, Verdict
@@ -16,10 +15,13 @@ from apas.certify.problem import Problem
 from apas.certify.witness import Witness
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
+from apas.shifts.box import inside_box
+from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
+from apas.shifts.observed import ObservedShifts
 
-__all__ = ["decided", "every", "unsupported_dense"]
+__all__ = ["decided", "every", "unbounded", "unsupported_dense"]
 
 #: How a step that proved a row says so.
 PROOFS = {
@@ -37,13 +39,27 @@ def every(problem: Problem) -> Every:
     return Every(problem.shifts.region(problem.model.parameters), problem.claim_rows)
 
 
+def unbounded(shifts: GaussianShifts, name: str) -> str:
+    """Why no method can speak of every normal shift."""
+    return (
+        f"{name} speaks of every shift, but normal shifts ({shifts!r}) have no bound, so nothing can be said about "
+        'every one of them; use method="sampling", which speaks of most.'
+    )
+
+
 def unsupported_dense(problem: Problem, name: str) -> str | None:
     """Why a method for dense networks in boxes cannot answer, or None."""
-    if problem.network is None:
+    shifts = problem.shifts
+    if isinstance(shifts, GaussianShifts):
+        return unbounded(shifts, name)
+    searchable = isinstance(shifts, LinfShifts | LpShifts)
+    if problem.network is None and searchable:
         return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
-    if not isinstance(problem.shifts, LinfShifts):
-        instead = "IntervalBounds, Attack or Sampling" if isinstance(problem.shifts, LpShifts) else "Sampling"
-        return f"{name} needs shifts in a box (LinfShifts) here, got {problem.shifts!r}; use {instead}."
+    if not isinstance(shifts, LinfShifts):
+        instead = "IntervalBounds, Attack or Sampling" if searchable else "Sampling"
+        if isinstance(shifts, ObservedShifts):
+            instead = "Exact, which asks every model, or Sampling"
+        return f"{name} needs shifts in a box (LinfShifts) here, got {shifts!r}; use {instead}."
     return None
 
 

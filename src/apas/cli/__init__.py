@@ -9,6 +9,7 @@ import typer
 from apas import __version__
 from apas.cli.certify import certify_command
 from apas.cli.demo import demo_command
+from apas.cli.generate import generate_command
 from apas.cli.maxshift import max_shift_command
 from apas.cli.shift import shift_command
 from apas.errors import ApasError
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("certify")(certify_command)
 app.command("max-shift")(max_shift_command)
+app.command("generate")(generate_command)
 app.command("shift")(shift_command)
 
 

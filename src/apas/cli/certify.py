@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from apas.certify.certificates import Certificates
-from apas.cli.asked import Kind, Norm, pick_method, pick_shifts
+from apas.cli import options
+from apas.cli.asked import Norm, pick_method, pick_shifts
+from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_least, at_most
 
 __all__ = ["certify_command"]
@@ -31,10 +30,10 @@ class Method(StrEnum):
 
 
 def certify_command(
-    model: Annotated[Path, typer.Argument(help="Model file (.json, written by apas.save_model).")],
-    rows: Annotated[Path, typer.Argument(help="CSV file with a header line and a row per explanation.")],
-    target: Annotated[str, typer.Option(help='Class the rows must keep, or "predicted".')],
-    delta: Annotated[float, typer.Option(help="How far the parameters may move.")],
+    model: options.ModelFile,
+    rows: options.RowsFile,
+    target: options.Target,
+    delta: options.Delta,
     method: Annotated[
         Method,
         typer.Option(help="sampling asks about most shifts, enumeration about most or every, the others about every."),
@@ -46,27 +45,16 @@ def certify_command(
             show_default="0.995; 1 with enumeration",
         ),
     ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Confidence of the statement (sampling).", show_default="0.999")
-    ] = None,
+    confidence: options.Confidence = None,
     samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60"),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the draws, to repeat a run.")] = None,
-    shifts: Annotated[
-        Norm, typer.Option(help="Delta bounds each change (linf), their sum (l1) or Euclidean length (l2).")
-    ] = Norm.linf,
-    relative: Annotated[
-        bool, typer.Option("--relative", help="Delta is a share of each parameter's size (linf).")
-    ] = False,
-    only: Annotated[Kind | None, typer.Option(help="Move only weights or only biases.")] = None,
-    simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="Let the confidence hold for all rows together.")
-    ] = False,
-    jobs: Annotated[int, typer.Option(help="Number of processes, -1 for all cores.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the certificates as JSON.")] = False,
+    time_limit: options.TimeLimit = None,
+    seed: options.Seed = None,
+    shifts: options.Shifts = Norm.linf,
+    relative: options.Relative = False,
+    only: options.Only = None,
+    simultaneous: options.Simultaneous = False,
+    jobs: options.Jobs = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Certify that explanations keep their class while the model shifts.
 
@@ -94,7 +82,7 @@ def certify_command(
         rng=seed,
     )
     if as_json:
-        typer.echo(json.dumps(certificates.to_dict(), indent=1))
+        print_json(certificates.to_dict())
     else:
         print_certificates(certificates)
 
@@ -109,7 +97,6 @@ SHOWN: dict[str, list[tuple[str, str, Callable[[Any], str]]]] = {
 
 def print_certificates(certificates: Certificates) -> None:
     """Print a table of the verdicts and what they mean; numbers are rounded to the safe side."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -123,8 +110,4 @@ def print_certificates(certificates: Certificates) -> None:
         values = [(evidence.get(entry), write) for _, entry, write in columns]
         cells = ["-" if value is None else write(value) for value, write in values]
         table.add_row(Text(str(index)), verdict, Text(str(c.target)), f"{c.delta:g}", *cells, Text(c.reason))
-    # a pipe has no width; leave the wrapping to whoever reads it
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table)
-    console.print()
-    console.print(Text(certificates.summary()))
+    print_table(table, certificates.summary())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from apas.certify.maxshifts import MaxShifts
-from apas.cli.asked import Kind, Norm, pick_method, pick_shifts
+from apas.cli import options
+from apas.cli.asked import Norm, pick_method, pick_shifts
+from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_least, at_most
 
 __all__ = ["max_shift_command"]
@@ -36,9 +35,9 @@ class Search(StrEnum):
 
 
 def max_shift_command(
-    model: Annotated[Path, typer.Argument(help="Model file (.json, written by apas.save_model).")],
-    rows: Annotated[Path, typer.Argument(help="CSV file with a header line and a row per explanation.")],
-    target: Annotated[str, typer.Option(help='Class the rows must keep, or "predicted".')],
+    model: options.ModelFile,
+    rows: options.RowsFile,
+    target: options.Target,
     method: Annotated[
         Method, typer.Option(help="sampling asks about most shifts, the others about every shift.")
     ] = Method.sampling,
@@ -50,31 +49,20 @@ def max_shift_command(
         float | None,
         typer.Option(help="Share of the shifts that must keep the class (sampling).", show_default="0.995"),
     ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Confidence of the statement (sampling).", show_default="0.999")
-    ] = None,
+    confidence: options.Confidence = None,
     samples: Annotated[int | None, typer.Option(help="How many directions to draw (sampling).")] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60"),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the draws, to repeat a run.")] = None,
+    time_limit: options.TimeLimit = None,
+    seed: options.Seed = None,
     limit: Annotated[
         float | None,
         typer.Option(help="Where to stop looking.", show_default="10 times the largest parameter; 10 if relative"),
     ] = None,
-    shifts: Annotated[
-        Norm, typer.Option(help="Delta bounds each change (linf), their sum (l1) or Euclidean length (l2).")
-    ] = Norm.linf,
-    relative: Annotated[
-        bool, typer.Option("--relative", help="Delta is a share of each parameter's size (linf).")
-    ] = False,
-    only: Annotated[Kind | None, typer.Option(help="Move only weights or only biases.")] = None,
-    simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="Let the confidence hold for all rows together.")
-    ] = False,
-    jobs: Annotated[int, typer.Option(help="Number of processes, -1 for all cores.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
+    shifts: options.Shifts = Norm.linf,
+    relative: options.Relative = False,
+    only: options.Only = None,
+    simultaneous: options.Simultaneous = False,
+    jobs: options.Jobs = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Find the largest shift of the model at which each explanation is certified to keep its class.
 
@@ -103,14 +91,13 @@ def max_shift_command(
         rng=seed,
     )
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=1))
+        print_json(found.to_dict())
     else:
         print_max_shifts(found)
 
 
 def print_max_shifts(found: MaxShifts) -> None:
     """Print a table of the answers and what they mean; numbers are rounded to the safe side."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -123,8 +110,4 @@ def print_max_shifts(found: MaxShifts) -> None:
         shown = [write(float(line[name])) for name, write in rounding.items()]
         shown[0] = item.written()
         table.add_row(Text(str(index)), *shown, Text(line["reason"]))
-    # a pipe has no width; leave the wrapping to whoever reads it
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table)
-    console.print()
-    console.print(Text(found.summary()))
+    print_table(table, found.summary())

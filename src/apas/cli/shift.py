@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from apas.cli import options
+from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_most
 from apas.errors import GuaranteeWarning
 from apas.shifts.measure import ShiftReport, check_order, compare_models
@@ -24,7 +24,7 @@ def shift_command(
     p: Annotated[
         float, typer.Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
     ] = math.inf,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Measure how far the parameters moved from one model file to another, overall and per layer.
 
@@ -40,16 +40,14 @@ def shift_command(
     for warning in caught:
         typer.echo(f"warning: {warning.message}", err=True)
     if as_json:
-        typer.echo(json.dumps(report.to_dict(), indent=1))
+        print_json(report.to_dict())
     else:
         print_report(report)
 
 
 def print_report(report: ShiftReport) -> None:
     """Print a table of distances, rounded up, and what they mean."""
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("layer", "kind", box=None, pad_edge=False)
     for name in ("size", *(f"p = {p:g}" for p in report.norms)):
@@ -60,8 +58,4 @@ def print_report(report: ShiftReport) -> None:
         layer, kind, size = (str(lines[name].iloc[0]) for name in ("layer", "kind", "size"))
         distances = [at_most(d) if p else f"{d:.0f}" for p, d in zip(lines["p"], lines[report.models[0]], strict=True)]
         table.add_row(layer, kind, size, *distances)
-    # a pipe has no width; leave the wrapping to whoever reads it
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table)
-    console.print()
-    console.print(Text(report.summary()))
+    print_table(table, report.summary())

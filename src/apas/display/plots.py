@@ -104,25 +104,21 @@ def fraction_plot(curves: Sequence[Any], ax: Axes | None) -> Axes:
 def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
     """Per row the range of margins over the shifted models, coloured by its side of the decision threshold."""
     ax = new_axes(ax, "OutputRanges.plot")
-    sides = {
-        "above": ("CERTIFIED", "above the threshold"),
-        "across": ("UNKNOWN", "across the threshold"),
-        "below": ("REFUTED", "below the threshold"),
-    }
-    shown: set[str] = set()
+    sides = {"above": COLOURS["CERTIFIED"], "across": COLOURS["UNKNOWN"], "below": COLOURS["REFUTED"]}
+    handles = {"threshold": ax.axvline(0.0, color="black", linewidth=1, linestyle="--", zorder=3)}
     for i, item in enumerate(ranges):
-        name, label = sides[item.side]
-        colour = COLOURS[name]
-        text = None if item.side in shown else label
-        shown.add(item.side)
-        ax.plot([item.low, item.high], [i, i], color=colour, linewidth=4, solid_capstyle="butt", label=text)
-        ax.plot([item.margin], [i], "|", color="black", markersize=10, label="the model itself" if i == 0 else None)
-    ax.axvline(0.0, color="black", linewidth=1, linestyle="--", label="decision threshold")
+        (bar,) = ax.plot([item.low, item.high], [i, i], color=sides[item.side], linewidth=4, solid_capstyle="butt")
+        (mark,) = ax.plot([item.margin], [i], "|", color="black", markersize=10)
+        handles |= {"model itself": mark, item.side: bar}
     ax.set_yticks(range(len(ranges)) if len(ranges) <= 20 else [])
     ax.invert_yaxis()
     ax.set_xlabel("margin towards the wanted class")
     ax.set_ylabel("row")
-    ax.set_title("What shifted models make of each explanation", loc="left")
+    ax.set_title("What shifted models make of each explanation", loc="left", pad=24)  # the legend is below it
     if len(ranges):
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=4, frameon=False)  # below the bars
+        shown = [name for name in ("threshold", "model itself", *sides) if name in handles]
+        ax.legend(  # above the bars, and no wider than they are: nothing may be cut off, nor the axes squeezed
+            [handles[name] for name in shown], shown, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(shown),
+            frameon=False, fontsize="small", handlelength=1.2, columnspacing=1.0, borderaxespad=0.2,
+        )  # fmt: skip
     return ax

@@ -19,9 +19,9 @@ _Array = NDArray[np.float64]
 
 
 def check_layers(
-    weights: Sequence[ArrayLike], biases: Sequence[ArrayLike]
+    weights: Sequence[ArrayLike], biases: Sequence[ArrayLike | None]
 ) -> tuple[tuple[_Array, ...], tuple[_Array, ...]]:
-    """Weights and biases as read-only arrays whose shapes fit each other."""
+    """Weights and biases as read-only arrays whose shapes fit each other; zeros for biases that are None."""
     counts = [len(v) if isinstance(v, Sequence | np.ndarray) else None for v in (weights, biases)]
     if not counts[0] or counts[0] != counts[1]:
         got = [type(v).__name__ if n is None else n for v, n in zip((weights, biases), counts, strict=True)]
@@ -30,7 +30,8 @@ def check_layers(
             f"got {got[0]} and {got[1]}."
         )
     matrices = tuple(_frozen(w, "weights", i, 2) for i, w in enumerate(weights))
-    vectors = tuple(_frozen(b, "biases", i, 1) for i, b in enumerate(biases))
+    given = [np.zeros(w.shape[1]) if b is None else b for w, b in zip(matrices, biases, strict=True)]
+    vectors = tuple(_frozen(b, "biases", i, 1) for i, b in enumerate(given))
     for i, (w, b) in enumerate(zip(matrices, vectors, strict=True)):
         if i and w.shape[0] != matrices[i - 1].shape[1]:
             raise InputError(

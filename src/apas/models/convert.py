@@ -76,7 +76,8 @@ def as_model(
     if torch is not None and isinstance(obj, torch.nn.Module):
         from apas.models.torch import from_torch
 
-        return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
+        with torch.inference_mode(False):  # what is made in that mode never has gradients
+            return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
     raise Unsupported(
         f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift; pass a scikit-learn "
         f"classifier, a PyTorch module, an apas.FeedForward, or an object with the members {_MEMBERS}."

@@ -14,7 +14,7 @@ from apas.errors import InputError
 from apas.models.architecture import check_activations, check_classes, check_layers, check_threshold
 from apas.models.gradients import input_gradients, parameter_gradients
 from apas.models.margins import class_indices, margins_from_scores
-from apas.models.parameters import Parameters
+from apas.models.parameters import ABSENT, Parameters
 from apas.models.passes import scores, shifted_scores
 
 __all__ = ["FeedForward"]
@@ -30,8 +30,8 @@ class FeedForward:
     ----------
     weights : sequence of array_like
         One matrix per layer, of shape (inputs, outputs), as scikit-learn's ``coefs_``.
-    biases : sequence of array_like
-        One vector per layer.
+    biases : sequence of array_like or None
+        One vector per layer; None for a layer that has no biases, and so none that could move.
     activation : str or sequence of str, default "relu"
         For all hidden layers, or one per hidden layer: relu, leaky_relu, hard_tanh, tanh, sigmoid, identity,
         softplus, elu, gelu.
@@ -56,7 +56,7 @@ class FeedForward:
     def __init__(
         self,
         weights: Sequence[ArrayLike],
-        biases: Sequence[ArrayLike],
+        biases: Sequence[ArrayLike | None],
         *,
         activation: str | Sequence[str] = "relu",
         output: str = "sigmoid",
@@ -78,8 +78,8 @@ class FeedForward:
         self._shapes = [(w.shape[0], w.shape[1]) for w in self._weights]
         tensors = [t for layer in zip(self._weights, self._biases, strict=True) for t in layer]
         layers = [f"layer{i // 2}" for i in range(len(tensors))]
-        kinds = ["weight", "bias"] * len(self._weights)
-        names = [f"{layer}.{kind}" for layer, kind in zip(layers, kinds, strict=True)]
+        kinds = [kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")]
+        names = [f"{layer}.{kind}" for layer, kind in zip(layers, ["weight", "bias"] * len(biases), strict=True)]
         self._parameters = Parameters.from_arrays(tensors, names=names, kinds=kinds, layers=layers)
 
     @property
@@ -109,8 +109,14 @@ class FeedForward:
 
     @property
     def biases(self) -> tuple[_Array, ...]:
-        """One read-only vector per layer."""
+        """One read-only vector per layer, of zeros where there are none."""
         return self._biases
+
+    @property
+    def given_biases(self) -> tuple[_Array | None, ...]:
+        """The same as they are given to `FeedForward`: None for a layer that has none."""
+        kinds = self._parameters.kinds[1::2]
+        return tuple(None if kind == ABSENT else b for kind, b in zip(kinds, self._biases, strict=True))
 
     @property
     def activations(self) -> tuple[str, ...]:
@@ -193,22 +199,29 @@ class FeedForward:
     def with_names(self, feature_names: Sequence[str]) -> FeedForward:
         """The same network with other names of its inputs."""
         return FeedForward(
-            self._weights, self._biases, activation=self._activations, output=self._output,
+            self._weights, self.given_biases, activation=self._activations, output=self._output,
             threshold=self._threshold, classes=self._classes, feature_names=feature_names,
         )  # fmt: skip
 
     def with_parameters(self, values: _Array) -> FeedForward:
         """The same network with other weights and biases, given as one vector in the order of `parameters`."""
-        parts = [values[p].reshape(s) for p, s in zip(self.parameters.slices, self.parameters.shapes, strict=True)]
+        theta = self._parameters
+        for name, kind, part in zip(theta.names, theta.kinds, theta.slices, strict=True):
+            if kind == ABSENT and values[part].any():
+                raise InputError(f"`values` of with_parameters must be 0 for {name}, which does not exist.")
+        parts = [values[part].reshape(shape) for part, shape in zip(theta.slices, theta.shapes, strict=True)]
+        biases = [None if old is None else new for old, new in zip(self.given_biases, parts[1::2], strict=True)]
         return FeedForward(
-            parts[::2], parts[1::2], activation=self._activations, output=self._output,
+            parts[::2], biases, activation=self._activations, output=self._output,
             threshold=self._threshold, classes=self._classes, feature_names=self._feature_names,
         )  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
         """Architecture as JSON values."""
+        absent = [i for i, b in enumerate(self.given_biases) if b is None]
         return {
             "kind": "feedforward",
+            **({"without_biases": absent} if absent else {}),
             "shapes": [list(w.shape) for w in self._weights],
             "activation": list(self._activations),
             "output": self._output,

@@ -4,7 +4,7 @@ A file holds one object::
 
     {"format": "apas-model", "version": 1, "kind": "feedforward",
      "weights": [[[...], ...], ...],    one (inputs, outputs) matrix per layer
-     "biases": [[...], ...],            one vector per layer
+     "biases": [[...], ...],            one vector per layer, or null for a layer without biases
      "activation": ["relu", ...],       one name per hidden layer
      "output": "sigmoid", "threshold": 0.5, "classes": [0, 1], "feature_names": null}
 
@@ -64,7 +64,8 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     described = network.describe()
     content = {
         "format": "apas-model", "version": VERSION, "kind": "feedforward",
-        "weights": [w.tolist() for w in network.weights], "biases": [b.tolist() for b in network.biases],
+        "weights": [w.tolist() for w in network.weights],
+        "biases": [None if b is None else b.tolist() for b in network.given_biases],
         **{key: described[key] for key in _NEEDED[2:]},
     }  # fmt: skip
     if offers(net, Named) and net.feature_names is not None:

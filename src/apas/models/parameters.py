@@ -11,7 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from apas.errors import InputError
 
-__all__ = ["Parameters"]
+__all__ = ["ABSENT", "Parameters"]
+
+#: The kind of a tensor that stands for one that the model does not have.
+ABSENT = "absent"
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +30,8 @@ class Parameters:
     names : tuple of str
         One name per tensor, such as ``"layer0.weight"``.
     kinds : tuple of str
-        ``"weight"`` or ``"bias"`` per tensor.
+        ``"weight"`` or ``"bias"`` per tensor, or ``"absent"``: the zeros of a bias that does not exist, which no shift
+        set moves.
     layers : tuple of str
         The layer each tensor belongs to.
     shapes : tuple of tuple of int
@@ -68,7 +72,7 @@ class Parameters:
         arrays : sequence of array_like
             One array per tensor, in the order in which the vector shall hold them.
         names, kinds, layers : sequence of str
-            One entry per tensor; `kinds` holds ``"weight"`` or ``"bias"``.
+            One entry per tensor; `kinds` holds ``"weight"``, ``"bias"`` or ``"absent"``.
         """
         if not len(arrays) == len(names) == len(kinds) == len(layers):
             raise InputError(
@@ -76,8 +80,8 @@ class Parameters:
                 f"got {len(arrays)}, {len(names)}, {len(kinds)} and {len(layers)}."
             )
         for kind in kinds:
-            if kind not in ("weight", "bias"):
-                raise InputError(f'`kinds` must hold "weight" or "bias", got {kind!r}.')
+            if kind not in ("weight", "bias", ABSENT):
+                raise InputError(f'`kinds` must hold "weight", "bias" or "{ABSENT}", got {kind!r}.')
         tensors = [np.asarray(array, dtype=np.float64) for array in arrays]
         ends = np.cumsum([0, *(t.size for t in tensors)]).tolist()
         values = np.concatenate([t.ravel() for t in tensors]) if tensors else np.empty(0)
@@ -98,6 +102,12 @@ class Parameters:
     def layer_names(self) -> tuple[str, ...]:
         """The distinct layers, in the order in which they appear."""
         return tuple(dict.fromkeys(self.layers))
+
+    @property
+    def exist(self) -> NDArray[np.bool_]:
+        """Which entries of `values` are parameters of the model, rather than stand for absent ones, shape (k,)."""
+        sizes = [part.stop - part.start for part in self.slices]
+        return np.repeat([kind != ABSENT for kind in self.kinds], sizes)
 
     def tensor(self, index: int) -> NDArray[np.float64]:
         """Tensor number `index`, a read-only view in its own shape."""

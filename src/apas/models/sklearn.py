@@ -81,7 +81,7 @@ class SklearnModel:
 
     @property
     def parameters(self) -> Parameters:
-        """Coefficients and intercepts, layer by layer."""
+        """Coefficients and intercepts, layer by layer; with ``fit_intercept=False`` the intercepts are absent."""
         return self._network.parameters
 
     @property
@@ -185,6 +185,11 @@ def _check_fitted(estimator: Any, final: Any) -> None:
     name = type(final).__name__
     if final is None or isinstance(final, str):
         raise Unsupported(f"the last step of the Pipeline is {final!r}, which is not a classifier; add one.")
+    if not hasattr(final, "get_params"):  # scikit-learn has no answer about what is not its own
+        raise Unsupported(
+            f"the last step of the Pipeline is a {type(final).__module__}.{name}, which is not a scikit-learn "
+            "classifier; certify that model by itself, on rows encoded by pipeline[:-1].transform(X)."
+        )
     if is_regressor(final):
         raise Unsupported(
             f"{name} is a regressor: it has no classes, so no counterfactual can be valid; pass a classifier."
@@ -215,7 +220,9 @@ def _network(final: Any, threshold: float) -> FeedForward:
             threshold=threshold, classes=classes,
         )  # fmt: skip
     weights = np.atleast_2d(final.coef_).T
-    biases = np.broadcast_to(np.atleast_1d(final.intercept_), (weights.shape[1],))
+    intercepts = np.broadcast_to(np.atleast_1d(final.intercept_), (weights.shape[1],))
+    # LinearDiscriminantAnalysis always has some, and a setting may have been changed since the fit
+    biases = intercepts if getattr(final, "fit_intercept", True) or intercepts.any() else None
     if weights.shape[1] > 1:
         return FeedForward([weights], [biases], output="softmax", threshold=threshold, classes=classes)
     if LINEAR[type(final).__name__] or getattr(final, "loss", None) == "log_loss":

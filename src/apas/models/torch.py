@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import warnings
 from collections.abc import Sequence
@@ -86,6 +87,9 @@ def from_torch(
         return DenseTorchModel(own, head, _network(layers, head, shape, names), shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))
+    # a sequence that is used twice has its last layer inside the network too, where it must stay
+    if last is not None and sum(part is last[0] for _, part in own.named_modules(remove_duplicate=False)) > 1:
+        last = None
     if last is not None:  # the logits before a sigmoid or softmax say more than the probabilities behind it
         last[0][last[1]] = nn.Identity()
     passes, outputs = probed(Stage(own, parameters.values), shape)
@@ -125,6 +129,12 @@ def _parameters(module: Any) -> Parameters:
         )
     if len({p.device for _, p in named}) > 1:
         raise Unsupported("the module's parameters must be on one device, but are on several; move it to one of them.")
+    if named[0][1].device.type == "meta":
+        raise InputError(
+            "the module's parameters must have values, but are on the meta device; load the weights first, for example "
+            "by module.to_empty(device='cpu') and load_state_dict(...)."
+        )
+    _check_memory(module, named)
     arrays = [p.detach().cpu().numpy() for _, p in named]
     for (name, _), array in zip(named, arrays, strict=True):
         if not np.isfinite(array).all():
@@ -135,6 +145,27 @@ def _parameters(module: Any) -> Parameters:
         kinds=["bias" if p.ndim == 1 and _is_bias(name.split(".")[-1]) else "weight" for name, p in named],
         layers=[name.rpartition(".")[0] or type(module).__name__ for name, _ in named],
     )
+
+
+def _check_memory(module: Any, named: list[tuple[str, Any]]) -> None:
+    """Refuse tensors that follow a parameter because they share its memory: in a copy of our own they would not."""
+    owners = {p.untyped_storage().data_ptr(): name for name, p in named if p.numel()}
+    for path, part in module.named_modules():
+        for key, value in {**vars(part), **part._buffers}.items():
+            plain = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel()
+            owner = owners.get(value.untyped_storage().data_ptr()) if plain else None
+            if owner is not None:
+                raise Unsupported(
+                    f"the module must compute with its parameters themselves, but {f'{path}.{key}'.lstrip('.')} is a "
+                    f"view of {owner}, which a shift would not move; take the view in forward()."
+                )
+    ranges = sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name) for name, p in named if p.numel())
+    for (_, end, one), (start, _, other) in itertools.pairwise(ranges):
+        if start < end:
+            raise Unsupported(
+                f"the module's parameters must be tied by being one and the same, but {one} and {other} only share "
+                "their memory, so that a shift would move them apart; assign the one parameter to both names."
+            )
 
 
 def _is_bias(name: str) -> bool:

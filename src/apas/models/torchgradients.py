@@ -66,7 +66,7 @@ def gradients(
 def _alone(
     passes: Passes, head: Head, X: _Array, wanted: int, move: _Array | None, *, by_input: bool
 ) -> tuple[_Array, _Array]:
-    with torch.enable_grad(), passes.stage.moved(move) as module:
+    with torch.inference_mode(False), torch.enable_grad(), passes.calm(), passes.stage.moved(move) as module:
         x = passes.rows(X)
         x = x.requires_grad_(True) if by_input else x
         margin = head.margin(head.scores(answer(module, x)[0]), wanted)
@@ -90,7 +90,7 @@ def _together(
     tensors = stage.shifted(np.zeros((1, len(stage.base))) if moves is None else moves, 1.0)
     tensors = {name: t[0] for name, t in tensors.items()} if shared else tensors
     try:
-        with stage.held() as call, passes.vmappable():
+        with torch.inference_mode(False), passes.calm(), stage.held() as call, passes.vmappable():
 
             def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
                 raw = call(tensors, x[None]).reshape(-1)

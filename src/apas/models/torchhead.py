@@ -60,9 +60,12 @@ class Head:
         single = kind in ("logit", "probability")
         if single != (outputs == 1):
             needs = "1 number" if single else "a number per class"
+            instead = f'use "{OTHER[kind]}" if that is what they are'
+            if kind == "probability":  # "probabilities" would be refused in turn, as they do not sum to 1
+                instead += ", or one model per label if several labels can hold at once"
             raise InputError(
-                f'`output` of as_model is "{kind}", which needs {needs}, but the module gives {outputs} per row; use '
-                f'"{OTHER[kind]}" if that is what they are.'
+                f'`output` of as_model is "{kind}", which needs {needs}, but the module gives {outputs} per row; '
+                f"{instead}."
             )
         labels = _check_classes(classes, max(2, outputs))
         value = check_probability(threshold, "threshold", "as_model")
@@ -183,4 +186,4 @@ def final_layer(module: Any) -> tuple[Any, int, str] | None:
 
 def unhooked(module: Any) -> bool:
     """Whether calling the module does what its class says, and nothing that was hung onto it."""
-    return not (module._forward_hooks or module._forward_pre_hooks)
+    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))

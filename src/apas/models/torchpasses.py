@@ -30,6 +30,8 @@ VALUES = 1 << 19
 WORTH = 8
 #: Modules of more parameters than this are never copied several times at once.
 LARGE = 1 << 18
+#: Modules with a larger result for one row than this are left to as many threads as PyTorch has.
+WIDE = 1 << 16
 
 
 @dataclass
@@ -78,7 +80,7 @@ class Passes:
         return self._one(self.rows(X), direction, delta)
 
     def _one(self, x: Any, direction: _Array | None, delta: float) -> Any:
-        with torch.no_grad(), self.stage.moved(direction, delta) as module:
+        with torch.no_grad(), self.calm(), self.stage.moved(direction, delta) as module:
             if len(x) <= self.step():
                 return answer(module, x)
             return torch.cat([answer(module, some) for some in x.split(self.step())])
@@ -100,13 +102,26 @@ class Passes:
         """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
         tensors = self.stage.shifted(directions, delta)
         try:
-            with torch.no_grad(), self.stage.held() as call, self.vmappable():
+            with torch.no_grad(), self.calm(), self.stage.held() as call, self.vmappable():
                 out = vmap(call, in_dims=(0, None))(tensors, x)
             return out.reshape(len(directions), len(x), -1)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
             self.batched = False
             said_once(self.stage.module)
             return None
+
+    @contextmanager
+    def calm(self) -> Iterator[None]:
+        """One thread for small modules: several save little there, and on busy cores they wait for each other."""
+        threads = torch.get_num_threads()
+        if threads == 1 or len(self.stage.base) > LARGE or self.widest > WIDE:
+            yield
+            return
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
     @contextmanager
     def vmappable(self) -> Iterator[None]:
@@ -135,9 +150,10 @@ def answer(module: Any, x: Any) -> Any:
             f"the module could not answer {len(x)} rows of shape {tuple(x.shape[1:])}: {type(error).__name__}: {first}"
         ) from error
     # what squeezes its result gives a single row without its dimension
-    fits = isinstance(out, torch.Tensor) and out.numel() > 0 and out.ndim <= 2
+    fits = isinstance(out, torch.Tensor) and out.numel() > 0 and out.ndim <= 2 and not out.is_complex()
     if not fits or (tuple(out.shape[:1]) != (len(x),) and (len(x) > 1 or out.ndim == 2)):
         got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
+        got = f"complex numbers in {got}" if isinstance(out, torch.Tensor) and out.is_complex() else got
         raise InputError(
             f"the module must give one tensor of shape (rows,) or (rows, outputs), but {len(x)} rows gave {got}; wrap "
             "it in a module that picks the scores of the classes."

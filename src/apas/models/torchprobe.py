@@ -13,13 +13,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from apas.errors import InputError
-from apas.models.torchpasses import LARGE, Passes, answer, said_once
+from apas.models.torchpasses import LARGE, VALUES, Passes, answer, said_once
 from apas.models.torchstage import Stage
 
 __all__ = ["input_size", "probed"]
 
 #: How far apart two answers to the same row may be, as a share of the largest answer.
 SAME = 1e-3
+#: How far apart they may be after a move: as a share of what it did, and in roundoffs of the largest answer.
+FOLLOWS, ROUNDOFFS = 0.1, 256
+#: How far parameters are moved to see whether the answers follow.
+SIZES = (0.01, 1.0)
 
 
 def input_size(module: Any, given: Sequence[int] | None, names: Sequence[str] | None) -> tuple[int, ...]:
@@ -64,6 +68,8 @@ def probed(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
         try:
             raw = passes.raw(numbers)
         except InputError:
+            if "could not answer" not in str(refused):  # it did, but with something else than a tensor of scores
+                raise refused from None
             raise InputError(f"{str(refused).rstrip('.')}; is `input_shape` of as_model right?") from refused
     if not torch.equal(raw.nan_to_num(), passes.raw(numbers).nan_to_num()):
         raise InputError(
@@ -75,30 +81,77 @@ def probed(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
             "the module's answer to a row must not depend on the other rows of a batch, but does (a batch norm without "
             "running statistics, or an `input_shape` that leaves out a dimension, would explain it)."
         )
+    _check_moves(passes, numbers, raw)
     _look_inside(passes, numbers)
     if len(stage.base) <= LARGE:
-        _try_together(passes, numbers)
+        _try_together(passes, numbers, raw)
     return passes, int(raw.shape[1])
 
 
-def _try_together(passes: Passes, numbers: Any) -> None:
-    """Let `vmap` be used if it gives what single passes give."""
-    base = passes.stage.base
-    directions = np.random.default_rng(1).uniform(-1e-3, 1e-3, (2, len(base))) * np.maximum(np.abs(base), 1e-3)
+def _check_moves(passes: Passes, numbers: Any, raw: Any) -> None:
+    """Refuse a module that computes with something else than its parameters: every claim would seem to hold."""
+    if raw.isnan().all():  # no answer at all is no matter of the parameters, and never certified
+        return
+    draws = np.random.default_rng(1)
+    for size in SIZES:
+        moved = passes.raw(numbers, draws.uniform(-size, size, len(passes.stage.base)))
+        if not torch.equal(raw.nan_to_num(), moved.nan_to_num()):
+            return
+    if _connected(passes, numbers):  # saturated probabilities, for example
+        return
+    raise InputError(
+        "the module's answers must follow its parameters, but moving all of them changes none; does its forward() use "
+        "another module, from a closure or a global name, whose parameters are not its own?"
+    )
+
+
+def _connected(passes: Passes, numbers: Any) -> bool:
+    """Whether autograd knows the answers to be computed from the parameters."""
+    with torch.enable_grad(), passes.stage.moved() as module:
+        out = answer(module, passes.rows(numbers))
+        if not out.requires_grad:
+            return False
+        slopes = torch.autograd.grad(out.sum(), passes.stage.parameters, allow_unused=True)
+    return any(slope is not None for slope in slopes)
+
+
+def _try_together(passes: Passes, numbers: Any, raw: Any) -> None:
+    """Let `vmap` be used if it follows every tensor of parameters as single passes do.
+
+    A tensor that a module keeps in a list besides is moved in single passes but not by `functional_call`: each is
+    moved by itself, so that none can hide behind the others.
+    """
+    stage, draws = passes.stage, np.random.default_rng(1)
+    x, some = passes.rows(numbers), max(1, VALUES // len(stage.base))
     passes.batched = True
-    together = passes.together(passes.rows(numbers), directions, 1.0)
-    if together is not None:
-        alone = torch.stack([passes.raw(numbers, direction) for direction in directions])
-        passes.batched = _same(alone, together)
-        if not passes.batched:
-            said_once(passes.stage.module)
+    for start in range(0, len(stage.slices), some):
+        parts = stage.slices[start : start + some]
+        directions = np.zeros((len(parts), len(stage.base)))
+        for direction, part in zip(directions, parts, strict=True):
+            direction[part] = draws.uniform(-0.1, 0.1, part.stop - part.start) * np.maximum(np.abs(stage.base[part]), 1)
+        together = passes.together(x, directions, 1.0)
+        if together is None:
+            return
+        for direction, ours in zip(directions, together, strict=True):
+            alone = passes.raw(numbers, direction)
+            if not _follows(alone, ours, raw):
+                passes.batched = False
+                said_once(stage.module)
+                return
 
 
 def _same(a: Any, b: Any) -> bool:
-    if a.shape != b.shape:
-        return False
-    size = float(a.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    return bool(torch.allclose(a, b, rtol=SAME, atol=SAME * size, equal_nan=True))
+    return bool(a.shape == b.shape and torch.allclose(a, b, rtol=SAME, atol=SAME * _largest(a), equal_nan=True))
+
+
+def _follows(alone: Any, together: Any, before: Any) -> bool:
+    """Whether two answers after a move agree, but for rounding and a small share of what the move did to them."""
+    limit = FOLLOWS * _largest(alone - before) + ROUNDOFFS * float(torch.finfo(alone.dtype).eps) * _largest(alone)
+    return bool(alone.shape == together.shape and torch.allclose(alone, together, rtol=0, atol=limit, equal_nan=True))
+
+
+def _largest(a: Any) -> float:
+    return float(a.nan_to_num(0.0, 0.0, 0.0).abs().max())
 
 
 def _look_inside(passes: Passes, numbers: Any) -> None:

@@ -31,8 +31,9 @@ UNIT = 1e-12
 ROUNDOFFS = 32
 #: By which share parameters are moved, and how often, to see how the margins follow.
 STEP, TRIES = 1e-3, 4
-#: Margins below this many times what rounding may do are looked at again.
-AGAIN = 4
+#: Margins below this many times what rounding may do are looked at again: more than the largest normal number is
+#: beyond the largest of a block of them, so that the edge of what counts as failing is always looked at.
+AGAIN = 8
 #: Margins beyond this are taken to be beyond rounding without asking how large the numbers behind them are.
 FAR = 0.05
 #: Shifts that make everything larger make rounding larger too: nor are margins below this share of the largest.
@@ -145,6 +146,5 @@ class Rounding:
 
 
 def _radius(directions: _Array) -> float:
-    """About how far the parameters move, from a few of them: all would take as long as drawing them."""
-    some = directions[0, :: 1 + directions.shape[1] // 1000]
-    return max(1.0, float(np.abs(some).max()))
+    """How far the parameters move: one layer may move much farther than all others."""
+    return max(1.0, float(directions.max()), -float(directions.min()))

@@ -50,7 +50,7 @@ class Stage:
         ends = [0, *itertools.accumulate(math.prod(shape) for shape in self.shapes)]
         self.slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
         # on the processor NumPy writes the module's parameters themselves, elsewhere they are sent there
-        self._host = torch.empty(len(base), dtype=self.dtype)
+        self._host = torch.empty(len(base), dtype=self.dtype, device="cpu")
         self._flat = self._host if self.device.type == "cpu" else torch.empty_like(self._host, device=self.device)
         self._own_base = base.astype(self._host.numpy().dtype, copy=False)
         self._lock = threading.RLock()
@@ -99,7 +99,7 @@ class Stage:
 
     def shifted(self, directions: _Array, delta: float) -> dict[str, Any]:
         """Tensors of the models ``base + delta * direction``, by name, the models along their first dimension."""
-        host = torch.empty(directions.shape, dtype=self.dtype)
+        host = torch.empty(directions.shape, dtype=self.dtype, device="cpu")
         if directions.flags.c_contiguous:  # one after the other they stay in the processor's cache
             for out, direction in zip(host.numpy(), directions, strict=True):
                 _shift(out, self._own_base, direction, delta)

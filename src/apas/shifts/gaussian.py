@@ -81,7 +81,7 @@ class GaussianShifts:
         radii = self.radii(parameters)
         movers = np.flatnonzero(radii)
         points = standard_normals(len(movers), stream, start, stop)
-        if not self._reach.plain:
+        if not self._reach.plain(parameters):
             points *= radii[movers]
         return points if len(movers) == len(radii) else placed(points, movers, len(radii))
 

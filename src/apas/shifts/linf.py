@@ -14,6 +14,7 @@ from apas._random import Stream
 from apas.errors import InputError
 from apas.models.parameters import Parameters
 from apas.models.protocol import Model
+from apas.shifts.box import within_box
 from apas.shifts.cube import unit_cube
 from apas.shifts.reach import Reach
 from apas.shifts.selection import ALL_KINDS, placed
@@ -73,15 +74,15 @@ class LinfShifts:
         Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
         ``radii[j]``; parameters that do not move take no random number.
         """
-        if self._reach.plain:
+        if self._reach.plain(parameters):
             return unit_cube(len(parameters), stream, start, stop)
         radii = self.radii(parameters)
-        movers = np.flatnonzero(radii)
-        unit = unit_cube(len(movers), stream, start, stop)
-        if len(movers) == len(radii):
+        if radii.all():
+            unit = unit_cube(len(radii), stream, start, stop)
             unit *= radii
             return unit
-        return placed(unit * radii[movers], movers, len(radii))
+        movers = np.flatnonzero(radii)
+        return placed(unit_cube(len(movers), stream, start, stop) * radii[movers], movers, len(radii))
 
     def margins(
         self, model: Model, X: NDArray[np.float64], target: Any, directions: NDArray[np.float64],
@@ -91,10 +92,10 @@ class LinfShifts:
         return model.shifted_margins(X, target, directions, delta)
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether every parameter of `other` lies within ``delta * radii`` of `base` (no tolerance)."""
+        """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
         if base.shapes != other.shapes:
             raise InputError("the two models must have parameters of the same shapes to be compared.")
-        return bool((np.abs(other.values - base.values) <= delta * self.radii(base)).all())
+        return bool(within_box(base.values, self.radii(base), delta, other.values).all())
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""

@@ -133,9 +133,9 @@ class LpShifts:
 
     def region(self, parameters: Parameters) -> str:
         """The set itself in words."""
-        movers = int(np.count_nonzero(self.moves(parameters)))
+        moves = self.moves(parameters)
+        movers, still = int(np.count_nonzero(moves)), int(np.count_nonzero(parameters.exist & ~moves))
         what = selected(parameters, self.kinds, self.layers, "LpShifts")
-        still = len(parameters) - movers
         fixed = f", {still} fixed" if still else ""
         mover = f"{movers} {what} together move" if movers > 1 else f"the one parameter chosen from the {what} moves"
         return f"the ball in which {mover} by at most delta in the L{self.p:.15g} norm{fixed}"

@@ -16,8 +16,9 @@ from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.convert import as_model
-from apas.models.parameters import Parameters
+from apas.models.parameters import ABSENT, Parameters
 from apas.models.protocol import Described, Model, offers
+from apas.shifts.box import box_distances
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,7 +36,7 @@ _WORDS = {0.0: "number of changed parameters", 1.0: "sum of the changes", 2.0: "
 def measure_shift(base: Any, *others: Any, p: float = math.inf) -> ShiftReport:
     """Measure how far the parameters of other models lie from those of a base model.
 
-    All parameters count, weights and biases of every layer.
+    All parameters count, weights and biases of every layer that has them.
 
     Parameters
     ----------
@@ -208,13 +209,13 @@ def compare_models(
     start = _finite(base.parameters, "the base model")
     groups: dict[tuple[str, str], list[slice]] = {}
     for layer, kind, where in zip(start.layers, start.kinds, start.slices, strict=True):
-        groups.setdefault((layer, kind), []).append(where)
+        if kind != ABSENT:
+            groups.setdefault((layer, kind), []).append(where)
     distances = np.empty((1 + len(groups), len(norms), len(others)))
     for i, (other, name) in enumerate(zip(others, names, strict=True)):
         _check_same_shapes(start, other.parameters, name)
         _warn_of_other_differences(base, other, name)
-        with np.errstate(over="ignore"):
-            moved = np.abs(_finite(other.parameters, name).values - start.values)
+        moved = box_distances(start.values, _finite(other.parameters, name).values)  # never less than it is
         for j, slices in enumerate([[slice(None)], *groups.values()]):
             part = np.concatenate([moved[where] for where in slices])
             distances[j, :, i] = [_distance(part, order) for order in norms]
@@ -224,7 +225,7 @@ def compare_models(
 
 
 def _distance(moved: _Array, p: float) -> float:
-    """Distance for changes of sizes `moved`; only p = inf is exact to the last bit."""
+    """Distance for changes of sizes `moved`; that for p = inf adds no rounding to theirs."""
     largest = float(moved.max(initial=0.0))
     if largest in (0.0, math.inf) or p in (0.0, math.inf):
         return float(np.count_nonzero(moved)) if p == 0 else largest
@@ -247,7 +248,7 @@ def check_order(p: Any) -> float:
 
 
 def _check_same_shapes(base: Parameters, other: Parameters, name: str) -> None:
-    tensors = (zip(parameters.names, parameters.shapes, strict=True) for parameters in (base, other))
+    tensors = (zip(p.names, p.shapes, p.kinds, strict=True) for p in (base, other))
     for ours, theirs in itertools.zip_longest(*tensors):
         if ours is None or theirs is None or ours[1] != theirs[1]:
             found = "has no such tensor" if theirs is None else f"has {theirs[0]} of shape {theirs[1]}"
@@ -255,6 +256,12 @@ def _check_same_shapes(base: Parameters, other: Parameters, name: str) -> None:
             raise InputError(
                 f"{name} must have parameters of the same shapes as the base model, which has {wanted}, but it "
                 f"{found}; compare models of the same architecture."
+            )
+        if (ours[2] == ABSENT) != (theirs[2] == ABSENT):
+            has, found = ("no", "has it") if ours[2] == ABSENT else ("a", "has none")
+            raise InputError(
+                f"{name} must have the parameters of the base model, which has {has} {ours[0]}, but it {found}; "
+                "compare models of the same architecture."
             )
 
 

@@ -23,6 +23,8 @@ __all__ = ["InputNoise"]
 _Array = NDArray[np.float64]
 #: How many numbers of moved rows are held at a time.
 NUMBERS = 1 << 18
+#: What the features are called behind a preprocessing, where a step of 1 is not one in the user's units.
+ENCODED = "encoded input"
 #: A reach that is a whole number of steps but for rounding counts as one: 0.3 is three steps of 0.1.
 NEARLY = 1 + 1e-12
 
@@ -78,7 +80,7 @@ class InputNoise:
         """What moves: the features, in model units."""
         count, names = model.n_features, _feature_names(model)
         named = list(names) if names is not None else [f"feature {j}" for j in range(count)]
-        kinds, layers = ["weight"] * count, ["input"] * count
+        kinds, layers = ["weight"] * count, [ENCODED if offers(model, Raw) else "input"] * count
         return Parameters.from_arrays([0.0] * count, names=named, kinds=kinds, layers=layers)
 
     def radii(self, parameters: Parameters) -> _Array:
@@ -148,11 +150,17 @@ class InputNoise:
 
     def magnitudes(self, model: Model, points: Any, X: _Array, target: Any, delta: float | _Array) -> _Array:
         """How large the numbers behind any margin of each row get, wherever it moves."""
-        farthest = X
-        if offers(model, Scaled):
-            reach = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))[:, None]
-            farthest = np.abs(X) + reach * self.radii(self.coordinates(model))
-        return magnitudes(model, farthest, target, np.zeros(len(model.parameters)), 0.0)
+        still, deltas = np.zeros(len(model.parameters)), np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
+        if offers(model, Dense):  # sums of magnitudes, which grow with those of the row
+            farthest = np.abs(X) + deltas[:, None] * self.radii(self.coordinates(model))
+            return magnitudes(model, farthest, target, still, 0.0)
+        sizes = magnitudes(model, X, target, still, 0.0)
+        if offers(model, Scaled):  # measured, so only at rows that the noise can lead to
+            for value in np.unique(deltas):
+                rows, ends = np.flatnonzero(deltas == value), np.array([[-1.0], [1.0]])
+                for end in X[rows] + self._noise(model, ends * np.ones(X.shape[1]), float(value))[:, None]:
+                    sizes[rows] = np.maximum(sizes[rows], magnitudes(model, end, target, still, 0.0))
+        return sizes
 
     def shifted_parameters(self, model: Model, direction: _Array, delta: float) -> _Array:
         """Those of the model, which does not move."""
@@ -173,6 +181,7 @@ class InputNoise:
         names = f" ({_some(parameters.names[j] for j in movers)})" if chosen else ""
         what = f"each of {len(movers)} features{names}" if len(movers) > 1 else f"one feature{names}"
         size = "delta" if self.scale is None else "delta times its scale"
+        size += " in model units" if ENCODED in parameters.layers else ""
         whole = [parameters.names[j] for j in movers if steps[j]]
         stepping = f", {_some(whole)} in whole steps" if whole else ""
         return f"the box in which {what} of the row moves by at most {size}{stepping}; the model does not move"

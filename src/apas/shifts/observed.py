@@ -178,7 +178,9 @@ class ObservedShifts:
         largest = magnitudes(model, X, target, still, 0.0)
         reader = self._reader(points) if points is not None else lambda number, other: X
         if (sizes != 1).any():
-            reach = np.max([np.abs(self._change(model, i)) for i in range(len(self))], axis=0)
+            reach = np.zeros(len(model.parameters))
+            for number in range(len(self)):  # one at a time: all together may not fit into memory
+                np.maximum(reach, np.abs(self._change(model, number)), out=reach)
             return np.maximum(largest, magnitudes(model, X, target, reach, np.maximum(sizes, 1.0)))
         for number, other in enumerate(self.models):
             rows = reader(number, other)
@@ -198,7 +200,9 @@ class ObservedShifts:
         """
         for model in self.models:
             values = model.parameters.values
-            if delta != 1 and base.shapes == model.parameters.shapes:
+            if delta != 1:
+                if base.shapes != model.parameters.shapes:  # there is no way from the one to the other
+                    continue
                 values = base.values + delta * (values - base.values)
             if model.parameters.shapes == other.shapes and np.array_equal(values, other.values):
                 return True

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas.errors import InputError
-from apas.models.parameters import Parameters
+from apas.models.parameters import ABSENT, Parameters
 from apas.shifts.selection import (
     ALL_KINDS,
     check_kinds,
@@ -57,6 +57,8 @@ class Reach:
         object.__setattr__(self, "kinds", check_kinds(self.kinds, self.owner))
         object.__setattr__(self, "layers", check_layers(self.layers))
         object.__setattr__(self, "scale", _copied(self.scale, self.owner))
+        object.__setattr__(self, "relative", plain(self.relative))
+        object.__setattr__(self, "floor", plain(self.floor))
         if not isinstance(self.relative, bool | np.bool_):
             raise InputError(f"`relative` of {self.owner} must be True or False, got {self.relative!r}.")
         number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
@@ -65,19 +67,21 @@ class Reach:
                 f"`floor` of {self.owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
             )
 
-    @property
-    def plain(self) -> bool:
-        """Whether every parameter moves by delta itself."""
-        return not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
+    def plain(self, parameters: Parameters) -> bool:
+        """Whether every parameter moves by delta itself, and none is absent."""
+        anything = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
+        return anything and ABSENT not in parameters.kinds
 
     def radii(self, parameters: Parameters) -> _Array:
         """How far each parameter moves when delta is 1, shape (k,)."""
-        if self.plain:
+        if self.plain(parameters):
             return np.ones(len(parameters))
         radii = moving(parameters, self.kinds, self.layers, self.owner).astype(np.float64)
         if self.relative:
-            radii *= np.maximum(np.abs(parameters.values), self.floor)
-        radii *= self._factors(parameters)
+            sizes = np.abs(parameters.values)
+            radii *= np.maximum(sizes, self.floor, out=sizes)
+        if self.scale is not None:
+            radii *= self._factors(parameters)
         if not radii.any():
             raise InputError(
                 f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
@@ -115,19 +119,19 @@ class Reach:
 
     def fixed(self, parameters: Parameters) -> str:
         """What does not move, in words that follow a comma; empty if everything moves."""
-        zeros = self._zeros(parameters)
-        still = len(parameters) - int(np.count_nonzero(self.radii(parameters))) - len(zeros)
+        zeros, some = self._zeros(parameters)
+        still = int(np.count_nonzero(parameters.exist & (self.radii(parameters) == 0))) - zeros
         fixed = f", {still} fixed" if still else ""
         if zeros:
-            named = ", ".join(zeros[:3]) + (", ..." if len(zeros) > 3 else "")
-            fixed += f", {len(zeros)} that {'is' if len(zeros) == 1 else 'are'} 0 and so cannot move ({named})"
+            named = ", ".join(some) + (", ..." if zeros > len(some) else "")
+            fixed += f", {zeros} that {'is' if zeros == 1 else 'are'} 0 and so cannot move ({named})"
         return fixed
 
-    def _zeros(self, parameters: Parameters) -> list[str]:
-        """Names of parameters that a relative shift leaves alone because they are 0."""
+    def _zeros(self, parameters: Parameters) -> tuple[int, list[str]]:
+        """How many parameters a relative shift leaves alone because they are 0, and the names of the first three."""
         if not self.relative or self.floor:
-            return []
-        chosen, names = chosen_layers(parameters, self.layers, self.owner), []
+            return 0, []
+        chosen, count, names = chosen_layers(parameters, self.layers, self.owner), 0, list[str]()
         factors = self._factors(parameters)
         tensors = zip(
             parameters.names, parameters.kinds, parameters.layers, parameters.shapes, parameters.slices, strict=True
@@ -135,9 +139,11 @@ class Reach:
         for name, kind, layer, shape, part in tensors:
             if kind in self.kinds and layer in chosen:
                 idle = (parameters.values[part] == 0) & (factors[part] > 0)
-                places = np.argwhere(idle.reshape(shape)).tolist()
+                first = np.flatnonzero(idle)[: 3 - len(names)]  # of millions of them no more are named
+                places = np.stack(np.unravel_index(first, shape), axis=-1).tolist() if shape else [[]] * len(first)
                 names += [f"{name}[{', '.join(map(str, place))}]" for place in places]
-        return names
+                count += int(np.count_nonzero(idle))
+        return count, names
 
     def to_dict(self) -> dict[str, Any]:
         """The options as JSON values."""

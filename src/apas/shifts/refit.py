@@ -22,8 +22,6 @@ from apas.shifts.retraining import final_step
 
 __all__ = ["RetrainedModels", "retrain"]
 
-#: What goes wrong in a training that its data or settings are to blame for.
-_FAILURES = (ValueError, TypeError, RuntimeError, ArithmeticError)
 _Caught = list[tuple[type[Warning], str]]
 
 
@@ -142,7 +140,7 @@ def retrain(
             trained.append(result)
             caught.append(warned)
             progress.advance(1)
-    models = [read_model(model, f"model number {i} of retrain") for i, model in enumerate(trained)]
+    models = _read(trained)
     _report(caught, models)
     return RetrainedModels(models, recipe.process(), recipe.entropy)
 
@@ -171,8 +169,10 @@ class _Recipe:
             warnings.simplefilter("always")
             try:
                 model = self._fit(X, y, i)
-            except _FAILURES as error:
-                first = (str(error).splitlines() or [type(error).__name__])[0]
+            except Exception as error:  # the user's code may raise anything
+                first = (str(error).splitlines() or [""])[0]
+                if not (first and isinstance(error, ValueError)):  # a KeyError says no more than the key
+                    first = f"{type(error).__name__} {first}".strip()
                 raise InputError(
                     f"`estimator` of retrain failed on model number {i}: {first}; no model may be left out, so mend "
                     "the training, or pass data on which it works."
@@ -252,6 +252,16 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
             "has none; pass a function (X, y, seed) that trains it further."
         )
     read_model(estimator, "`estimator` of retrain, from which to go on,")
+
+
+def _read(trained: list[Any]) -> list[Model]:
+    """The trained models as models; what reading several of them warns about is said once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        models = [read_model(model, f"model number {i} of retrain") for i, model in enumerate(trained)]
+    for kind, text in dict.fromkeys((w.category, str(w.message)) for w in caught):
+        warnings.warn(text, kind, stacklevel=3)
+    return models
 
 
 def _report(caught: list[_Caught], models: list[Model]) -> None:

@@ -24,7 +24,7 @@ __all__ = [
     "selected",
 ]
 
-#: Both kinds of parameters, which is what moves unless less is asked for.
+#: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
 ALL_KINDS = ("weight", "bias")
 
 
@@ -33,7 +33,7 @@ def check_kinds(kinds: Any, owner: str) -> tuple[str, ...]:
     listed = _listed(kinds)
     if not listed or not set(listed) <= set(ALL_KINDS) or len(set(listed)) < len(listed):
         raise InputError(f'`kinds` of {owner} must hold "weight", "bias" or both, got {kinds!r}.')
-    return listed
+    return tuple(kind for kind in ALL_KINDS if kind in listed)  # in one order, so that equal sets read alike
 
 
 def check_layers(layers: Any) -> tuple[str | int, ...] | None:
@@ -82,11 +82,11 @@ def moving(
 
 
 def selected(parameters: Parameters, kinds: tuple[str, ...], layers: Sequence[str | int] | None, owner: str) -> str:
-    """What moves, in words: "weights and biases of layer0"."""
-    what = " and ".join({"weight": "weights", "bias": "biases"}[kind] for kind in kinds)
-    if layers is not None:
-        what += f" of {', '.join(sorted(chosen_layers(parameters, layers, owner)))}"
-    return what
+    """What moves, in words: "weights and biases of layer0", or "weights" if there are no biases."""
+    chosen = chosen_layers(parameters, layers, owner)
+    there = {kind for kind, layer in zip(parameters.kinds, parameters.layers, strict=True) if layer in chosen}
+    what = " and ".join({"weight": "weights", "bias": "biases"}[kind] for kind in kinds if kind in there)
+    return what if layers is None else f"{what} of {', '.join(sorted(chosen))}"
 
 
 def placed(points: NDArray[np.float64], movers: NDArray[np.intp], size: int) -> NDArray[np.float64]:

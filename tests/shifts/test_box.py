@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from apas.bounds.inside import LARGEST, box_reach, inside_box, within_box
+from apas.shifts.box import LARGEST, box_distances, box_reach, inside_box, within_box
 
 
 def magnitudes(rng, count, spread=(-320, 307)):
@@ -120,3 +120,12 @@ def test_broadcasts_over_rows():
 def test_what_is_not_finite_is_outside():
     assert not within_box(np.zeros(3), np.ones(3), 1.0, np.array([np.inf, -np.inf, np.nan])).any()
     assert not within_box(np.array([-LARGEST]), np.ones(1), LARGEST, np.array([LARGEST])).any()
+
+
+def test_distances_are_the_least_floats_not_below_them():
+    rng = np.random.default_rng(3)
+    a, b = (magnitudes(rng, 2000, (-30, 30)) * rng.choice([-1.0, 1.0], 2000) for _ in range(2))
+    for x, y, distance in zip(a.tolist(), b.tolist(), box_distances(a, b).tolist(), strict=True):
+        exact = abs(Fraction(y) - Fraction(x))
+        assert distance >= exact
+        assert distance == 0 or float(np.nextafter(distance, 0)) < exact

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["box_reach", "inside_box", "within_box"]
+__all__ = ["box_distances", "box_reach", "inside_box", "within_box"]
 
 _Array = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float64).max)
@@ -107,6 +107,20 @@ def within_box(base: _Array, radii: ArrayLike, delta: ArrayLike, values: _Array)
     smaller = (size_exponent < exponent) | ((size_exponent == exponent) & (size < fraction))
     equal = (size_exponent == exponent) & (size == fraction) & (rest_up <= error)
     return np.asarray(finite & (smaller | equal))
+
+
+def box_distances(base: _Array, values: _Array) -> _Array:
+    """The least float64 numbers that ``abs(values - base)`` does not exceed in real arithmetic.
+
+    Examples
+    --------
+    >>> box_distances(np.array([-1e-17]), np.array([1.0])).tolist(), 1.0 - -1e-17  # float64 rounds down
+    ([1.0000000000000002], 1.0)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = np.asarray(values - base)
+        short = np.sign(change) * _sum_error(values, -base, change) > 0
+    return np.where(short, np.nextafter(np.abs(change), np.inf), np.abs(change))
 
 
 def _product(a: ArrayLike, b: ArrayLike) -> tuple[_Array, _Array, NDArray[np.int32]]:

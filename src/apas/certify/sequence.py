@@ -1,0 +1,217 @@
+"""What all results share: one answer per row, as a sequence that can be cut, shown as a table and written down."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import is_frame
+from apas.display.tables import html_table
+from apas.display.values import plain
+from apas.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+    from apas.shifts.protocol import ShiftSet
+
+__all__ = ["Answer", "PerRow", "UnderShifts", "cells"]
+
+
+class Answer(Protocol):
+    """What is said about one row."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON values."""
+        ...
+
+
+Item = TypeVar("Item", bound=Answer)
+
+
+class PerRow(Sequence[Item]):
+    """One answer per row, in the order of the rows; nothing changes it once it is made.
+
+    A subclass says what is its own: `FORMAT`, `COLUMNS` and a `summary`; `_line`, `_about` and `_entries` where the
+    table or `to_dict` say more than the answers do; and in `PER_ROW` what else it holds of each row, to be cut along.
+
+    Parameters
+    ----------
+    items : sequence of Answer
+    points : ndarray of shape (rows, features) or data frame
+        The rows that the answers are about, in the user's units.
+    inputs : ndarray, data frame or None
+        The rows they were made from, if known.
+    feature_names : tuple of str or None
+    index : ndarray, pandas index or None
+        What the rows are called; None takes the index of a data frame, or counts from 0. Kept as `_index`, since
+        `index` finds an answer, as in any sequence.
+
+    Examples
+    --------
+    >>> from apas import FeedForward, certify
+    >>> net = FeedForward([[[1.0]]], [[0.0]])
+    >>> found = certify(net, [[1.0], [2.0], [-1.0]], 0.1, target=1, rng=0)
+    >>> found[0].verdict.name, len(found[1:]), found[found.certified].points.tolist()
+    ('CERTIFIED', 2, [[1.0], [2.0]])
+    """
+
+    #: Which kind of result `to_dict` writes, and under what name it lists the answers.
+    FORMAT: ClassVar[str]
+    ROWS: ClassVar[str] = "rows"
+    #: Columns of `to_frame`, and those of them that a notebook does not show.
+    COLUMNS: ClassVar[tuple[str, ...]]
+    UNSHOWN: ClassVar[tuple[str, ...]] = ()
+    #: Attributes with one entry per row: tuples, arrays, data frames, results like this one, or None.
+    PER_ROW: ClassVar[tuple[str, ...]] = ("_items", "points", "inputs", "_index")
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        *,
+        points: Any,
+        inputs: Any = None,
+        feature_names: tuple[str, ...] | None = None,
+        index: Any = None,
+    ) -> None:
+        self._items = tuple(items)
+        self.points = points
+        self.inputs = inputs
+        self.feature_names = feature_names
+        self._index = index
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[bool] | NDArray[np.bool_] | Series[bool]) -> Self: ...
+    def __getitem__(self, index: Any) -> Item | Self:
+        if not isinstance(index, slice) and not np.ndim(index):
+            item: Item = self._items[index]
+            return item
+        where = index if isinstance(index, slice) else self._mask(index)
+        part = copy.copy(self)
+        vars(part).update({name: _cut(getattr(self, name), where) for name in self.PER_ROW})
+        return part
+
+    def _mask(self, index: Any) -> NDArray[np.bool_]:
+        mask = np.asarray(index)
+        if mask.shape != (len(self),) or (mask.size and mask.dtype != bool):
+            raise InputError(
+                f"`index` of {type(self).__name__} must be an integer, a slice or a mask with one truth value per row "
+                f"({len(self)}), got values of type {mask.dtype} and shape {mask.shape}; make a mask by a comparison."
+            )
+        return mask.astype(bool)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_frame(self) -> DataFrame:
+        """One line per row, with the index of the data frame that was asked about."""
+        import pandas as pd
+
+        lines = [self._line(item) for item in self]
+        return pd.DataFrame(lines, index=self._labels(), columns=list(self.COLUMNS))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the times, as JSON values."""
+        labels = [plain(label) for label in self._labels()]
+        entries = [{"row": label, **entry} for label, entry in zip(labels, self._entries(), strict=True)]
+        return {"format": self.FORMAT, **self._about(), self.ROWS: entries}
+
+    @abstractmethod
+    def summary(self) -> str:
+        """What was found, in one sentence."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.to_frame().drop(columns=list(self.UNSHOWN)), caption=self.summary())
+
+    def _line(self, item: Item) -> dict[str, Any]:
+        """The line of `to_frame` about one row."""
+        return {name: getattr(item, name) for name in self.COLUMNS}
+
+    def _about(self) -> dict[str, Any]:
+        """What `to_dict` says about all rows at once."""
+        return {}
+
+    def _entries(self) -> list[dict[str, Any]]:
+        """What `to_dict` says about each row."""
+        return [item.to_dict() for item in self]
+
+    def _labels(self) -> Any:
+        """What the rows are called."""
+        if self._index is not None:
+            return self._index
+        return self.points.index if is_frame(self.points) else range(len(self))
+
+    def _counted(self) -> str:
+        return f"{len(self)} row{'s' if len(self) > 1 else ''}"
+
+
+class UnderShifts(PerRow[Item]):
+    """One answer per row about what happens to it while a model shifts.
+
+    Parameters
+    ----------
+    items : sequence of Answer
+    points, inputs, feature_names, index
+        As in `PerRow`.
+    model_digest : str
+        SHA-256 of the model's parameters, architecture and preprocessing.
+    shifts : ShiftSet
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        *,
+        points: Any,
+        model_digest: str,
+        shifts: ShiftSet,
+        feature_names: tuple[str, ...] | None = None,
+        inputs: Any = None,
+        index: Any = None,
+    ) -> None:
+        super().__init__(items, points=points, inputs=inputs, feature_names=feature_names, index=index)
+        self.model_digest = model_digest
+        self.shifts = shifts
+
+    def _about(self) -> dict[str, Any]:
+        return {"model_digest": self.model_digest, "shifts": self.shifts.to_dict()}
+
+
+def cells(rows: Any) -> list[list[Any]]:
+    """The cells of an array or a data frame, row by row, as JSON values.
+
+    Examples
+    --------
+    >>> cells(np.array([[1.0, 2.0]]))
+    [[1.0, 2.0]]
+    """
+    values = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
+    return [[plain(cell) for cell in row] for row in values.tolist()]
+
+
+def _cut(value: Any, where: slice | NDArray[np.bool_]) -> Any:
+    """The chosen entries of what has one per row."""
+    if value is None:
+        return None
+    if isinstance(value, tuple) and not isinstance(where, slice):
+        return tuple(compress(value, where))
+    return value.iloc[where] if is_frame(value) else value[where]

@@ -1,0 +1,142 @@
+"""`apas generate`: certified counterfactuals for the rows of a CSV file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apas.cli import options
+from apas.cli.asked import Norm, pick_method, pick_shifts
+from apas.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from apas.counterfactuals.result import Counterfactuals
+
+__all__ = ["generate_command"]
+
+
+class Method(StrEnum):
+    """By what evidence."""
+
+    sampling = "sampling"
+    interval = "interval"
+    linear = "linear"
+    exact = "exact"
+    cascade = "cascade"
+
+
+class Source(StrEnum):
+    """Where candidates come from."""
+
+    milp = "milp"
+    neighbours = "neighbours"
+
+
+class Distance(StrEnum):
+    """What a change costs."""
+
+    l1 = "l1"
+    linf = "linf"
+
+
+def generate_command(
+    model: options.ModelFile,
+    rows: Annotated[Path, typer.Argument(help="CSV file with a header line and a row per input to explain.")],
+    delta: options.Delta,
+    background: Annotated[
+        Path | None,
+        typer.Option(help="CSV file with known rows, such as the training table."),
+    ] = None,
+    space: Annotated[
+        Path | None,
+        typer.Option(help="TOML file: what the features may be.", show_default="from --background"),
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The wanted class.", show_default="the other one of two")] = None,
+    source: Annotated[Source, typer.Option(help="Where candidates come from.")] = Source.milp,
+    method: Annotated[
+        Method, typer.Option(help="sampling certifies most shifts, the others every shift.")
+    ] = Method.sampling,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Share of shifts that must keep the class (sampling).", show_default="0.995"),
+    ] = None,
+    confidence: options.Confidence = None,
+    samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,
+    distance: Annotated[Distance, typer.Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
+    k: Annotated[int, typer.Option("--k", help="Counterfactuals per row.")] = 1,
+    max_candidates: Annotated[int, typer.Option(help="Candidates to look at for each of them.")] = 200,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for all rows together.")] = None,
+    seed: options.Seed = None,
+    shifts: options.Shifts = Norm.linf,
+    relative: options.Relative = False,
+    only: options.Only = None,
+    jobs: options.Jobs = 1,
+    out: Annotated[Path | None, typer.Option(help="Write the counterfactuals to this CSV file.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find counterfactuals that are certified to keep their class while the model shifts.
+
+    Examples, from a training table and from a description of the features:
+
+    apas generate model.json rejected.csv --background train.csv --delta 0.05
+
+    apas generate model.json rejected.csv --space space.toml --delta 0.01 --method exact --out offers.csv
+    """
+    from apas import FeatureSpace, generate, load_model
+    from apas.cli.rows import parse_target, read_rows
+
+    how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
+    which = pick_shifts(shifts, relative=relative, only=only)
+    net = load_model(model)
+    found = generate(
+        net,
+        read_rows(rows, net),
+        delta,
+        target=None if target is None else parse_target(target, net),
+        space=None if space is None else FeatureSpace.from_toml(space),
+        background=None if background is None else read_rows(background, net),
+        source=source.value,
+        shifts=which,
+        method=how,
+        distance=distance.value,
+        k=k,
+        max_candidates=max_candidates,
+        time_limit=time_limit,
+        n_jobs=jobs,
+        rng=seed,
+    )
+    if out is not None:
+        _write(found, out)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_counterfactuals(found)
+
+
+def _write(found: Counterfactuals, path: Path) -> None:
+    """The counterfactuals as a table in raw units, beside the row they belong to and how the search ended."""
+    from apas._atomic import write_text
+
+    frame = found.points.copy()
+    frame.insert(0, "status", [status.name for status in found.status])
+    write_text(path, frame.to_csv(index=True, lineterminator="\n"))
+
+
+def print_counterfactuals(found: Counterfactuals) -> None:
+    """Print what each counterfactual changes, what it costs and what was certified."""
+    from rich.table import Table
+    from rich.text import Text
+
+    colours = {"FOUND": "green", "EXHAUSTED": "yellow", "BUDGET": "yellow", "INFEASIBLE": "red"}
+    table = Table("row", "rank", "status", "target", "cost", "changes", "reason", box=None, pad_edge=False)
+    frame = found.to_frame()
+    lines: Any = zip(frame.index, found, frame["changes"], strict=True)
+    for index, item, changes in lines:
+        status = Text(item.status.name, style=colours[item.status.name])
+        cost = f"{item.cost:.4g}" if item.is_found else "-"
+        reason = Text(item.reason)
+        table.add_row(Text(str(index)), str(item.rank), status, Text(str(item.target)), cost, Text(changes), reason)
+    print_table(table, found.summary())

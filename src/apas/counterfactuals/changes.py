@@ -1,0 +1,58 @@
+"""What a counterfactual changes, in words that people read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.counterfactuals.feature import Feature
+from apas.counterfactuals.space import FeatureSpace
+
+__all__ = ["change_texts", "changes_of"]
+
+NONE_FOUND = "(none found)"
+
+
+def changes_of(space: FeatureSpace, before: NDArray[np.float64], after: NDArray[np.float64]) -> str:
+    """All changes of a row in one line.
+
+    Examples
+    --------
+    >>> space = FeatureSpace([Feature("income", "integer"), Feature("housing", "categorical", values=("own", "rent"))])
+    >>> changes_of(space, np.array([2100.0, 1.0]), np.array([2300.0, 0.0]))
+    'income 2,100 -> 2,300, housing rent -> own'
+    """
+    if np.isnan(after).any():
+        return NONE_FOUND
+    texts = change_texts(space, before, after)
+    return ", ".join(f"{name} {text}" for name, text in zip(space.names, texts, strict=True) if text) or "(no change)"
+
+
+def change_texts(space: FeatureSpace, before: NDArray[np.float64], after: NDArray[np.float64]) -> list[str]:
+    """Per feature its change, such as "2,100 -> 2,300"; empty where there is none."""
+    if np.isnan(after).any():
+        return [""] * len(space)
+    return [
+        "" if a == b else " -> ".join(_shown_pair(feature, float(a), float(b)))
+        for feature, a, b in zip(space.features, before, after, strict=True)
+    ]
+
+
+def _shown_pair(feature: Feature, before: float, after: float) -> tuple[str, str]:
+    if feature.is_level:
+        levels: Any = feature.values
+        return str(levels[int(before)]), str(levels[int(after)])
+    for digits in range(4, 18):  # as few digits as tell the two apart
+        texts = _number(before, digits), _number(after, digits)
+        if texts[0] != texts[1]:
+            return texts
+    return repr(before), repr(after)
+
+
+def _number(value: float, digits: int) -> str:
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    text = f"{value:,.{digits}g}"
+    return text if "e" not in text or abs(value) < 1e-4 else f"{value:,.0f}"

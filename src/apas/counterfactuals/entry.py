@@ -1,0 +1,213 @@
+"""`generate`: counterfactuals that are certified to survive, from any source, under any claim."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import entropy_of
+from apas._validation import check_delta, check_integer, check_jobs
+from apas.certify.attack import Attack
+from apas.certify.entry import METHODS, SHIFTS, check_agreement, pick
+from apas.certify.listed import default_delta
+from apas.certify.problem import Method, Problem
+from apas.certify.sampling import Sampling
+from apas.counterfactuals.given import Given
+from apas.counterfactuals.judge import Judge
+from apas.counterfactuals.loop import Limits, Outcome, run_rows
+from apas.counterfactuals.milp import MilpSource
+from apas.counterfactuals.neighbours import NearestNeighbours
+from apas.counterfactuals.result import Counterfactuals
+from apas.counterfactuals.source import CandidateSource, Search, Task
+from apas.counterfactuals.space import DISTANCES, FeatureSpace
+from apas.counterfactuals.wanted import default_space, own_columns, wanted_classes, with_gaps
+from apas.display.progress import Progress
+from apas.errors import InputError, Unsupported
+from apas.models.convert import as_model, encoded_rows
+from apas.shifts.observed import ObservedShifts
+from apas.shifts.protocol import ShiftSet
+
+__all__ = ["generate"]
+
+SOURCES: dict[str, Any] = {"milp": MilpSource, "neighbours": NearestNeighbours}
+#: Rows that advance together: enough to share draws, few enough to see progress.
+BATCH = 64
+
+
+def generate(
+    model: Any,
+    X: Any,
+    delta: Any,
+    *,
+    target: Any = None,
+    space: FeatureSpace | None = None,
+    background: Any = None,
+    source: CandidateSource | str = "milp",
+    shifts: ShiftSet | str = "linf",
+    method: Method | str = "sampling",
+    distance: str = "l1",
+    k: int = 1,
+    max_candidates: int = 200,
+    time_limit: float | None = None,
+    n_jobs: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> Counterfactuals:
+    """Find counterfactual explanations that are certified to survive shifts of the model by up to `delta`.
+
+    Parameters
+    ----------
+    model : object
+        A fitted classifier: see `as_model`.
+    X : array_like or data frame of shape (rows, features)
+        The inputs to explain, in raw units.
+    delta : float or array_like of shape (rows,)
+        How far the parameters may move: see `certify`.
+    target : label or array_like of labels, optional
+        The class wanted for each row; None for the other class of a model with two.
+    space : FeatureSpace, optional
+        What the features may be and how they may change. Read off `background` unless given.
+    background : array_like or data frame, optional
+        Rows that are known, such as the training table; neighbours are looked for among them.
+    source : CandidateSource or str, default "milp"
+        Where candidates come from: `MilpSource` ("milp"), `NearestNeighbours` ("neighbours"), or `Given`.
+    shifts, method
+        What has to be survived, and how that is shown: see `certify`.
+    distance : {"l1", "linf"}, default "l1"
+        What a change costs: mean or largest change, each in units of the feature's range.
+    k : int, default 1
+        Counterfactuals per row. Each further one leaves at least one feature alone that an earlier one changes.
+    max_candidates : int, default 200
+        How many candidates a source may offer for each of them.
+    time_limit : float, optional
+        Seconds for the whole call; what is not found by then has status BUDGET.
+    n_jobs : int, default 1
+        Number of processes; -1 for all cores. The result does not depend on it.
+    rng : None, int or numpy.random.Generator
+        Seed of the draws; recorded in the certificates.
+
+    Returns
+    -------
+    Counterfactuals
+        ``len(X) * k`` of them, in the order of the rows, each with a status.
+
+    Notes
+    -----
+    Constraints are hard: what is returned is allowed by the space, and is the very row that was certified. A search
+    that tests several candidates pays for it: test number j of a row has a part 1 / (j (j + 1)) of the risk and draws
+    of its own, so that the claim on what is returned has the confidence it states. The search uses other draws.
+
+    References
+    ----------
+    Marzari, Leofante, Cicalese and Farinelli (2024), "Rigorous Probabilistic Guarantees for Robust Counterfactual
+    Explanations", ECAI, Algorithm 2.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
+    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
+    >>> found = apas.generate(net, [[0.2, 0.3]], 0.05, space=space, method="interval")
+    >>> found.status.tolist()[0].name, bool(found.numbers.sum() > 1.1)
+    ('FOUND', True)
+    """
+    began = time.monotonic()
+    net = as_model(model)
+    chosen, shift_set = pick(method, METHODS, Method, "method"), pick(shifts, SHIFTS, ShiftSet, "shifts")
+    origin = pick(source, SOURCES, CandidateSource, "source")
+    if distance not in DISTANCES:
+        raise InputError(f'`distance` must be "l1" or "linf", got {distance!r}.')
+    limits = Limits(
+        check_integer(k, "k", "generate", least=1),
+        check_integer(max_candidates, "max_candidates", "generate", least=1),
+        began + _seconds(time_limit),
+    )
+    space = default_space(net, space, background, X)
+    bound = space.bind(net)
+    inputs = space.numbers(X)
+    known = None if background is None else space.numbers(own_columns(background, space), "background")
+    if isinstance(origin, Given):
+        origin.check_rows(len(inputs))
+    entropy = entropy_of(rng)
+    task = Task(bound, space, distance, known, entropy, limits.deadline)
+    raw, encoded = encoded_rows(bound, space.table(inputs))
+    targets = wanted_classes(bound, encoded, target)
+    deltas = check_delta(default_delta(shift_set, delta), len(inputs))
+    _check_method(chosen, Problem(bound, encoded, targets, deltas, shift_set, points=raw))
+    complaint = origin.unsupported(task)
+    if complaint is not None:
+        raise Unsupported(complaint)
+    check_agreement(bound, raw, encoded, shift_set)
+    judge = Judge(task, shift_set, chosen, entropy)
+    searches = [Search(task, i, x, t) for i, (x, t) in enumerate(zip(inputs, targets, strict=True))]
+    with np.errstate(over="ignore", invalid="ignore"):
+        outcomes = _run(searches, deltas, origin, judge, limits, check_jobs(n_jobs))
+    return _collected(outcomes, X, inputs, judge, limits.k, (time.monotonic() - began) / max(1, len(outcomes)))
+
+
+def _seconds(time_limit: float | None) -> float:
+    if time_limit is None:
+        return np.inf
+    if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
+        raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
+    return float(time_limit)
+
+
+def _check_method(method: Method, problem: Problem) -> None:
+    if isinstance(method, Attack):
+        raise Unsupported(
+            "Attack can only refute, so nothing would ever be found; use Exact, IntervalBounds or Sampling."
+        )
+    if isinstance(method, Sampling) and isinstance(problem.shifts, ObservedShifts):
+        raise Unsupported(
+            "Sampling over ObservedShifts would use the same models to search and to certify; generate with other "
+            "shifts and certify the result on models that the search has not seen, or use Exact for every listed model."
+        )
+    complaint = method.unsupported(problem)
+    if complaint is not None:
+        raise Unsupported(complaint)
+
+
+def _run(
+    searches: list[Search],
+    deltas: NDArray[np.float64],
+    source: CandidateSource,
+    judge: Judge,
+    limits: Limits,
+    n_jobs: int,
+) -> list[Outcome]:
+    with Progress(len(searches) * limits.k, "looking for counterfactuals") as progress:
+        if n_jobs == 1 or len(searches) < 2:
+            parts = [slice(a, a + BATCH) for a in range(0, len(searches), BATCH)]
+            return [o for p in parts for o in run_rows(searches[p], deltas[p], source, judge, limits, progress.advance)]
+        from joblib import Parallel, delayed, effective_n_jobs
+
+        size = max(1, min(BATCH, -(-len(searches) // (2 * effective_n_jobs(n_jobs)))))
+        parts = [slice(a, a + size) for a in range(0, len(searches), size)]
+        work = Parallel(n_jobs=n_jobs, return_as="generator")
+        found: list[Outcome] = []
+        for part in work(delayed(run_rows)(searches[p], deltas[p], source, judge, limits, _silent) for p in parts):
+            found += part
+            progress.advance(len(part))
+        return found
+
+
+def _silent(_: int) -> None:
+    """Workers do not report: their parts are counted when they come back."""
+
+
+def _collected(
+    outcomes: list[Outcome], X: Any, inputs: NDArray[np.float64], judge: Judge, k: int, seconds: float
+) -> Counterfactuals:  # fmt: skip
+    items = [outcome.answer for outcome in outcomes]
+    for item in items:  # made a moment ago and seen by nobody yet
+        object.__setattr__(item, "seconds", seconds)
+    rows = np.repeat(np.arange(len(inputs)), k)
+    numbers = np.stack([o.point for o in outcomes]) if outcomes else np.empty((0, len(judge.task.space)))
+    space = judge.task.space
+    return Counterfactuals(
+        items, points=with_gaps(space, numbers, X, rows), inputs=space.like(inputs[rows], X, rows), numbers=numbers,
+        origins=inputs[rows], model=judge.task.model, space=space, shifts=judge.shifts, distance=judge.task.distance,
+    )  # fmt: skip

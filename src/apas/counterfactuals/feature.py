@@ -1,0 +1,181 @@
+"""One column of a table: what it may be, and how it may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Feature"]
+
+_Array = NDArray[np.float64]
+KINDS = ("continuous", "integer", "ordinal", "categorical", "binary")
+CODES = ("number", "onehot", "thermometer")
+#: A value this close to a step of its grid, in units of the step, lies on it: decimal steps are not exact in binary.
+ON_GRID = 1e-9
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What one column may be and how it may change.
+
+    A value that is left as it was is always allowed, also outside the range and between the steps.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    kind : {"continuous", "integer", "ordinal", "categorical", "binary"}
+    low, high : float, optional
+        Range of a continuous or integer feature.
+    values : sequence, optional
+        The levels of an ordinal (in order), categorical or binary feature; of a numeric one the only values allowed.
+    step : float, optional
+        A changed value is a whole number of steps from `low`, or from 0 without one. 1 for integers.
+    mutable : bool, default True
+        Whether it may change at all.
+    direction : {"increase", "decrease"}, optional
+        The only way in which it may change; for ordinal and binary features in the order of `values`.
+    code : {"number", "onehot", "thermometer"}, optional
+        How a model without preprocessing of its own sees it: as one number, as one column per level, or as columns
+        of which the first v + 1 are set for level v. Unless given, one column per level for categorical features.
+
+    Examples
+    --------
+    >>> income = Feature("income", "integer", low=0, high=20_000, step=100, direction="increase")
+    >>> income.snapped(np.array([2149.0, 1200.0]), np.array([2000.0, 2000.0])).tolist()
+    [2100.0, 2000.0]
+    """
+
+    name: str
+    kind: str = "continuous"
+    low: float | None = None
+    high: float | None = None
+    values: tuple[Any, ...] | None = None
+    step: float | None = None
+    mutable: bool = True
+    direction: str | None = None
+    code: str | None = None
+
+    def __post_init__(self) -> None:
+        from apas.counterfactuals.featurechecks import checked
+
+        for name, value in checked(self).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def is_level(self) -> bool:
+        """Whether it is stored as the number of its level rather than by its value."""
+        return self.kind in ("ordinal", "categorical", "binary")
+
+    @cached_property
+    def span(self) -> float:
+        """What a difference is divided by to be comparable with those of other features."""
+        if self.kind == "categorical":
+            return 1.0
+        low, high = self.ends
+        return high - low if isfinite(high - low) and high > low else 1.0
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """Least and largest number that a changed value may have; infinite where nothing is said."""
+        if self.is_level:
+            return 0.0, float(len(self.values or ()) - 1)
+        if self.values is not None:
+            return float(min(self.values)), float(max(self.values))
+        return (-np.inf if self.low is None else self.low), (np.inf if self.high is None else self.high)
+
+    @cached_property
+    def listed(self) -> _Array | None:
+        """The allowed numbers, if they were listed."""
+        if self.is_level:
+            return np.arange(len(self.values or ()), dtype=np.float64)
+        return None if self.values is None else np.array(self.values, dtype=np.float64)
+
+    @property
+    def anchor(self) -> float:
+        """Where steps are counted from."""
+        return 0.0 if self.low is None else self.low
+
+    @cached_property
+    def decimals(self) -> int:
+        """How many decimals the values on the grid have."""
+        exponents = [Decimal(repr(v)).as_tuple().exponent for v in (self.step or 1.0, self.anchor)]
+        return max(0, *(-int(e) for e in exponents))
+
+    def on_grid(self, steps: _Array) -> _Array:
+        """Values so many steps from the anchor, without binary dust."""
+        return np.round(self.anchor + (self.step or 1.0) * steps, self.decimals)
+
+    def snapped(self, wanted: _Array, original: _Array) -> _Array:
+        """The nearest allowed values, `original` included."""
+        if not self.mutable:
+            return original.copy()
+        low, high = self._reach(original)
+        with np.errstate(invalid="ignore"):  # without limits inf - inf
+            value = np.clip(wanted, low, np.maximum(low, high))
+        if self.listed is not None:
+            value = self._nearest_listed(value, low, high, original)
+        elif self.step is not None:
+            value = self._nearest_step(value, low, high, original)
+        value = np.where(low <= high, value, original)
+        closer = np.abs(wanted - original) <= np.abs(wanted - value)
+        return np.where(closer, original, value)
+
+    def allows(self, value: _Array, original: _Array) -> NDArray[np.bool_]:
+        """Which values are allowed, given what they were."""
+        same = value == original
+        if not self.mutable:
+            return np.asarray(same)
+        low, high = self._reach(original)
+        fine = (value >= low) & (value <= high)
+        if self.listed is not None:
+            fine &= np.isin(value, self.listed)
+        elif self.step is not None:
+            near = self.on_grid(np.rint((value - self.anchor) / self.step))
+            # whole numbers are exact in binary; the tolerance of others must not grow to the step for large values
+            dust = 0.0 if self.kind == "integer" else ON_GRID * self.step + 4 * np.spacing(np.abs(value))
+            fine &= np.abs(value - near) <= dust
+        return np.asarray(same | fine)
+
+    def differences(self, value: _Array, original: _Array) -> _Array:
+        """How far values are apart, from 0 to 1 within the range; 0 or 1 for categories."""
+        apart = np.abs(value - original)
+        return (apart > 0).astype(np.float64) if self.kind == "categorical" else apart / self.span
+
+    def _reach(self, original: _Array) -> tuple[_Array, _Array]:
+        low, high = (np.full_like(original, end) for end in self.ends)
+        if self.direction == "increase":
+            low = np.maximum(low, original)
+        if self.direction == "decrease":
+            high = np.minimum(high, original)
+        return low, high
+
+    def _nearest_step(self, value: _Array, low: _Array, high: _Array, original: _Array) -> _Array:
+        step = self.step or 1.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            first = np.ceil((low - self.anchor) / step - ON_GRID)
+            last = np.floor((high - self.anchor) / step + ON_GRID)
+            first += self.on_grid(first) < low  # the tolerance may have let in a step just outside
+            last -= self.on_grid(last) > high
+            steps = np.clip(np.rint((value - self.anchor) / step), first, np.maximum(first, last))
+            return np.where(first <= last, self.on_grid(steps), original)
+
+    def _nearest_listed(self, value: _Array, low: _Array, high: _Array, original: _Array) -> _Array:
+        listed = self.listed if self.listed is not None else np.empty(0)
+        apart = np.abs(value[:, None] - listed)
+        apart = np.where((listed >= low[:, None]) & (listed <= high[:, None]), apart, np.inf)
+        best = apart.argmin(axis=1)
+        return np.where(np.isfinite(apart.min(axis=1)), listed[best], original)
+
+
+def numbers(values: Sequence[Any]) -> bool:
+    """Whether all are real numbers (and no booleans)."""
+    return all(isinstance(v, Real | np.number) and not isinstance(v, bool | np.bool_) for v in values)

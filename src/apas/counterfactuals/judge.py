@@ -1,0 +1,128 @@
+"""Tests of candidates: a look that guides the search and costs nothing, and the test that certifies.
+
+A search that may test several candidates must not certify each at full confidence: the one that passes was selected. So
+every certifying test of a row draws from a stream of its own, which nothing else has looked at, and test number j may
+use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Before that, candidates are looked at on draws of the
+search, as often as it likes: these certify nothing.
+
+Rows share the draws of their j-th tests: the candidate of a row never depends on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.certify.certificate import BoundEvidence, Certificate
+from apas.certify.claims import Most
+from apas.certify.entry import decide
+from apas.certify.problem import Method, Problem
+from apas.certify.sampling import Sampling
+from apas.certify.scan import block_size
+from apas.counterfactuals.source import Task
+from apas.errors import InputError
+from apas.models.convert import encoded_rows
+from apas.shifts.protocol import ShiftSet
+from apas.stats import allowed_failures, sample_size
+
+__all__ = ["Judge", "Look"]
+
+_Array = NDArray[np.float64]
+#: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
+CAUTION = 2.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is seen of a candidate before it is tested.
+
+    Attributes
+    ----------
+    slack : float or None
+        At least 0 if it would very likely pass a test, else how far it is from that; None if unknown.
+    hopeful : bool
+        Whether a test is worth its price.
+    answer : Certificate or None
+        The answer itself, where to look is to test.
+    """
+
+    slack: float | None
+    hopeful: bool
+    answer: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Looks at candidates, and tests them.
+
+    Parameters
+    ----------
+    task : Task
+    shifts : ShiftSet
+    method : Method
+    entropy : int
+    """
+
+    task: Task
+    shifts: ShiftSet
+    method: Method
+    entropy: int
+
+    def problem(self, points: _Array, targets: NDArray[Any], deltas: _Array, tries: int = 1) -> Problem:
+        """The question about candidates, as `certify` would ask it about the same rows in raw units."""
+        raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
+        return Problem(self.task.model, encoded, targets, deltas, self.shifts, tries=tries, points=raw)
+
+    def can_test(self, number: int) -> bool:
+        """Whether test number `number` of a row could certify anything: with few draws the later ones cannot."""
+        if not isinstance(self.method, Sampling) or self.method.n_samples is None:
+            return True
+        asked = Most(self.method.coverage, self.method.confidence, "", tries=number * (number + 1))
+        return self.method.n_samples >= sample_size(coverage=asked.coverage, confidence=asked.row_confidence)
+
+    def looked(self, points: _Array, targets: NDArray[Any], deltas: _Array) -> list[Look]:
+        """What is seen of each candidate without spending anything."""
+        problem = self.problem(points, targets, deltas, tries=2)
+        if isinstance(self.method, Sampling):
+            return _sampled(self.method, problem, Stream(self.entropy, "generate/search"))
+        return [_proved(a) for a in decide(problem, self.method, Stream(self.entropy, "generate"))]
+
+    def tested(
+        self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int, number: int
+    ) -> list[Certificate]:  # fmt: skip
+        """Certificates of test number `number` for counterfactuals of a rank."""
+        problem = self.problem(points, targets, deltas, tries=number * (number + 1))
+        return decide(problem, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
+
+
+def _proved(answer: Certificate) -> Look:
+    bound = answer.evidence.bound if isinstance(answer.evidence, BoundEvidence) else None
+    if answer.is_certified:
+        return Look(max(0.0, bound or 0.0), True, answer)
+    return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, answer)
+
+
+def _sampled(method: Sampling, problem: Problem, stream: Stream) -> list[Look]:
+    """How the candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
+    claim = method.claim(problem)
+    samples = method.samples(problem, claim)
+    allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
+    if allowed < 0:
+        raise InputError(
+            f"`n_samples` of Sampling must be larger: {samples} draws cannot certify a row that was searched for, "
+            "since the first test of a search has half the risk; leave it out."
+        )
+    bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
+    least = np.full((allowed + 1, len(problem)), np.inf)
+    block = block_size(problem)
+    for start in range(0, samples, block):
+        margins = problem.margins(problem.directions(stream, start, min(start + block, samples)))
+        margins = np.concatenate([least, np.nan_to_num(margins, nan=-np.inf)])
+        least = np.partition(margins, allowed, axis=0)[: allowed + 1]
+    slacks = np.partition(least, bearable, axis=0)[bearable] - problem.band
+    hopeful = least.max(axis=0) > problem.band
+    return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]

@@ -1,0 +1,198 @@
+"""The loop of Algorithm 2 for many rows at once: ask the source, look, test, go on.
+
+All rows advance together, so that their candidates are looked at and tested in one batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.certify.certificate import Certificate
+from apas.counterfactuals.judge import Judge
+from apas.counterfactuals.result import Counterfactual, Status
+from apas.counterfactuals.source import Candidate, CandidateSource, NoneExists, Search
+
+__all__ = ["Limits", "Outcome", "run_rows"]
+
+_Array = NDArray[np.float64]
+#: A source may look at so many times as many points as it may offer.
+PROBES = 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop: so many counterfactuals per row, candidates for each, and a moment for all."""
+
+    k: int
+    max_candidates: int
+    deadline: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An answer and the numbers per cell of what was found (NaN if nothing)."""
+
+    answer: Counterfactual
+    point: _Array
+
+
+@dataclass
+class _Hunt:
+    """The search for one counterfactual of one row."""
+
+    search: Search
+    rank: int
+    delta: float
+    stream: Iterator[Candidate]
+    candidate: Candidate | None = None
+    slack: float | None = None
+    hopeful: bool = False
+    asked: int = 0
+    candidates: int = 0
+    tests: int = 0
+    answer: Certificate | None = None
+    best: tuple[float, _Array, Certificate] | None = None
+    ended: tuple[Status, str] | None = None
+    seen: set[bytes] = field(default_factory=set)
+
+
+def run_rows(
+    searches: list[Search], deltas: _Array, source: CandidateSource, judge: Judge, limits: Limits, report: Any
+) -> list[Outcome]:  # fmt: skip
+    """`limits.k` outcomes per search, in order; `report` is told how many searches have ended."""
+    waiting = [_Hunt(s, 0, float(d), source.candidates(s)) for s, d in zip(searches, deltas, strict=True)]
+    done: dict[tuple[int, int], Outcome] = {}
+    while waiting:
+        for hunt in waiting:
+            _advance(hunt, source, limits)
+        _look([h for h in waiting if h.ended is None], judge)
+        _test([h for h in waiting if h.ended is None], source, judge)
+        still = []
+        for hunt in waiting:
+            if hunt.ended is None:
+                still.append(hunt)
+                continue
+            done[hunt.search.row, hunt.rank] = outcome = _outcome(hunt)
+            report(1)
+            still += _next_rank(hunt, outcome, source, limits, done, report)
+        waiting = still
+    return [done[s.row, rank] for s in searches for rank in range(limits.k)]
+
+
+def _advance(hunt: _Hunt, source: CandidateSource, limits: Limits) -> None:
+    """Ask for the next candidate that is new, or note why there is none."""
+    while True:
+        if hunt.candidates >= limits.max_candidates or hunt.asked >= PROBES * limits.max_candidates:
+            hunt.ended = _given_up(hunt, "the limit of candidates is reached")
+        elif time.monotonic() > limits.deadline:
+            hunt.ended = _given_up(hunt, "time is up")
+        if hunt.ended is not None:
+            return
+        try:
+            stream = hunt.stream
+            hunt.candidate = stream.send(hunt.slack) if isinstance(stream, Generator) and hunt.asked else next(stream)
+        except StopIteration as end:
+            hunt.ended = _given_up(hunt, end.value or "no further candidates", Status.EXHAUSTED)
+            return
+        except NoneExists as error:
+            hunt.ended = (Status.INFEASIBLE, str(error))
+            return
+        hunt.asked += 1
+        hunt.candidates += hunt.candidate.final
+        hunt.slack = None
+        if _is_usable(hunt, source):
+            return
+
+
+def _is_usable(hunt: _Hunt, source: CandidateSource) -> bool:
+    """Whether a candidate is worth a look: allowed, and if final new, different, and cheaper than what is there."""
+    assert hunt.candidate is not None
+    candidate, search = hunt.candidate, hunt.search
+    space = search.task.space
+    if not space.allowed(candidate.point[None], search.input[None]).all():
+        return False  # the constraints hold whatever a source says
+    if not candidate.final:
+        return True
+    key = candidate.point.tobytes()
+    if key in hunt.seen or not search.is_different(candidate.point):
+        return False
+    hunt.seen.add(key)
+    return source.ordered or hunt.best is None or search.cost(candidate.point) < hunt.best[0]
+
+
+def _look(hunts: list[_Hunt], judge: Judge) -> None:
+    """Give each hunt the slack of its candidate, and the answer where to look is to test."""
+    if not hunts:
+        return
+    for hunt, look in zip(hunts, judge.looked(*_batch(hunts)), strict=True):
+        hunt.slack, hunt.hopeful, hunt.answer = look.slack, look.hopeful, look.answer
+
+
+def _test(hunts: list[_Hunt], source: CandidateSource, judge: Judge) -> None:
+    """Test the final candidates that are worth it: one batch for all rows that are at the same number of tests."""
+    hunts = [h for h in hunts if h.candidate is not None and h.candidate.final and (h.hopeful or h.answer is not None)]
+    for hunt in hunts:
+        hunt.tests += 1
+    for rank, number in sorted({(h.rank, h.tests) for h in hunts if h.answer is None}):
+        batch = [h for h in hunts if h.answer is None and (h.rank, h.tests) == (rank, number)]
+        if not judge.can_test(number):
+            for hunt in batch:
+                hunt.tests -= 1
+                hunt.ended = _given_up(hunt, "`n_samples` leaves no confidence for a further test")
+            continue
+        for hunt, answer in zip(batch, judge.tested(*_batch(batch), rank, number), strict=True):
+            hunt.answer = answer
+    for hunt in hunts:
+        if hunt.answer is not None and hunt.answer.is_certified and hunt.candidate is not None:
+            hunt.best = (hunt.search.cost(hunt.candidate.point), hunt.candidate.point, hunt.answer)
+            if source.ordered:
+                hunt.ended = (Status.FOUND, hunt.answer.reason)
+
+
+def _batch(hunts: list[_Hunt]) -> tuple[_Array, NDArray[Any], _Array]:
+    points = np.stack([h.candidate.point for h in hunts if h.candidate is not None])
+    targets = np.empty(len(hunts), dtype=object)
+    targets[:] = [h.search.target for h in hunts]
+    return points, targets, np.array([h.delta for h in hunts])
+
+
+def _given_up(hunt: _Hunt, why: str, status: Status = Status.BUDGET) -> tuple[Status, str]:
+    """How a hunt ends that goes no further: what it has found it keeps."""
+    if hunt.best is not None:
+        return Status.FOUND, hunt.best[2].reason
+    looked = f"{hunt.asked} point{'s' if hunt.asked != 1 else ''} looked at, {hunt.tests} tested, none certified"
+    return status, f"{why}; {looked}"
+
+
+def _outcome(hunt: _Hunt) -> Outcome:
+    status, reason = hunt.ended if hunt.ended is not None else (Status.BUDGET, "")
+    cost, point, certificate = hunt.best or (np.nan, np.full_like(hunt.search.input, np.nan), None)
+    search = hunt.search
+    answer = Counterfactual(
+        search.row, hunt.rank, search.target, status, cost, hunt.candidates, hunt.tests, certificate, reason
+    )
+    return Outcome(answer, point)
+
+
+def _next_rank(
+    hunt: _Hunt, outcome: Outcome, source: CandidateSource, limits: Limits, done: dict[tuple[int, int], Outcome],
+    report: Any,
+) -> list[_Hunt]:  # fmt: skip
+    """The hunt for the next counterfactual of a row; where one was not found, the further ones are not either."""
+    if hunt.rank + 1 >= limits.k:
+        return []
+    if outcome.answer.is_found:
+        changed = frozenset(np.flatnonzero(outcome.point != hunt.search.input).tolist())
+        search = replace(hunt.search, avoid=(*hunt.search.avoid, changed))
+        return [_Hunt(search, hunt.rank + 1, hunt.delta, source.candidates(search))]
+    for rank in range(hunt.rank + 1, limits.k):
+        answer = replace(outcome.answer, rank=rank, candidates=0, tests=0)
+        done[hunt.search.row, rank] = Outcome(answer, outcome.point)
+        report(1)
+    return []

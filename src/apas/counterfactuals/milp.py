@@ -1,0 +1,228 @@
+"""`MilpSource`: the paper's own source of candidates, without a commercial solver."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from apas.bounds.rational import PIECEWISE_LINEAR
+from apas.counterfactuals.cheapest.nearest import Found, Nearest
+from apas.counterfactuals.pieces import INSTEAD, Piece, pieces_of
+from apas.counterfactuals.source import Candidate, Search, Task
+from apas.errors import InputError, Unsupported
+from apas.models.feedforward import FeedForward
+from apas.models.protocol import Dense, offers
+
+__all__ = ["MilpSource"]
+
+#: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
+CLOSE = 0.004
+#: How many margins to try before a candidate is offered.
+TRIES = 16
+#: By what part margins grow when candidates are not taken: at first, and at most.
+FIRST_GROWTH, LAST_GROWTH = 0.02, 0.5
+#: What growing margins grow by at least.
+LEAST_STEP = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class MilpSource:
+    """The cheapest allowed rows that a piecewise linear network puts into the wanted class with a growing margin.
+
+    For dense networks of any depth with relu, leaky relu, hard tanh and identity units. What a feature may be and how
+    it may change, costs and units are exact in a mixed-integer program, which is solved by branch and bound on linear
+    programs (HiGHS). What comes out is moved onto the grid of the space and evaluated again by the model itself.
+
+    Parameters
+    ----------
+    margin : float, default 0.01
+        What the first candidate's margin is at least; if there is none, it is the one with the largest margin.
+    step : float, optional
+        Offer a candidate for each of the margins ``margin``, ``margin + step``, and so on: with 0.2 the paper's loop.
+        None, the default, looks for the least margin with which a candidate passes the search's own test, from how
+        far it and others are from passing; this takes a handful of programs, and costs less in the end.
+    max_margin : float, default 20.0
+        Where to stop.
+    time_limit : float, default 10.0
+        Seconds per program; the best point found by then is taken.
+
+    Examples
+    --------
+    >>> from apas.counterfactuals.feature import Feature
+    >>> from apas.counterfactuals.space import FeatureSpace
+    >>> space = FeatureSpace([Feature("income", low=0, high=10), Feature("cars", "integer", low=0, high=5)])
+    >>> net = FeedForward([[[1.0], [2.0]]], [[-8.0]], feature_names=space.names)
+    >>> search = Search(Task(net, space), 0, np.array([3.0, 1.0]), 1)
+    >>> points = MilpSource(step=1.0, max_margin=2.5).candidates(search)
+    >>> [c.point.round(6).tolist() for c in points]
+    [[6.01, 1.0], [7.01, 1.0], [8.01, 1.0]]
+    """
+
+    margin: float = 0.01
+    step: float | None = None
+    max_margin: float = 20.0
+    time_limit: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("margin", "at least 0"), ("max_margin", "at least 0"), ("time_limit", "above 0")):
+            _check(getattr(self, name), name, least)
+        if self.step is not None:
+            _check(self.step, "step", "above 0")
+        if self.max_margin < self.margin:
+            raise InputError(
+                f"`max_margin` of MilpSource must not be below `margin`, got {self.max_margin:g} and {self.margin:g}."
+            )
+
+    @property
+    def ordered(self) -> bool:
+        """Whether no candidate costs less than those before it."""
+        return True
+
+    def unsupported(self, task: Task) -> str | None:
+        """None if the model, its preprocessing and the space can be written as a program, else why not."""
+        if not offers(task.model, Dense):
+            return f"MilpSource needs a dense network, got {task.model!r}; {INSTEAD}"
+        others = sorted(set(task.model.as_feedforward().activations) - PIECEWISE_LINEAR)
+        if others:
+            return (
+                "MilpSource needs relu, leaky_relu, hard_tanh or identity units, since others have no straight pieces, "
+                f"got {', '.join(others)}; {INSTEAD}"
+            )
+        for feature in task.space:
+            low, high = feature.ends
+            bounded = (np.isfinite(low) or feature.direction == "increase") and (
+                np.isfinite(high) or feature.direction == "decrease"
+            )
+            if feature.mutable and not bounded:
+                return (
+                    f"MilpSource needs a range of feature {feature.name!r}, got {low:g} to {high:g}; give it `low` and "
+                    "`high`."
+                )
+        return task.once("milp/pieces", lambda: pieces_of(task)).complaint
+
+    def candidates(self, search: Search) -> Iterator[Candidate]:
+        """Different candidates for one row, allowed by the space and valid on the model, cheapest first."""
+        net, parts = search.task.once("milp/network", lambda: _network(search.task))
+        nearest = Nearest(search, net, parts, self.time_limit)
+        return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
+
+    def _first(self, nearest: Nearest) -> Found | None:
+        found = nearest.at(self.margin)
+        return nearest.widest() if found is None else found
+
+    def _in_steps(self, nearest: Nearest) -> Iterator[Candidate]:
+        """One candidate per margin."""
+        found, step = self._first(nearest), self.step or 0.0
+        number = 0
+        while found is not None:
+            yield Candidate(found.point)
+            number += 1
+            while self.margin + number * step <= found.margin:  # the same point would come out
+                number += 1
+            margin = self.margin + number * step
+            found = nearest.at(margin) if margin <= self.max_margin else None
+
+    def _closing_in(self, nearest: Nearest) -> Generator[Candidate, float | None, None]:
+        """Candidates that only ask how far they are from passing, until one passes that is close to the cheapest."""
+        found = self._first(nearest)
+        if found is None:
+            return
+        slack = yield Candidate(found.point, final=False)
+        bracket = _Bracket(self.margin, self.max_margin)
+        while slack is not None:
+            bracket.note(found, slack)
+            margin = bracket.next_margin()
+            while margin is not None:
+                further = nearest.at(margin)
+                if bracket.is_news(further):
+                    break
+                margin = bracket.next_margin()
+            if margin is None or further is None:
+                break
+            found = further
+            slack = yield Candidate(found.point, final=False)
+        last = found if slack is None else bracket.passing
+        if last is not None:
+            yield Candidate(last.point)
+            yield from self._growing(nearest, last)
+
+    def _growing(self, nearest: Nearest, found: Found) -> Iterator[Candidate]:
+        """Candidates with margins that grow slowly at first, then faster."""
+        growth, last = FIRST_GROWTH, found if found.margin <= self.max_margin else None
+        while last is not None:
+            margin = last.margin + max(growth * last.margin, LEAST_STEP)
+            growth = min(2 * growth, LAST_GROWTH)
+            last = nearest.at(margin) if margin <= self.max_margin else None
+            if last is not None:
+                yield Candidate(last.point)
+
+
+class _Bracket:
+    """Margins that failed and passed, and where between them the least that passes should be.
+
+    From one point to the next the slack grows about as much as the margin, so that two looks tell where it is 0.
+    """
+
+    def __init__(self, margin: float, ceiling: float) -> None:
+        self.asked, self.top, self.tries = margin, ceiling, 0
+        self.failed: list[tuple[float, float]] = []
+        self.passing: Found | None = None
+        self.spare = 0.0
+
+    def note(self, found: Found, slack: float) -> None:
+        """Keep what a look at the point for the margin asked for has shown."""
+        if slack < 0:
+            self.failed.append((found.margin, slack))
+        else:
+            self.passing, self.spare, self.top = found, slack, self.asked
+
+    def is_news(self, found: Found | None) -> bool:
+        """Whether the point for the margin asked for is worth a look; if not, the margin is as good as a higher one."""
+        known = found is None or (self.passing is not None and found.margin >= self.passing.margin)
+        if known:
+            self.top = self.asked
+        return not known
+
+    def next_margin(self) -> float | None:
+        """What to ask for next; None if the least margin that passes is known well enough, or out of reach."""
+        self.tries += 1
+        if not self.failed or self.tries > TRIES or self.top - self.failed[-1][0] <= CLOSE * self.top:
+            return None
+        low, slack = self.failed[-1]
+        if self.passing is None:
+            wish = low - slack / self._slope() + CLOSE * low
+        else:
+            root = low + (self.passing.margin - low) * (slack / (slack - self.spare) if slack > -np.inf else 0.5)
+            if self.top - root <= CLOSE * self.top:
+                return None
+            wish = root + 0.4 * CLOSE * self.top  # rather a little too far than not far enough
+        # where the slack jumps, what it was before says little
+        self.asked = wish if wish < self.top and self.tries < TRIES / 2 else 0.5 * (low + self.top)
+        return self.asked
+
+    def _slope(self) -> float:
+        """How much slack a margin brings, from the last two that failed."""
+        if len(self.failed) < 2:
+            return 1.0
+        (a, s), (b, t) = self.failed[-2:]
+        return float(np.clip((t - s) / (b - a), 0.25, 4.0)) if b > a and s > -np.inf else 1.0
+
+
+def _network(task: Task) -> tuple[FeedForward, list[Piece | None]]:
+    """The network behind the preprocessing, and what each feature adds to what reaches its first layer."""
+    assert isinstance(task.model, Dense)
+    net = task.model.as_feedforward()
+    pieces = task.once("milp/pieces", lambda: pieces_of(task))
+    if pieces.complaint is not None:
+        raise Unsupported(pieces.complaint)
+    return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]
+
+
+def _check(value: Any, name: str, least: str) -> None:
+    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
+    if not number or value < 0 or (value == 0 and least == "above 0"):
+        raise InputError(f"`{name}` of MilpSource must be a number {least}, got {value!r}.")

@@ -1,0 +1,257 @@
+"""What `generate` found: one answer per input and rank, with the certificate of what is returned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import is_frame
+from apas.certify.certificate import Certificate
+from apas.certify.certificates import Certificates
+from apas.certify.sequence import UnderShifts, cells
+from apas.counterfactuals.changes import changes_of
+from apas.counterfactuals.space import FeatureSpace
+from apas.display.values import plain
+from apas.models.digest import model_digest
+from apas.models.protocol import Model, Named, offers
+from apas.shifts.protocol import ShiftSet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame, Series
+
+__all__ = ["Counterfactual", "Counterfactuals", "Status"]
+
+
+class Status(Enum):
+    """How the search for one counterfactual ended; the value says it in a sentence."""
+
+    FOUND = "A counterfactual was found, and certified if that was asked for."
+    EXHAUSTED = "The source had no further candidates, and none of them was certified."
+    BUDGET = "The search ended at its limit of candidates, tests or time."
+    INFEASIBLE = "It was proved that no allowed row has the wanted class with the margin asked for."
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """The answer for one input and rank.
+
+    Attributes
+    ----------
+    row : int
+        Number of the input.
+    rank : int
+        0 for the first counterfactual of an input, 1 for the next, ...
+    target : object
+        The wanted class.
+    status : Status
+    cost : float
+        What the change costs in the distance that was asked for; NaN if nothing was found.
+    candidates : int
+        How many candidates the source offered.
+    tests : int
+        How many of them went through a certifying test.
+    certificate : Certificate or None
+    reason : str
+    seconds : float
+        Wall time of the call divided by its rows; not part of equality.
+    """
+
+    row: int
+    rank: int
+    target: Any
+    status: Status
+    cost: float
+    candidates: int
+    tests: int
+    certificate: Certificate | None
+    reason: str
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def is_found(self) -> bool:
+        """Whether there is a counterfactual."""
+        return self.status is Status.FOUND
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the time, as JSON values."""
+        certificate = None if self.certificate is None else {**self.certificate.to_dict(), "target": plain(self.target)}
+        return {
+            "input": self.row, "rank": self.rank, "target": plain(self.target), "status": self.status.name,
+            "cost": None if np.isnan(self.cost) else self.cost, "candidates": self.candidates, "tests": self.tests,
+            "reason": self.reason, "certificate": certificate,
+        }  # fmt: skip
+
+
+class Counterfactuals(UnderShifts[Counterfactual]):
+    """The counterfactuals of one call: k per input, in the order of the inputs.
+
+    Attributes
+    ----------
+    points : ndarray or data frame
+        The counterfactuals in raw units, rows of missing values where none was found.
+    inputs : ndarray or data frame
+        The rows they start from, each k times.
+    row, rank : ndarray of int
+        Number of the input, and of the counterfactual among those of the input.
+    target, status : ndarray of object
+    model : Model
+        Takes rows of the space in raw units.
+    space : FeatureSpace
+    distance : {"l1", "linf"}
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
+    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
+    >>> found = apas.generate(net, [[0.2, 0.3]], 0.05, space=space, rng=0)
+    >>> found[0].status.name, found.certificates.certified.tolist()
+    ('FOUND', [True])
+    """
+
+    FORMAT = "apas-counterfactuals"
+    ROWS = "counterfactuals"
+    COLUMNS = ("row", "rank", "target", "status", "cost", "changes", "verdict", "candidates", "tests", "reason")
+    UNSHOWN = ("candidates", "tests")
+    PER_ROW = (*UnderShifts.PER_ROW, "numbers", "origins")
+
+    def __init__(
+        self,
+        items: list[Counterfactual],
+        *,
+        points: Any,
+        inputs: Any,
+        numbers: NDArray[np.float64],
+        origins: NDArray[np.float64],
+        model: Model,
+        space: FeatureSpace,
+        shifts: ShiftSet,
+        distance: str = "l1",
+    ) -> None:
+        names = model.feature_names if offers(model, Named) else None
+        super().__init__(
+            items, points=points, inputs=inputs, shifts=shifts, model_digest=model_digest(model), feature_names=names
+        )
+        self.model, self.space, self.distance = model, space, distance
+        #: Counterfactuals and inputs as numbers per cell, see `FeatureSpace`; NaN where none was found.
+        self.numbers, self.origins = numbers, origins
+
+    @classmethod
+    def from_frame(
+        cls, model: Any, X: Any, points: Any, *, target: Any = None, space: FeatureSpace | None = None
+    ) -> Counterfactuals:
+        """Take counterfactuals of another tool, to `evaluate` them; nothing is certified.
+
+        Parameters
+        ----------
+        model : object
+            See `as_model`.
+        X, points : array_like or data frame of shape (rows, features)
+            The inputs and their counterfactuals, in raw units; a row of missing values where there is none.
+        target : label or array_like of labels, optional
+            The wanted class; None for the other class of a model with two.
+        space : FeatureSpace, optional
+            Read off `X` and `points` unless given.
+        """
+        from apas.counterfactuals.taken import taken
+
+        return taken(cls, model, X, points, target, space)
+
+    @property
+    def row(self) -> NDArray[np.intp]:
+        """Number of the input of each counterfactual."""
+        return np.array([item.row for item in self], dtype=np.intp)
+
+    @property
+    def rank(self) -> NDArray[np.intp]:
+        """Number of each counterfactual among those of its input."""
+        return np.array([item.rank for item in self], dtype=np.intp)
+
+    @property
+    def target(self) -> NDArray[Any]:
+        """The wanted class of each."""
+        labels = np.empty(len(self), dtype=object)
+        labels[:] = [item.target for item in self]
+        return labels
+
+    @property
+    def status(self) -> NDArray[Any]:
+        """How each search ended."""
+        return np.array([item.status for item in self], dtype=object)
+
+    @property
+    def found(self) -> NDArray[np.bool_]:
+        """Which were found, as a boolean array."""
+        return np.array([item.is_found for item in self], dtype=bool)
+
+    @property
+    def certificates(self) -> Certificates:
+        """The certificates of those that were found and certified, with their points and inputs."""
+        has = np.array([item.certificate is not None for item in self], dtype=bool)
+        points, inputs = (_part(rows, has) for rows in (self.points, self.inputs))
+        return Certificates(
+            [item.certificate for item in self if item.certificate is not None], points=points, inputs=inputs,
+            model_digest=self.model_digest, shifts=self.shifts, feature_names=self.feature_names,
+        )  # fmt: skip
+
+    def changes(self) -> Series[str]:
+        """What each counterfactual changes, in words: "income 2,100 -> 2,300"."""
+        import pandas as pd
+
+        texts = [changes_of(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
+        return pd.Series(texts, index=self._labels(), name="changes", dtype=str)
+
+    def summary(self) -> str:
+        """How many searches ended how, in one sentence."""
+        if not len(self):
+            return "No rows, no counterfactuals."
+        counts = {s: sum(item.status is s for item in self) for s in Status}
+        parts = ", ".join(f"{n} {s.name}" for s, n in counts.items() if n)
+        costs = [item.cost for item in self if item.is_found]
+        mean = f"; mean {self.distance} distance {np.mean(costs):.4g}" if costs else ""
+        claims = {str(item.certificate.claim) for item in self if item.certificate is not None}
+        return f"{self._counted()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw what each counterfactual changes, feature by feature, in units of the features' ranges."""
+        from apas.counterfactuals.changes import change_texts
+        from apas.display.changes import changes_plot
+
+        moved = np.where(self.found[:, None], self.numbers - self.origins, 0.0)
+        spans = np.array([f.span for f in self.space.features])
+        texts = [change_texts(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
+        return changes_plot(moved / spans, texts, self.space.names, [str(label) for label in self._labels()], ax)
+
+    def to_frame(self) -> DataFrame:
+        """One line per counterfactual, with the index of the data frame that was asked about."""
+        return super().to_frame().assign(changes=self.changes().to_numpy())
+
+    def _line(self, item: Counterfactual) -> dict[str, Any]:
+        certificate = item.certificate
+        said = {
+            name: getattr(item, name) for name in ("row", "rank", "target", "cost", "candidates", "tests", "reason")
+        }
+        verdict = None if certificate is None else certificate.verdict.name
+        return {**said, "status": item.status.name, "verdict": verdict}
+
+    def _about(self) -> dict[str, Any]:
+        return {**super()._about(), "space": self.space.to_dict(), "distance": self.distance}
+
+    def _entries(self) -> list[dict[str, Any]]:
+        lines = zip(self, cells(self.points), cells(self.inputs), strict=True)
+        return [
+            {"values": values if item.is_found else None, "from": start, **item.to_dict()}
+            for item, values, start in lines
+        ]
+
+
+def _part(rows: Any, mask: NDArray[np.bool_]) -> Any:
+    return rows.iloc[mask] if is_frame(rows) else rows[mask]

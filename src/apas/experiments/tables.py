@@ -1,0 +1,187 @@
+"""The four tables of the paper's Section 7, each in two parts: D1 to train on, D2 to retrain on.
+
+The parts are not halves of a shuffled table. Diabetes and no2 draw half as many row numbers as there are rows, *with
+replacement*, for D1 (so some rows come twice) and keep the rows never drawn as D2; sba is cut by year of approval; D1
+of credit is the old file and D2 the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import check_flag
+from apas.counterfactuals.space import FeatureSpace
+from apas.datasets import dataset_path
+from apas.errors import InputError
+from apas.experiments.credit import LABEL, credit_space, new_credit, old_credit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["TABLES", "Part", "Tables", "read_tables"]
+
+_SBA = (
+    "Term", "NoEmp", "CreateJob", "RetainedJob", "DisbursementGross", "ChgOffPrinGr", "GrAppv", "SBA_Appv", "daysterm",
+)  # fmt: skip
+_SBA_FIRST_NEW_YEAR = 2006
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of a table.
+
+    Attributes
+    ----------
+    raw : pandas.DataFrame
+        As in the file, levels as integers from 0; a column per feature, rows numbered from 0.
+    X : ndarray of shape (rows, inputs)
+        The same rows as the network sees them, read-only.
+    y : ndarray of int, shape (rows,)
+        Labels; 1 is the class to be reached.
+    """
+
+    raw: pd.DataFrame
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        self.X.flags.writeable = False
+        self.y.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_distinct(self) -> int:
+        """How many different rows there are."""
+        return len(np.unique(self.X, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Both parts of a dataset.
+
+    Attributes
+    ----------
+    name : str
+    space : FeatureSpace
+        A feature per column, in the order of the columns; a feature's inputs stand together, in the same order.
+    d1, d2 : Part
+        What the base network is trained on, and what came later.
+    aligned : bool
+        False for the credit data as published, whose D2 has rows made of two records each.
+    """
+
+    name: str
+    space: FeatureSpace
+    d1: Part
+    d2: Part
+    aligned: bool = True
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the network's inputs."""
+        return self.space.coding.names
+
+
+def read_tables(name: str, *, aligned: bool = False) -> Tables:
+    """Read a dataset and form its two parts as the paper's experiments did.
+
+    Parameters
+    ----------
+    name : {"diabetes", "no2", "sba", "credit"}
+    aligned : bool, default False
+        Whether to put right the rows of credit's D2, where the published ones join the levels of one record with the
+        numbers and the label of the one before. The other tables have no such fault.
+
+    Returns
+    -------
+    Tables
+
+    Raises
+    ------
+    InputError
+        If there is no such table, or its file is not found (see `apas.datasets.dataset_path`).
+
+    Examples
+    --------
+    >>> read_tables("iris")
+    Traceback (most recent call last):
+        ...
+    apas.errors.InputError: `name` of read_tables must be one of diabetes, no2, sba, credit, got 'iris'.
+    """
+    if not isinstance(name, str) or name not in TABLES:
+        raise InputError(f"`name` of read_tables must be one of {', '.join(TABLES)}, got {name!r}.")
+    check_flag(aligned, "aligned")
+    return TABLES[name](aligned)
+
+
+def _part(frame: pd.DataFrame, y: Any, space: FeatureSpace, rows: Any) -> Part:
+    raw = frame.iloc[rows].reset_index(drop=True)
+    return Part(raw, space.encode(raw), np.array(y, dtype=np.int64)[rows])
+
+
+def _scaled(frame: pd.DataFrame) -> FeatureSpace:
+    """All columns as numbers, each scaled by its least and largest value."""
+    return FeatureSpace.from_frame(frame, kinds=dict.fromkeys(frame.columns, "continuous"), scale="minmax")
+
+
+def drawn_halves(rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Half as many row numbers as there are rows, drawn with replacement and sorted; and the rows never drawn.
+
+    Examples
+    --------
+    >>> drawn, rest = drawn_halves(8, seed=1)
+    >>> drawn.tolist(), rest.tolist()
+    ([0, 3, 4, 5], [1, 2, 6, 7])
+    """
+    drawn = np.sort(np.random.RandomState(seed).choice(rows, rows // 2))
+    return drawn, np.setdiff1d(np.arange(rows), drawn)
+
+
+def _drawn(name: str, frame: pd.DataFrame, y: Any, seed: int) -> Tables:
+    space = _scaled(frame)
+    first, second = drawn_halves(len(frame), seed)
+    return Tables(name, space, _part(frame, y, space, first), _part(frame, y, space, second))
+
+
+def _diabetes(aligned: bool) -> Tables:
+    import pandas as pd
+
+    frame = pd.read_csv(dataset_path("diabetes"))
+    return _drawn("diabetes", frame.drop(columns="Outcome"), frame["Outcome"], seed=1)
+
+
+def _no2(aligned: bool) -> Tables:
+    import pandas as pd
+
+    frame = pd.read_csv(dataset_path("no2"))
+    return _drawn("no2", frame.drop(columns="binaryClass"), frame["binaryClass"] == "P", seed=4)
+
+
+def _sba(aligned: bool) -> Tables:
+    import pandas as pd
+
+    frame = pd.read_csv(dataset_path("sba"), encoding="utf-8-sig", usecols=[*_SBA, "ApprovalFY", "Default"])
+    new, y, frame = frame["ApprovalFY"].to_numpy() >= _SBA_FIRST_NEW_YEAR, 1 - frame["Default"], frame[[*_SBA]]
+    space = _scaled(frame)
+    return Tables("sba", space, _part(frame, y, space, ~new), _part(frame, y, space, new))
+
+
+def _credit(aligned: bool) -> Tables:
+    old, new = old_credit(), new_credit(aligned=aligned)
+    space = credit_space(old)  # the ranges of the new numbers are the same
+    first, second = (_part(frame.drop(columns=LABEL), frame[LABEL], space, slice(None)) for frame in (old, new))
+    return Tables("credit", space, first, second, aligned)
+
+
+#: Names of the tables, and what reads them.
+TABLES: Final[Mapping[str, Callable[[bool], Tables]]] = MappingProxyType(
+    {"diabetes": _diabetes, "no2": _no2, "sba": _sba, "credit": _credit}
+)

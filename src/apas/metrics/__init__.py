@@ -1,0 +1,23 @@
+"""How good counterfactuals are: valid, near, sparse, plausible, robust; `evaluate` for all of it in one table."""
+
+from __future__ import annotations
+
+from apas.metrics.distance import cost, l0, l1, linf, violations
+from apas.metrics.entry import evaluate
+from apas.metrics.plausibility import distance_to_data, lof
+from apas.metrics.table import Evaluation
+from apas.metrics.validity import delta_validity, validity
+
+__all__ = [
+    "Evaluation",
+    "cost",
+    "delta_validity",
+    "distance_to_data",
+    "evaluate",
+    "l0",
+    "l1",
+    "linf",
+    "lof",
+    "validity",
+    "violations",
+]

@@ -1,0 +1,174 @@
+"""How far counterfactuals are from their inputs, and whether they keep to what is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.counterfactuals.space import DISTANCES, FeatureSpace
+from apas.counterfactuals.taken import read_points
+from apas.errors import InputError
+from apas.metrics.arrays import filled, missing, pair
+
+__all__ = ["CHANGED", "cost", "l0", "l1", "linf", "violations"]
+
+_Array = NDArray[np.float64]
+#: From this difference on a feature counts as changed.
+CHANGED = 1e-4
+#: Digits that the share of changed features is rounded to.
+DIGITS = 3
+_NAMES = ("inputs", "points")
+
+
+def l1(inputs: Any, points: Any) -> _Array:
+    """Mean absolute difference over the columns, per row.
+
+    Parameters
+    ----------
+    inputs, points : array_like or data frame of shape (rows, columns)
+        Rows as the model sees them (scaled and encoded), and their counterfactuals; missing rows of `points` give NaN.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+
+    Notes
+    -----
+    All columns count alike, so that a one-hot feature that changes counts twice.
+
+    Examples
+    --------
+    >>> l1([[0.0, 0.5]], [[0.5, 0.25]])
+    array([0.375])
+    """
+    start, end = pair(inputs, points, _NAMES)
+    return np.abs(end - start).mean(axis=1) if len(end) else np.empty(0)
+
+
+def linf(inputs: Any, points: Any) -> _Array:
+    """Largest absolute difference of any column, per row.
+
+    Parameters
+    ----------
+    inputs, points : array_like or data frame of shape (rows, columns)
+        As in `l1`.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+
+    Examples
+    --------
+    >>> linf([[0.0, 0.5]], [[0.5, 0.25]])
+    array([0.5])
+    """
+    start, end = pair(inputs, points, _NAMES)
+    return np.abs(end - start).max(axis=1) if len(end) else np.empty(0)
+
+
+def l0(inputs: Any, points: Any, *, features: Any = None) -> _Array:
+    """Share of the features that change by at least 1e-4, rounded to three digits, per row.
+
+    Parameters
+    ----------
+    inputs, points : array_like or data frame of shape (rows, columns)
+        As in `l1`.
+    features : sequence of shape (columns,), optional
+        Which feature each column belongs to, by name or number, so that the columns of a one-hot or thermometer code
+        count once; unless given each column is a feature.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+
+    Examples
+    --------
+    >>> l0([[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]], features=["income", "housing", "housing"])
+    array([0.5])
+    """
+    start, end = pair(inputs, points, _NAMES)
+    if not len(end):
+        return np.empty(0)
+    labels = list(range(end.shape[1])) if features is None else list(features)
+    if len(labels) != end.shape[1]:
+        raise InputError(f"`features` must name a feature for each of {end.shape[1]} columns, got {len(labels)}.")
+    groups = [[j for j, other in enumerate(labels) if other == label] for label in dict.fromkeys(labels)]
+    changes = np.stack([np.abs(end - start)[:, columns].max(axis=1) for columns in groups], axis=1)
+    return np.where(missing(end), np.nan, share_changed(changes))
+
+
+def share_changed(differences: _Array) -> _Array:
+    """Share of the features whose difference is large enough, rounded as published.
+
+    Examples
+    --------
+    >>> share_changed(np.array([[0.0, 1e-5, 0.2]]))
+    array([0.333])
+    """
+    return np.asarray(np.round((differences >= CHANGED).mean(axis=1), DIGITS))
+
+
+def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1") -> _Array:
+    """What the changes cost by feature: numbers and levels in units of their ranges, categories 0 or 1.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+    inputs, points : array_like or data frame of shape (rows, features)
+        In raw units; missing rows of `points` give NaN.
+    distance : {"l1", "linf"}, default "l1"
+        The mean over the features, or the largest.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+
+    Examples
+    --------
+    >>> from apas.counterfactuals.feature import Feature
+    >>> space = FeatureSpace([Feature("age", low=20, high=70), Feature("home", "binary", values=("rent", "own"))])
+    >>> cost(space, [[30, "rent"]], [[35, "own"]])
+    array([0.55])
+    """
+    if distance not in DISTANCES:
+        raise InputError(f'`distance` of cost must be "l1" or "linf", got {distance!r}.')
+    start, end, there = _raw(space, inputs, points)
+    return filled(there, space.costs(end[there], start[there], distance))
+
+
+def violations(space: FeatureSpace, inputs: Any, points: Any) -> _Array:
+    """Number of cells that break a constraint of the space, per row.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+    inputs, points : array_like or data frame of shape (rows, features)
+        In raw units; missing rows of `points` give NaN.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+
+    Examples
+    --------
+    >>> from apas.counterfactuals.feature import Feature
+    >>> space = FeatureSpace([Feature("age", direction="increase"), Feature("income", low=0, high=9000, step=100)])
+    >>> violations(space, [[30, 2000], [30, 2000]], [[29, 2150], [31, 2100]])
+    array([2., 0.])
+    """
+    start, end, there = _raw(space, inputs, points)
+    return filled(there, broken(space, end[there], start[there]))
+
+
+def broken(space: FeatureSpace, points: _Array, inputs: _Array) -> _Array:
+    """The same for numbers per cell."""
+    return np.asarray((~space.allowed(points, inputs)).sum(axis=1), dtype=np.float64)
+
+
+def _raw(space: FeatureSpace, inputs: Any, points: Any) -> tuple[_Array, _Array, NDArray[np.bool_]]:
+    start, end = space.numbers(inputs, "inputs"), read_points(space, points, "points")
+    if len(start) != len(end):
+        raise InputError(f"`points` must have a row for each of the {len(start)} inputs, got {len(end)}.")
+    return start, end, ~missing(end)

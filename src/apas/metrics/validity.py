@@ -1,0 +1,128 @@
+"""Whether counterfactuals have the wanted class: on a model, on retrained ones, on every shifted one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import is_frame
+from apas.certify.entry import certify, check_agreement, check_target
+from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.taken import missing_rows
+from apas.errors import InputError, Unsupported
+from apas.models.convert import as_model, encoded_rows
+from apas.models.margins import needs_strict, valid
+from apas.models.protocol import Model
+from apas.shifts.protocol import ShiftSet
+
+__all__ = ["delta_validity", "read_retrained", "validity"]
+
+_Mask = NDArray[np.bool_]
+
+
+def validity(model: Any, points: Any, target: Any) -> _Mask:
+    """Which rows a model puts into the wanted class.
+
+    Parameters
+    ----------
+    model : object
+        See `as_model`.
+    points : array_like or data frame of shape (rows, features)
+        In the units the model takes; a missing row is not valid.
+    target : label or array_like of labels
+        The wanted class, one for all rows or one per row.
+
+    Returns
+    -------
+    ndarray of bool, shape (rows,)
+
+    Examples
+    --------
+    >>> import apas
+    >>> validity(apas.FeedForward([[[1.0]]], [[0.0]]), [[0.5], [-0.5], [float("nan")]], 1)
+    array([ True, False, False])
+    """
+    net = as_model(model)
+    rows, labels, there = _there(net, points, target)
+    there[there] = valid_rows(net, rows, labels, "`model`")
+    return there
+
+
+def delta_validity(
+    model: Any, points: Any, delta: float, *, target: Any, shifts: ShiftSet | str = "linf", n_jobs: int = 1
+) -> _Mask:  # fmt: skip
+    """Which rows keep the wanted class under every shift of the model up to `delta`, as interval bounds prove it.
+
+    Parameters
+    ----------
+    model : object
+        See `as_model`.
+    points : array_like or data frame of shape (rows, features)
+        In the units the model takes; a missing row is not valid.
+    delta : float
+        How far the parameters may move.
+    target : label or array_like of labels
+    shifts : ShiftSet or str, default "linf"
+    n_jobs : int, default 1
+
+    Returns
+    -------
+    ndarray of bool, shape (rows,)
+        False also where the bounds prove nothing, which happens only with two or more hidden layers.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> delta_validity(net, [[2.0, 0.5], [1.0, 0.9]], 0.4, target=1)
+    array([ True, False])
+    """
+    net = as_model(model)
+    rows, labels, there = _there(net, points, target)
+    proved = certify(net, rows, delta, target=labels, shifts=shifts, method="interval", n_jobs=n_jobs)
+    there[there] = proved.certified
+    return there
+
+
+def _there(net: Model, points: Any, target: Any) -> tuple[Any, NDArray[Any], _Mask]:
+    """The rows that are there, their wanted classes, and which they are."""
+    if isinstance(target, str) and target == "predicted" and target not in net.classes:
+        raise InputError(f"`target` must be the wanted class, one of {list(net.classes)}, got 'predicted'.")
+    plain = points.detach().cpu() if hasattr(points, "detach") else points
+    table: Any = plain if is_frame(plain) else np.asarray(plain)
+    there = ~missing_rows(table)
+    labels = check_target(net, np.empty((len(there), 0)), target)
+    return (table.iloc[there] if is_frame(table) else table[there]), labels[there], there
+
+
+def valid_rows(model: Model, rows: Any, target: NDArray[Any], name: str) -> _Mask:
+    """Which complete rows in raw units have their wanted class; `name` is for errors."""
+    raw, encoded = encoded_rows(model, rows)
+    check_agreement(model, raw, encoded, name=name)
+    if not len(encoded):
+        return np.empty(0, dtype=bool)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not valid
+        return valid(model.margin(encoded, target), needs_strict(model.classes, target))
+
+
+def read_retrained(retrained: Any, space: FeatureSpace, classes: tuple[Any, ...]) -> tuple[Model, ...]:
+    """Retrained models as ones that take raw rows of the space and know the same classes."""
+    if not isinstance(retrained, Sequence) or isinstance(retrained, str | bytes):
+        raise InputError(f"`retrained` must be a list of models, got {type(retrained).__name__}; pass [model] for one.")
+    return tuple(_bound(model, space, classes, f"`retrained[{i}]`") for i, model in enumerate(retrained))
+
+
+def _bound(model: Any, space: FeatureSpace, classes: tuple[Any, ...], name: str) -> Model:
+    try:
+        net = space.bind(model)
+    except (InputError, Unsupported) as error:
+        raise type(error)(f"{name} cannot be read: {error}") from error
+    if {*net.classes} != {*classes}:
+        raise InputError(
+            f"{name} must have the classes {list(classes)} of the model that the counterfactuals are for, got "
+            f"{list(net.classes)}."
+        )
+    return net
