@@ -242,10 +242,6 @@ def test_what_a_source_has_to_offer() -> None:
 @pytest.mark.parametrize(
     ("points", "message"),
     [
-        (
-            frame(GOOD).assign(paid=1),
-            r"columns of the space alone, but it has 'paid' besides; drop it, .*columns=\['paid'\]",
-        ),
         (frame(GOOD).drop(columns="age"), "`points` must have exactly the space's columns, but it lacks 'age'"),
         (frame(GOOD).rename(columns={"age": "years"}), "it lacks 'age' and has 'years' besides"),
         (np.zeros((1, 5)), "`points` must have 4 columns, as the space has features, got 5"),

@@ -53,7 +53,7 @@ def test_bad_input():
     for metric in (validity, lambda *a: delta_validity(*a[:2], 0.1, target=a[2])):
         with pytest.raises(InputError, match=r"`target` must be the wanted class, one of \[0, 1\], got 'predicted'"):
             metric(NET, POINTS, "predicted")
-    with pytest.raises(InputError, match=r"`X` must be 2-D .* x\[None, :\]"):
+    with pytest.raises(InputError, match=r"`points` must be 2-D .* x\[None, :\]"):
         validity(NET, [1.0, 2.0], 1)
     with pytest.raises(InputError, match=r"`X` must hold finite numbers"):
         validity(NET, [[1.0, NAN]], 1)

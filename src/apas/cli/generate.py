@@ -11,8 +11,11 @@ import typer
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
 from apas.cli.output import print_json, print_table
+from apas.errors import InputError
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from apas.counterfactuals.result import Counterfactuals
 
 __all__ = ["generate_command"]
@@ -88,6 +91,8 @@ def generate_command(
     from apas import FeatureSpace, generate, load_model
     from apas.cli.rows import parse_target, read_rows
 
+    if out is not None:
+        _check_place(out)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     which = pick_shifts(shifts, relative=relative, only=only)
     net = load_model(model)
@@ -97,7 +102,7 @@ def generate_command(
         delta,
         target=None if target is None else parse_target(target, net),
         space=None if space is None else FeatureSpace.from_toml(space),
-        background=None if background is None else read_rows(background, net),
+        background=None if background is None else _with_integers(read_rows(background, net)),
         source=source.value,
         shifts=which,
         method=how,
@@ -116,13 +121,30 @@ def generate_command(
         print_counterfactuals(found)
 
 
+def _check_place(path: Path) -> None:
+    """Refuse a file that could not be written before the search rather than after it."""
+    if path.is_dir() or not path.parent.is_dir():
+        why = "it is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
+        raise InputError(f"`--out` must be a file that can be written, got {str(path)!r}: {why}.")
+
+
+def _with_integers(table: DataFrame) -> DataFrame:
+    """The table with whole numbers as integers, as `pandas.read_csv` has them."""
+    whole = [c for c in table if table[c].dtype.kind == "f" and (table[c] % 1 == 0).all() and len(table)]
+    return table.astype(dict.fromkeys(whole, "int64"))
+
+
 def _write(found: Counterfactuals, path: Path) -> None:
     """The counterfactuals as a table in raw units, beside the row they belong to and how the search ended."""
     from apas._atomic import write_text
 
     frame = found.points.copy()
-    frame.insert(0, "status", [status.name for status in found.status])
-    write_text(path, frame.to_csv(index=True, lineterminator="\n"))
+    name = "status" if "status" not in frame else "search_status"  # a feature may be called so
+    frame.insert(0, name, [status.name for status in found.status], allow_duplicates=True)
+    try:
+        write_text(path, frame.to_csv(index=True, lineterminator="\n"))
+    except OSError as error:
+        raise InputError(f"`--out` cannot be written: {error.strerror or error}.") from None
 
 
 def print_counterfactuals(found: Counterfactuals) -> None:

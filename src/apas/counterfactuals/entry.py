@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from apas._random import entropy_of
 from apas._validation import check_delta, check_integer, check_jobs
 from apas.certify.attack import Attack
+from apas.certify.claims import Most
 from apas.certify.entry import METHODS, SHIFTS, check_agreement, pick
 from apas.certify.listed import default_delta
 from apas.certify.problem import Method, Problem
@@ -150,7 +152,7 @@ def generate(
 def _seconds(time_limit: float | None) -> float:
     if time_limit is None:
         return np.inf
-    if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
+    if isinstance(time_limit, bool) or not isinstance(time_limit, Real) or not time_limit > 0:
         raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
     return float(time_limit)
 
@@ -168,6 +170,12 @@ def _check_method(method: Method, problem: Problem) -> None:
     complaint = method.unsupported(problem)
     if complaint is not None:
         raise Unsupported(complaint)
+    claim = method.claim(problem)
+    if isinstance(claim, Most) and claim.confidence < 1 and not isinstance(method, Sampling):
+        raise Unsupported(
+            f"generate gives each test its own draws and part of the risk, which it can do for Sampling alone, but "
+            f"{type(method).__name__} claims {str(claim)!r}; use Sampling itself, or a method that proves its claim."
+        )
 
 
 def _run(

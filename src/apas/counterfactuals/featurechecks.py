@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,11 +96,13 @@ def _sequence(feature: Feature, owner: str) -> tuple[Any, ...] | None:
         raise InputError(f"`values` of {owner} must not be empty; nothing would be allowed.")
     if any(_is_missing(v) for v in values):
         raise InputError(f"`values` of {owner} must not hold missing values, got {list(values)}; name the level.")
-    try:
-        distinct = set(values)
-    except TypeError:
-        raise InputError(f"`values` of {owner} must be texts, numbers or booleans, got {list(values)}.") from None
-    if len(distinct) != len(values):
+    strange = [v for v in values if not isinstance(v, str | bool | Real)]
+    if strange:
+        raise InputError(
+            f"`values` of {owner} must be texts, numbers or booleans, got {strange[0]!r}; turn dates into numbers, "
+            "such as days, and other things into texts."
+        )
+    if len(set(values)) != len(values):
         raise InputError(f"`values` of {owner} must differ from each other, got {list(values)}.")
     return values
 

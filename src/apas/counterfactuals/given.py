@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import check_flag, is_frame
-from apas.counterfactuals.cells import numbers_of
+from apas._validation import check_flag
 from apas.counterfactuals.neighbours import rows_of_class
 from apas.counterfactuals.source import Candidate, Search, Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.wanted import own_columns
 from apas.errors import InputError
 
 __all__ = ["Given"]
@@ -40,15 +39,14 @@ class Given:
     Parameters
     ----------
     points : data frame or array_like of shape (rows, features)
-        One row per input, in raw units; a frame may have its columns in any order. A row without any value says that
-        there is no counterfactual for its input.
+        One row per input, in raw units; a frame may have its columns in any order, and others besides, such as the
+        outcome. A row without any value says that there is no counterfactual for its input.
     repair : bool, default True
         Whether to look for others where a given one fails.
 
     Examples
     --------
-    >>> from apas import FeedForward
-    >>> from apas.counterfactuals.feature import Feature
+    >>> from apas import Feature, FeatureSpace, FeedForward
     >>> task = Task(FeedForward([[[1.0]]], [[-4.0]]), FeatureSpace([Feature("income", "integer", low=0, high=9)]))
     >>> search = Search(task, 0, np.array([2.0]), 1)
     >>> [c.point.tolist() for c in Given([[4.0]], repair=False).candidates(search)]
@@ -82,7 +80,10 @@ class Given:
 
     def numbers(self, task: Task) -> _Array:
         """The points as numbers per cell, NaN where there is none."""
-        return task.once(("given", id(self)), lambda: _read(self.points, task.space))
+        space = task.space
+        return task.once(
+            ("given", id(self)), lambda: space.numbers(own_columns(self.points, space), "points", gaps=True)
+        )
 
     def candidates(self, search: Search) -> _Asking:
         """The given point if it is allowed and valid, then those of its repair.
@@ -190,22 +191,3 @@ def _ray_anchors(search: Search, start: _Array) -> Iterator[_Array]:
         if _is_usable(search, point):
             yield point
         last, length = point, 2 * length
-
-
-def _read(points: Any, space: FeatureSpace) -> _Array:
-    """Points in raw units as numbers per cell; rows without any value are all NaN."""
-    import pandas as pd
-
-    if is_frame(points):
-        extra = [c for c in points.columns if str(c) not in space.names]
-        if len(points.columns) == len(space) + len(extra) and extra:
-            raise InputError(
-                f"`points` of Given must have the columns of the space alone, but it has {extra[0]!r} besides; drop "
-                f"it, for instance with points.drop(columns={extra}), also if it is the outcome."
-            )
-    columns = [np.array(cells, dtype=object) for cells in space.columns(points, "points")]
-    empty = np.all([pd.isna(cells) for cells in columns], axis=0)
-    for cells, dummy in zip(columns, space.table(np.zeros((1, len(space)))).iloc[0], strict=True):
-        cells[empty] = dummy  # anything the space knows, so that the rows keep their numbers in messages
-    found = [numbers_of(f, cells, "points") for f, cells in zip(space, columns, strict=True)]
-    return np.where(empty[:, None], np.nan, np.stack(found, axis=1))

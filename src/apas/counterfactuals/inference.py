@@ -53,14 +53,17 @@ def inferred(
     for column in columns:
         said = {name: values[column] for name, values in given.items() if column in values}
         direction = "increase" if column in increase else "decrease" if column in decrease else None
-        found.append(_feature(frame[column], str(column), said, column not in immutable, direction))
+        cells = frame[column].infer_objects()  # numbers may come as objects
+        found.append(_feature(cells, str(column), said, column not in immutable, direction))
     return tuple(found)
 
 
 def _feature(cells: Any, name: str, said: dict[str, Any], mutable: bool, direction: str | None) -> Feature:
     missing = int(np.count_nonzero(cells.isna()))
     if missing:
-        raise InputError(f"`frame` lacks {missing} value(s) in column {name!r}; fill them or drop the rows.")
+        raise InputError(
+            f"`frame` must have a value in every cell, but column {name!r} lacks {missing}; fill them or drop the rows."
+        )
     kind = said.get("kind") or _kind(cells, said)
     details: dict[str, Any] = {}
     if kind in ("continuous", "integer"):

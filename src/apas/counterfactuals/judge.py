@@ -34,6 +34,9 @@ __all__ = ["Judge", "Look"]
 _Array = NDArray[np.float64]
 #: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
 CAUTION = 2.0
+#: Slacks are cut to a grid, in units of the rounding band: what a source does next must not depend on the last bits of
+#: a margin, which depend on how many rows are looked at together.
+GRID = 1024.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,18 @@ def _sampled(method: Sampling, problem: Problem, stream: Stream) -> list[Look]:
         margins = problem.margins(problem.directions(stream, start, min(start + block, samples)))
         margins = np.concatenate([least, np.nan_to_num(margins, nan=-np.inf)])
         least = np.partition(margins, allowed, axis=0)[: allowed + 1]
-    slacks = np.partition(least, bearable, axis=0)[bearable] - problem.band
+    slacks = _cut(np.partition(least, bearable, axis=0)[bearable] - problem.band, problem.band)
     hopeful = least.max(axis=0) > problem.band
     return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
+
+
+def _cut(slacks: _Array, band: _Array) -> _Array:
+    """Slacks without their last digits; what is negative stays so.
+
+    Examples
+    --------
+    >>> _cut(np.array([0.3, 0.3 + 2e-16, -1e-14]), np.full(3, 1e-12))[:2].round(9)
+    array([0.3, 0.3])
+    """
+    grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(band, np.finfo(float).tiny))))
+    return np.asarray(np.floor(slacks / grid) * grid)

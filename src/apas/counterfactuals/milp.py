@@ -17,12 +17,14 @@ from apas.errors import InputError, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.models.protocol import Dense, offers
 
-__all__ = ["MilpSource"]
+__all__ = ["MilpSource", "network_of"]
 
 #: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
 CLOSE = 0.004
 #: How many margins to try before a candidate is offered.
-TRIES = 16
+TRIES = 24
+#: How many of them no point may have.
+MISSES = 5
 #: By what part margins grow when candidates are not taken: at first, and at most.
 FIRST_GROWTH, LAST_GROWTH = 0.02, 0.5
 #: What growing margins grow by at least.
@@ -106,30 +108,28 @@ class MilpSource:
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different candidates for one row, allowed by the space and valid on the model, cheapest first."""
-        net, parts = search.task.once("milp/network", lambda: _network(search.task))
+        net, parts = search.task.once("milp/network", lambda: network_of(search.task))
         nearest = Nearest(search, net, parts, self.time_limit)
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
 
-    def _first(self, nearest: Nearest) -> Found | None:
-        found = nearest.at(self.margin)
-        return nearest.widest() if found is None else found
-
     def _in_steps(self, nearest: Nearest) -> Iterator[Candidate]:
         """One candidate per margin."""
-        found, step = self._first(nearest), self.step or 0.0
-        number = 0
+        found, step, number = nearest.at(self.margin), self.step or 0.0, 0
+        if found is None:
+            yield from _largest(nearest)
         while found is not None:
             yield Candidate(found.point)
             number += 1
-            while self.margin + number * step <= found.margin:  # the same point would come out
+            while self.margin + number * step <= found.reach:  # the same point would come out
                 number += 1
             margin = self.margin + number * step
             found = nearest.at(margin) if margin <= self.max_margin else None
 
     def _closing_in(self, nearest: Nearest) -> Generator[Candidate, float | None, None]:
         """Candidates that only ask how far they are from passing, until one passes that is close to the cheapest."""
-        found = self._first(nearest)
+        found = nearest.at(self.margin)
         if found is None:
+            yield from _largest(nearest)
             return
         slack = yield Candidate(found.point, final=False)
         bracket = _Bracket(self.margin, self.max_margin)
@@ -161,6 +161,13 @@ class MilpSource:
                 yield Candidate(last.point)
 
 
+def _largest(nearest: Nearest) -> Iterator[Candidate]:
+    """The point with the largest margin, where the first margin is out of reach."""
+    found = nearest.widest()
+    if found is not None:
+        yield Candidate(found.point)
+
+
 class _Bracket:
     """Margins that failed and passed, and where between them the least that passes should be.
 
@@ -169,20 +176,21 @@ class _Bracket:
 
     def __init__(self, margin: float, ceiling: float) -> None:
         self.asked, self.top, self.tries = margin, ceiling, 0
-        self.failed: list[tuple[float, float]] = []
+        self.failed: list[tuple[Found, float]] = []
         self.passing: Found | None = None
-        self.spare = 0.0
+        self.spare, self.missed = 0.0, 0
 
     def note(self, found: Found, slack: float) -> None:
         """Keep what a look at the point for the margin asked for has shown."""
         if slack < 0:
-            self.failed.append((found.margin, slack))
+            self.failed.append((found, slack))
         else:
             self.passing, self.spare, self.top = found, slack, self.asked
 
     def is_news(self, found: Found | None) -> bool:
         """Whether the point for the margin asked for is worth a look; if not, the margin is as good as a higher one."""
         known = found is None or (self.passing is not None and found.margin >= self.passing.margin)
+        self.missed += found is None
         if known:
             self.top = self.asked
         return not known
@@ -190,29 +198,40 @@ class _Bracket:
     def next_margin(self) -> float | None:
         """What to ask for next; None if the least margin that passes is known well enough, or out of reach."""
         self.tries += 1
-        if not self.failed or self.tries > TRIES or self.top - self.failed[-1][0] <= CLOSE * self.top:
+        if not self.failed or self.tries > TRIES or self.missed > MISSES or self._is_narrow():
             return None
-        low, slack = self.failed[-1]
+        last, slack = self.failed[-1]
         if self.passing is None:
-            wish = low - slack / self._slope() + CLOSE * low
+            wish = last.margin - slack / self._slope() + CLOSE * last.margin
         else:
-            root = low + (self.passing.margin - low) * (slack / (slack - self.spare) if slack > -np.inf else 0.5)
-            if self.top - root <= CLOSE * self.top:
+            share = slack / (slack - self.spare) if slack > -np.inf else 0.5
+            wish = last.margin + share * (self.passing.margin - last.margin)
+            if not self._jumps() and self.top - wish <= CLOSE * self.top:
                 return None
-            wish = root + 0.4 * CLOSE * self.top  # rather a little too far than not far enough
-        # where the slack jumps, what it was before says little
-        self.asked = wish if wish < self.top and self.tries < TRIES / 2 else 0.5 * (low + self.top)
+            # rather a little too far than not far enough; where margins jump, not beyond a point that is just enough
+            wish += -CLOSE * self.top if self._jumps() else 0.4 * CLOSE * self.top
+        inside = last.reach < wish < self.top and self.tries < TRIES / 2
+        self.asked = wish if inside else 0.5 * (last.reach + self.top)
         return self.asked
+
+    def _is_narrow(self) -> bool:
+        """Whether nothing worth mentioning can be between what failed and what passed."""
+        return self.top - self.failed[-1][0].reach <= (0.1 * CLOSE if self._jumps() else CLOSE) * self.top
+
+    def _jumps(self) -> bool:
+        """Whether the point that passed has a larger margin than was asked for, as where features go in steps."""
+        return self.passing is not None and self.passing.margin > (1 + CLOSE) * self.top
 
     def _slope(self) -> float:
         """How much slack a margin brings, from the last two that failed."""
         if len(self.failed) < 2:
             return 1.0
         (a, s), (b, t) = self.failed[-2:]
-        return float(np.clip((t - s) / (b - a), 0.25, 4.0)) if b > a and s > -np.inf else 1.0
+        grown = b.margin - a.margin
+        return float(np.clip((t - s) / grown, 0.25, 4.0)) if grown > 0 and s > -np.inf else 1.0
 
 
-def _network(task: Task) -> tuple[FeedForward, list[Piece | None]]:
+def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
     """The network behind the preprocessing, and what each feature adds to what reaches its first layer."""
     assert isinstance(task.model, Dense)
     net = task.model.as_feedforward()

@@ -33,7 +33,7 @@ class Status(Enum):
     FOUND = "A counterfactual was found, and certified if that was asked for."
     EXHAUSTED = "The source had no further candidates, and none of them was certified."
     BUDGET = "The search ended at its limit of candidates, tests or time."
-    INFEASIBLE = "It was proved that no allowed row has the wanted class with the margin asked for."
+    INFEASIBLE = "It was proved that no allowed row has the wanted class, or none that differs from those found."
 
     def __str__(self) -> str:
         return self.name
@@ -136,7 +136,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         shifts: ShiftSet,
         distance: str = "l1",
     ) -> None:
-        names = model.feature_names if offers(model, Named) else None
+        # rows are in the order of the space, which need not be that of the model
+        names = space.names if offers(model, Named) and model.feature_names is not None else None
         super().__init__(
             items, points=points, inputs=inputs, shifts=shifts, model_digest=model_digest(model), feature_names=names
         )
@@ -225,10 +226,17 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         from apas.counterfactuals.changes import change_texts
         from apas.display.changes import changes_plot
 
-        moved = np.where(self.found[:, None], self.numbers - self.origins, 0.0)
-        spans = np.array([f.span for f in self.space.features])
+        features = self.space.features
+        moved = np.where(self.found[:, None], self.numbers - self.origins, 0.0) / [f.span for f in features]
+        unordered = np.array([f.kind == "categorical" for f in features])
+        moved[(moved != 0) & unordered] = np.nan
         texts = [change_texts(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
-        return changes_plot(moved / spans, texts, self.space.names, [str(label) for label in self._labels()], ax)
+        several = any(item.rank for item in self)
+        rows = [
+            f"{label}{f', rank {item.rank}' if several else ''}{'' if item.is_found else ' (none found)'}"
+            for label, item in zip(self._labels(), self, strict=True)
+        ]
+        return changes_plot(moved, texts, self.space.names, rows, ax)
 
     def to_frame(self) -> DataFrame:
         """One line per counterfactual, with the index of the data frame that was asked about."""

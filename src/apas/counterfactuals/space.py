@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import check_matrix, is_frame
-from apas.counterfactuals.cells import levels_of, numbers_of
+from apas._validation import is_frame
+from apas.counterfactuals.cells import checked_table, levels_of, missing_rows, numbers_of
 from apas.counterfactuals.coding import Coding
 from apas.counterfactuals.feature import Feature
 from apas.counterfactuals.inference import inferred
@@ -150,19 +150,20 @@ class FeatureSpace:
         """How a model without preprocessing sees a row."""
         return Coding(self.features, self.scale)
 
-    def numbers(self, X: Any, argument: str = "X") -> _Array:
-        """A table in raw units as one number per cell, shape (rows, features); unknown categories are an error."""
-        cells = self.columns(X, argument)
-        return np.stack([numbers_of(f, c, argument) for f, c in zip(self.features, cells, strict=True)], axis=1)
+    def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False) -> _Array:
+        """A table in raw units as one number per cell, shape (rows, features); unknown categories are an error.
 
-    def columns(self, X: Any, argument: str = "X") -> list[NDArray[Any]]:
-        """The cells of a table in raw units as they are, one array per feature."""
-        try:
-            table = check_matrix(_with_text_names(X), len(self), self.names)
-        except InputError as error:  # what is checked here is a table of the space, whatever the model has
-            said = str(error).replace("`X`", f"`{argument}`").replace("the model's columns", "the space's columns")
-            raise InputError(said.replace("as the model has features", "as the space has features")) from None
-        return [np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i]) for i in range(len(self))]
+        With `gaps`, a row without any value is one of NaN rather than an error.
+        """
+        table = checked_table(X, self.names, argument)
+        there = np.arange(len(table))
+        if gaps:
+            there = np.flatnonzero(~missing_rows(table))
+        found = np.full((len(table), len(self)), np.nan)
+        for i, feature in enumerate(self.features):
+            cells = np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i])
+            found[there, i] = numbers_of(feature, cells[there], argument, there)
+        return found
 
     def table(self, numbers: _Array, index: Any = None) -> DataFrame:
         """Numbers per cell as a data frame in raw units; whole numbers come back as integers."""
@@ -173,7 +174,8 @@ class FeatureSpace:
     def like(self, numbers: _Array, X: Any, rows: Any = None) -> Any:
         """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from."""
         if is_frame(X):
-            return self.table(numbers, index=X.index if rows is None else X.index[rows])
+            table = self.table(numbers, index=X.index if rows is None else X.index[rows])
+            return table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
         frame = self.table(numbers)
         plain = all(not f.is_level or _are_numbers(f) for f in self.features)
         return frame.to_numpy(dtype=np.float64 if plain else object)
@@ -232,11 +234,6 @@ def _described(feature: Feature) -> dict[str, Any]:
     if feature.code != ("onehot" if feature.kind == "categorical" else "number"):
         found["code"] = feature.code
     return found
-
-
-def _with_text_names(X: Any) -> Any:
-    """The names of features are texts, while pandas numbers columns that were given none."""
-    return X.set_axis([str(c) for c in X.columns], axis=1) if is_frame(X) else X
 
 
 def _are_numbers(feature: Feature) -> bool:

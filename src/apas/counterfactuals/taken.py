@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from apas._validation import is_frame
 from apas.counterfactuals.result import Counterfactual, Counterfactuals, Status
 from apas.counterfactuals.space import FeatureSpace
-from apas.counterfactuals.wanted import default_space, wanted_classes, with_gaps
+from apas.counterfactuals.wanted import check_space, own_columns, read_off, wanted_classes, with_gaps
 from apas.errors import InputError
 from apas.models.convert import as_model, encoded_rows
 from apas.shifts.linf import LinfShifts
 
-__all__ = ["read_points", "taken"]
+__all__ = ["taken"]
 
 
 def taken(
@@ -22,9 +21,9 @@ def taken(
 ) -> Counterfactuals:
     """What `Counterfactuals.from_frame` gives."""
     net = as_model(model)
-    space = default_space(net, space, X, without_gaps(points))
+    space = read_off(net, {"X": X, "points": points}, X) if space is None else check_space(space)
     bound = space.bind(net)
-    origins, numbers = space.numbers(X), read_points(space, points, "points")
+    origins, numbers = space.numbers(X), space.numbers(own_columns(points, space), "points", gaps=True)
     if len(numbers) != len(origins):
         raise InputError(f"`points` must have a row for each of the {len(origins)} inputs, got {len(numbers)}.")
     targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target)
@@ -39,25 +38,3 @@ def taken(
         items, points=with_gaps(space, numbers, X, rows), inputs=space.like(origins, X), numbers=numbers,
         origins=origins, model=bound, space=space, shifts=LinfShifts(),
     )  # fmt: skip
-
-
-def read_points(space: FeatureSpace, points: Any, argument: str) -> Any:
-    """Rows in raw units as numbers per cell; a row in which all is missing as NaN."""
-    gaps = missing_rows(points)
-    numbers = np.full((len(gaps), len(space)), np.nan)
-    kept = points.iloc[~gaps] if is_frame(points) else np.asarray(points)[~gaps]
-    numbers[~gaps] = space.numbers(kept, argument)
-    return numbers
-
-
-def missing_rows(points: Any) -> Any:
-    """Which rows hold nothing at all."""
-    import pandas as pd
-
-    return pd.DataFrame(points).isna().all(axis=1).to_numpy(dtype=bool)
-
-
-def without_gaps(points: Any) -> Any:
-    """The rows that hold something."""
-    gaps = missing_rows(points)
-    return points.iloc[~gaps] if is_frame(points) else np.asarray(points)[~gaps]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,13 @@ from numpy.typing import NDArray
 
 from apas._validation import is_frame
 from apas.certify.entry import check_target
-from apas.counterfactuals.feature import Feature
+from apas.counterfactuals.cells import checked_table
 from apas.counterfactuals.space import FeatureSpace
 from apas.errors import InputError
 from apas.models.convert import predicted_classes
 from apas.models.protocol import Model, Named, Raw, offers
 
-__all__ = ["default_space", "own_columns", "wanted_classes", "with_gaps"]
+__all__ = ["check_space", "default_space", "own_columns", "read_off", "wanted_classes", "with_gaps"]
 
 
 def wanted_classes(model: Model, X: NDArray[np.float64], target: Any) -> NDArray[Any]:
@@ -40,44 +41,65 @@ def wanted_classes(model: Model, X: NDArray[np.float64], target: Any) -> NDArray
     return labels
 
 
-def default_space(net: Model, space: Any, background: Any, *tables: Any) -> FeatureSpace:
-    """The space a user gave, or what can be read off the tables they gave: the background and the rows themselves."""
+def default_space(net: Model, space: Any, background: Any, X: Any) -> FeatureSpace:
+    """The space a user gave, or what can be read off the background; `X` says at most what its columns are called.
+
+    What may be must not depend on which rows are asked about.
+    """
     if space is not None:
-        if not isinstance(space, FeatureSpace):
-            raise InputError(
-                f"`space` must be an apas.FeatureSpace, got {type(space).__name__}; make one with "
-                "FeatureSpace.from_frame(table) or read it with FeatureSpace.from_toml(path)."
-            )
-        return space
+        return check_space(space)
     if background is None:
         raise InputError(
             "`space` or `background` must be given, so that it is known what the features may be; pass the training "
             "table as `background`, or FeatureSpace.from_frame(table, ...) as `space`."
         )
+    return read_off(net, {"background": background}, X)
+
+
+def check_space(space: Any) -> FeatureSpace:
+    """Refuse what is no space."""
+    if not isinstance(space, FeatureSpace):
+        raise InputError(
+            f"`space` must be an apas.FeatureSpace, got {type(space).__name__}; make one with "
+            "FeatureSpace.from_frame(table) or read it with FeatureSpace.from_toml(path)."
+        )
+    return space
+
+
+def read_off(net: Model, tables: Mapping[str, Any], X: Any) -> FeatureSpace:
+    """The space of what tables hold, by the names of the arguments; rows without any value do not count.
+
+    If the model does not know what its columns are called, `X` or the tables say so.
+    """
     import pandas as pd
 
     names = net.feature_names if offers(net, Named) else None
-    width = net.n_raw_features if offers(net, Raw) else net.n_features
-    frames = [t for t in (background, *tables) if is_frame(t)]
-    if frames:
-        columns = list(names) if names is not None else list(frames[0].columns)
-        parts = [f[columns] for f in frames if set(columns) <= set(f.columns)]
-        if not parts:
-            missing = next(c for c in columns if c not in frames[0].columns)
-            raise InputError(f"`background` must have the model's columns, but it lacks {missing!r}; add it.")
-        return FeatureSpace.from_frame(pd.concat(parts, ignore_index=True))
-    if not len(background):
-        raise InputError("`background` must have rows to read ranges from, got none; pass a `space` instead.")
-    rows = np.concatenate([np.asarray(t, dtype=np.float64).reshape(-1, width) for t in (background, *tables)])
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    labels = names or tuple(f"x{i}" for i in range(width))
-    return FeatureSpace(tuple(Feature(n, low=a, high=b) for n, a, b in zip(labels, low, high, strict=True)))
+    if names is None:
+        frame = next((t for t in (X, *tables.values()) if is_frame(t)), None)
+        width = net.n_raw_features if offers(net, Raw) else net.n_features
+        names = tuple(f"x{i}" for i in range(width)) if frame is None else tuple(str(c) for c in frame.columns)
+    parts = []
+    for argument, table in tables.items():
+        part = checked_table(_columns(table, names), names, argument)
+        part = part if is_frame(part) else pd.DataFrame(part, columns=list(names))
+        parts.append(part.dropna(how="all"))
+    try:
+        return FeatureSpace.from_frame(parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True))
+    except InputError as error:
+        said, named = str(error), " and ".join(f"`{argument}`" for argument in tables)
+        raise InputError(said.replace(" of FeatureSpace.from_frame", "").replace("`frame`", named)) from None
 
 
 def own_columns(table: Any, space: FeatureSpace) -> Any:
     """The columns of a data frame that the space has; a training table has its label besides."""
-    names = list(space.names)
-    return table[names] if is_frame(table) and set(names) <= set(table.columns) else table
+    return _columns(table, space.names)
+
+
+def _columns(table: Any, names: tuple[str, ...]) -> Any:
+    if not is_frame(table):
+        return table
+    named = table.set_axis([str(c) for c in table.columns], axis=1)
+    return named[list(names)] if set(names) <= set(named.columns) else named
 
 
 def with_gaps(space: FeatureSpace, numbers: NDArray[np.float64], X: Any, rows: NDArray[np.intp]) -> Any:

@@ -18,6 +18,7 @@ __all__ = ["changes_plot"]
 #: Rows with more than this many get no text in their cells.
 READABLE = 15
 MOST = 60
+GREY = "#b8b8b8"
 
 
 def changes_plot(
@@ -27,21 +28,38 @@ def changes_plot(
     rows: Sequence[str],
     ax: Axes | None,
 ) -> Axes:
-    """Per row (line) and feature (column) how far it moves: up in blue, down in red, other categories in grey."""
-    ax = new_axes(ax, "Counterfactuals.plot")
-    shown = slice(0, MOST)
-    values = np.clip(np.nan_to_num(moved[shown]), -1, 1)
-    used = [j for j in range(len(names)) if any(line[j] for line in texts[shown])] or list(range(len(names)))
-    most = max(0.05, float(np.abs(values).max(initial=0.0)))
-    image = ax.imshow(values[:, used], cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
-    if len(values) <= READABLE:
-        _write(ax, values[:, used], [[line[j] for j in used] for line in texts[shown]], most)
+    """Per row (line) and feature (column) how far it moves: up in blue, down in red, to another category in grey.
+
+    Parameters
+    ----------
+    moved : ndarray of shape (rows, features)
+        In units of the ranges; NaN where there is no up or down.
+    texts : sequence of sequence of str
+        What is written into the cells; empty where nothing changes.
+    names, rows : sequence of str
+        What the features and the rows are called.
+    ax : matplotlib axes or None
+        None makes a figure that is large enough.
+    """
+    own, ax = ax is None, new_axes(ax, "Counterfactuals.plot")
+    texts, rows = texts[:MOST], rows[:MOST]
+    used = [j for j in range(len(names)) if any(line[j] for line in texts)] or list(range(len(names)))
+    values = np.clip(moved[:MOST, used], -1, 1)
+    written = len(values) <= READABLE
+    if own:
+        size = max(7.0, 2.0 + 0.8 * len(used)), max(4.0, 1.4 + (0.36 if written else 0.15) * len(values))
+        ax.get_figure(root=True).set_size_inches(*size)  # type: ignore[union-attr]
+    most = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
+    ax.set_facecolor(GREY)  # shows through where a value is missing
+    image = ax.imshow(values, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+    if written:
+        _write(ax, values, [[line[j] for j in used] for line in texts], most)
     ax.set_xticks(range(len(used)), [names[j] for j in used], rotation=30, ha="right")
-    ax.set_yticks(range(len(values)), rows[shown] if len(values) <= MOST else [])
+    ax.set_yticks(range(len(values)), rows, fontsize=None if written else 7)
     title = "What the counterfactuals change" + (f" (first {MOST} of {len(moved)})" if len(moved) > MOST else "")
     ax.set_title(title, loc="left")
     bar: Any = ax.figure.colorbar(image, ax=ax)
-    bar.set_label("change in units of the range")
+    bar.set_label("change in units of the range" + ("; grey: another category" if np.isnan(values).any() else ""))
     return ax
 
 

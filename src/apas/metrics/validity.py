@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import is_frame
+from apas._validation import check_matrix, is_frame
 from apas.certify.entry import certify, check_agreement, check_target
+from apas.counterfactuals.cells import missing_rows
 from apas.counterfactuals.space import FeatureSpace
-from apas.counterfactuals.taken import missing_rows
 from apas.errors import InputError, Unsupported
 from apas.models.convert import as_model, encoded_rows
 from apas.models.margins import needs_strict, valid
-from apas.models.protocol import Model
+from apas.models.protocol import Model, Raw, offers
 from apas.shifts.protocol import ShiftSet
 
 __all__ = ["delta_validity", "read_retrained", "validity"]
@@ -91,8 +91,11 @@ def _there(net: Model, points: Any, target: Any) -> tuple[Any, NDArray[Any], _Ma
     """The rows that are there, their wanted classes, and which they are."""
     if isinstance(target, str) and target == "predicted" and target not in net.classes:
         raise InputError(f"`target` must be the wanted class, one of {list(net.classes)}, got 'predicted'.")
-    plain = points.detach().cpu() if hasattr(points, "detach") else points
-    table: Any = plain if is_frame(plain) else np.asarray(plain)
+    width = net.n_raw_features if offers(net, Raw) else net.n_features
+    try:
+        table = check_matrix(points, width, None)
+    except InputError as error:
+        raise InputError(str(error).replace("`X`", "`points`")) from None
     there = ~missing_rows(table)
     labels = check_target(net, np.empty((len(there), 0)), target)
     return (table.iloc[there] if is_frame(table) else table[there]), labels[there], there

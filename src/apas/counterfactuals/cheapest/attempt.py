@@ -126,13 +126,13 @@ class Attempt:
 
     def _tightened(self) -> Mixed | None:
         """The program with ranges that take it into account; None if that leaves nothing."""
-        ranges: _Ranges | None = unit_ranges(self.effect.net, self._reach)
+        ranges = unit_ranges(self.effect.net, self._reach)
         program = self._program(ranges)
         for _ in range(ROUNDS):
-            before = program.integer.sum()
-            ranges = tightened(program, ranges or [], self.relaxed, self.deadline)
-            if ranges is None:
+            narrower = tightened(program, ranges, self.relaxed, self.deadline)
+            if narrower is None:
                 return None
+            ranges, before = narrower, program.integer.sum()
             program = self._program(ranges)
             if program.integer.sum() > (1 - WORTHWHILE) * before:
                 break

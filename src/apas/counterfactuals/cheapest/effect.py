@@ -32,6 +32,15 @@ class Effect:
     distance : {"l1", "linf"}
     avoid : sequence of frozenset of int
         Sets of features that must not change together.
+
+    Examples
+    --------
+    >>> one = np.ones(1)
+    >>> moves = Moves(-one, np.array([0]), 2 * one, one, np.array([[3.0]]), one, one < 0, np.array([-1]))
+    >>> net = FeedForward([[[1.5]]], [[0.0]])
+    >>> effect = Effect(net, moves, Contrast.of(net, 1), "l1")
+    >>> effect.margins(np.array([[0.0], [1.0]]))[0].tolist(), effect.cost(0.5 * one)
+    ([-1.0, 2.0], (0.5, 0.5))
     """
 
     net: FeedForward

@@ -16,11 +16,12 @@ from apas.counterfactuals.cheapest.effect import DUST, Effect
 from apas.counterfactuals.cheapest.guess import Guess
 from apas.counterfactuals.cheapest.moves import moves_from
 from apas.counterfactuals.cheapest.program import widest_program
-from apas.counterfactuals.cheapest.ranges import Reach
+from apas.counterfactuals.cheapest.ranges import Reach, unit_ranges
 from apas.counterfactuals.cheapest.relaxed import Relaxed
 from apas.counterfactuals.cheapest.units import Contrast
 from apas.counterfactuals.pieces import INSTEAD, Piece
 from apas.counterfactuals.source import NoneExists, Search
+from apas.display.numbers import at_most
 from apas.errors import Unsupported
 from apas.models.feedforward import FeedForward
 from apas.models.margins import class_indices, needs_strict
@@ -30,6 +31,8 @@ __all__ = ["Found", "Nearest"]
 _Array = NDArray[np.float64]
 #: How far the model may be from what the program makes of it, in units of what the margin is a sum of.
 AGREEMENT = 1e-4
+#: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
+ALLOWANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,15 @@ class Found:
     point : ndarray of shape (features,)
     margin : float
         What the model gives it.
+    reach : float
+        It is also a point for all margins up to this one, which includes what rounding may do.
     cost : float
         Sum or maximum of the differences.
     """
 
     point: _Array
     margin: float
+    reach: float
     cost: float
 
 
@@ -62,6 +68,19 @@ class Nearest:
         What each feature adds to what reaches the first layer of `net`.
     time_limit : float
         Seconds per point.
+
+    Examples
+    --------
+    >>> from apas.counterfactuals.feature import Feature
+    >>> from apas.counterfactuals.pieces import pieces_of
+    >>> from apas.counterfactuals.source import Task
+    >>> from apas.counterfactuals.space import FeatureSpace
+    >>> net = FeedForward([[[1.0, -1.0], [0.5, 1.0]], [[1.0], [1.0]]], [[0.0, 0.0], [-2.0]])
+    >>> task = Task(net, FeatureSpace([Feature("a", low=0, high=4), Feature("b", "integer", low=0, high=4)]))
+    >>> parts = [piece.through(net.weights[0]) for piece in pieces_of(task).parts]
+    >>> nearest = Nearest(Search(task, 0, np.array([0.0, 1.0]), 1), net, parts, time_limit=10.0)
+    >>> [nearest.at(margin).point.round(6).tolist() for margin in (0.0, 1.5)]
+    [[0.0, 2.0], [0.0, 3.0]]
     """
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
@@ -92,8 +111,7 @@ class Nearest:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
         reach = Reach(self.moves, np.inf, self.search.task.distance)
         program = widest_program(self.net, reach, self.goal, self.search.avoid)
-        deadline = self._deadline()
-        allowance = 4 * MISS * self.effect.margin(self.moves.top)[1]
+        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, reach))
         left = deadline - time.monotonic()
         advice = advise(program.as_program(counts=True), enough=allowance, target=-np.inf, time_limit=left)
         if advice.point is not None:
@@ -105,7 +123,7 @@ class Nearest:
             # what is proved of more points holds of fewer, and most proofs need not tell counts apart
             bound = verified_bound(program.as_program(counts=counts), above=allowance, deadline=deadline)
             if bound is not None:
-                raise NoneExists(_none(-bound, self.search))
+                raise NoneExists(_none(allowance - bound, self.search))
         return None
 
     def _deadline(self) -> float:
@@ -141,9 +159,11 @@ class Nearest:
                 f"gives row {search.row} of `X`, changed, a margin of {margin:g} instead of {expected:g}; {INSTEAD}"
             )
         fine = margin > 0 if self.strict else margin >= 0
-        return Found(point, margin, self.effect.cost(amounts)[0]) if fine and search.is_different(point) else None
+        if not fine or not search.is_different(point):
+            return None
+        return Found(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
 
 
 def _none(most: float, search: Search) -> str:
     beside = " that differs from those found" if search.avoid else ""
-    return f"it is proved that no allowed change{beside} leads to {search.target!r}: no margin exceeds {most:.3g}"
+    return f"it is proved that no allowed change{beside} leads to {search.target!r}: no margin exceeds {at_most(most)}"

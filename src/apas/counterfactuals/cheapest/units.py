@@ -57,6 +57,21 @@ class Contrast:
         """Margins of rows of scores."""
         return np.asarray((scores @ self.signs + self.const).min(axis=-1))
 
+    def weights(self, net: FeedForward) -> list[_Array]:
+        """Per hidden layer how much the margin can change at most if a unit is off by 1."""
+        weight, found = np.abs(self.signs).max(axis=1), []
+        for w in net.weights[:0:-1]:
+            weight = np.abs(w) @ weight
+            found.append(weight)
+        return found[::-1]
+
+    def size(self, net: FeedForward, ranges: _Ranges) -> float:
+        """How large what margins are sums of can be while units stay within ranges; at least 1."""
+        sizes = [1.0 + float(np.abs(self.const).max())]
+        for weight, (low, high) in zip(self.weights(net), ranges, strict=False):
+            sizes.append(sizes[0] + float(weight @ np.maximum(np.abs(low), np.abs(high))))
+        return max(sizes)
+
 
 def sides(net: FeedForward, goal: Contrast) -> list[tuple[_Flags, _Flags]]:
     """Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
@@ -97,20 +112,11 @@ def write_units(
     """Write the hidden units; returns the scores as ``form @ v + const``, `form` of shape (outputs, columns)."""
     form, const = np.zeros((len(moves.base), sheet.total)), moves.base
     form[:, : len(moves)] = moves.gain.T
-    weights = _weights(net, goal)
+    weights = goal.weights(net)
     for i, name in enumerate(net.activations):
         form, const = _layer(sheet, i, name, form, const, ranges[i], needs[i], weights[i])
         form, const = net.weights[i + 1].T @ form, const @ net.weights[i + 1] + net.biases[i + 1]
     return form, const
-
-
-def _weights(net: FeedForward, goal: Contrast) -> list[_Array]:
-    """Per hidden layer how much the margin can change if a unit is off by 1."""
-    weight, found = np.abs(goal.signs).max(axis=1), []
-    for w in net.weights[:0:-1]:
-        weight = np.abs(w) @ weight
-        found.append(weight)
-    return found[::-1]
 
 
 def _layer(
