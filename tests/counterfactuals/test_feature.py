@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -150,3 +152,11 @@ def test_differences_are_in_units_of_the_range() -> None:
 def test_contradictions_are_refused(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Feature(**{"name": "f", **options})
+
+
+@pytest.mark.parametrize("level", [date(2020, 1, 1), (1, 2), 1j, frozenset()])
+def test_levels_are_texts_numbers_or_booleans(level) -> None:
+    with pytest.raises(
+        InputError, match="`values` of feature 'f' must be texts, numbers or booleans, got .*; turn dates"
+    ):
+        Feature("f", "categorical", values=("a", level))

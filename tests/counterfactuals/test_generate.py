@@ -267,3 +267,14 @@ def test_few_draws_leave_no_confidence_for_many_tests():
         apas.generate(net, [[0.0, 0.0]], 0.05, space=space, method=sampling)
     enough = apas.Sampling(n_samples=apas.sample_size(coverage=0.995, confidence=0.9995))
     assert apas.generate(net, [[0.0, 0.0]], 0.05, space=space, method=enough, rng=0).found.all()
+
+
+@pytest.mark.parametrize("distance", ["l1", "linf"])
+def test_no_digit_depends_on_the_other_rows(pipeline, distance):
+    # slacks differ in their last bits when other rows are looked at with them, and so would the margins asked for next
+    free = FeatureSpace.from_frame(LOANS, label="approved", immutable=["age"])
+    rows = LOANS.loc[pipeline.predict(LOANS[FEATURES]) == 0, FEATURES].head(12)
+    options = {"space": free, "distance": distance, "rng": 3}
+    whole = apas.generate(pipeline, rows, 0.02, **options)
+    part = apas.generate(pipeline, rows.iloc[::-3], 0.02, **options)
+    np.testing.assert_array_equal(part.numbers, whole.numbers[::-3])

@@ -7,6 +7,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import apas
 from apas import Counterfactuals, Feature, FeatureSpace, FeedForward, InputError, Unsupported
@@ -30,7 +33,7 @@ def generate(X=ROWS, delta=0.05, **options):
         ({"space": "space.toml"}, "`space` must be an apas.FeatureSpace, got str"),
         ({"space": FeatureSpace([Feature("income")])}, "`space` must match the model, which takes 2 columns"),
         ({"space": FeatureSpace([Feature("income"), Feature("debt")])}, "must match|lacks"),
-        ({"source": "magic"}, "`source` must be one of 'milp', 'neighbours'"),
+        ({"source": "magic"}, "`source` must be one of 'robust', 'milp', 'neighbours'"),
         ({"source": apas.MilpSource}, "the class MilpSource itself"),
         ({"distance": "l7"}, '`distance` must be "l1" or "linf", got \'l7\''),
         ({"k": 0}, "`k` of generate must be an integer of at least 1, got 0"),
@@ -41,6 +44,14 @@ def generate(X=ROWS, delta=0.05, **options):
         ({"delta": -1}, "`delta` must be positive"),
         ({"source": "neighbours", "background": [[0.0, 0.0]]}, "`background` must hold a row .* wanted class 1, got none"),
         ({"X": ROWS.rename(columns={"income": "wage"})}, "lacks 'income'"),
+        ({"X": pd.concat([ROWS, ROWS[["income"]]], axis=1)}, "`X` must have each column once, got 'income' more than"),
+        ({"X": ROWS.assign(income=pd.Timestamp("2020-01-01"))}, "`X` must hold finite numbers in column 'income'"),
+        ({"space": None, "background": []}, "`background` must have rows to read ranges and levels from, got none"),
+        ({"space": None, "background": ROWS.assign(income=[None, 1])}, "`background` must have a value .* 'income' lacks 1"),
+        ({"space": None, "background": pd.concat([ROWS, ROWS], axis=1)}, "`background` must have each column once"),
+        ({"space": None, "background": ROWS.drop(columns="income")}, "`background` must have .*, but it lacks 'income'"),
+        ({"space": None, "background": ROWS.assign(income=pd.Timestamp("2020-01-01"))}, "must be texts, numbers or boo"),
+        ({"space": None, "background": ROWS.assign(income="much"), "X": ROWS}, "`X` has 0 in row 0|must match"),
         ({"X": ROWS.assign(savings="much")}, "column 'savings', which is continuous, but row 0 is 'much'"),
     ],
 )  # fmt: skip
@@ -68,6 +79,9 @@ def test_what_cannot_work_is_refused():
         generate(source="neighbours")
     with pytest.raises(Unsupported, match="the same models to search and to certify"):
         generate(shifts=apas.ObservedShifts([NET]), delta=1)
+    # its looks and its tests would be on the same draws
+    with pytest.raises(Unsupported, match="for Sampling alone, but Cascade claims 'at least 99.5 % of the shifts"):
+        generate(method=apas.Cascade(apas.Sampling()))
 
 
 def test_no_rows():
@@ -84,7 +98,7 @@ def test_what_a_result_shows(tmp_path):
     assert found.changes().tolist()[0] == frame["changes"].iloc[0]
     assert "income 0 -> " in " ".join(found.changes())
     assert "<table>" in found._repr_html_()
-    assert repr(found).startswith("<Counterfactuals: 4 rows: ")
+    assert repr(found).startswith("<Counterfactuals: 4 counterfactuals of 2 rows: ")
     content = json.loads(json.dumps(found.to_dict()))
     assert content["format"] == "apas-counterfactuals"
     assert content["counterfactuals"][0]["values"] == [float(v) for v in found.points.iloc[0]]
@@ -114,3 +128,95 @@ def test_counterfactuals_of_other_tools():
         Counterfactuals.from_frame(NET, ROWS, points.head(1), space=SPACE)
     free = Counterfactuals.from_frame(NET, ROWS, points)
     assert free.space.names == ("income", "savings")
+
+
+TABLE = pd.DataFrame({"income": [0, 5, 3], "savings": [0.0, 5.0, 2.5]})
+
+
+@pytest.mark.parametrize("table", [TABLE, TABLE.astype(object), TABLE.assign(paid="yes"), TABLE.to_numpy(dtype=object)])
+def test_what_is_read_off_the_background_does_not_depend_on_the_rows(table):
+    rows = pd.DataFrame({"income": [0, 0], "savings": [0.25, -7.0]})
+    found = apas.generate(NET, rows, 0.05, background=table, rng=0)
+    assert [(f.kind, f.low, f.high) for f in found.space] == [("integer", 0.0, 5.0), ("continuous", 0.0, 5.0)]
+    alone = apas.generate(NET, rows.head(1), 0.05, background=table, rng=0)
+    assert alone.space == found.space
+    assert alone[0] == found[0]
+
+
+def test_a_background_of_texts_without_names():
+    net = FeedForward([[[1.0], [0.0], [2.0]]], [[-2.5]])
+    table = np.array([[0.0, "own"], [2.0, "rent"]], dtype=object)
+    found = apas.generate(
+        net, [[0.5, "own"]], 0.01, space=FeatureSpace.from_frame(pd.DataFrame(table), codes={1: "onehot"}), rng=0
+    )
+    assert found.points.tolist()[0][1] == "rent"
+    taken = Counterfactuals.from_frame(
+        FeedForward([[[1.0], [1.0]]], [[-1.0]]), [[0.0, 0.5]], np.array([[0.0, 3.0]], dtype=object)
+    )
+    assert taken.space["x1"].high == 3.0
+
+
+def test_columns_are_called_what_they_were():
+    net = FeedForward([[[1.0], [1.0]]], [[-1.0]])
+    rows = pd.DataFrame([[0.0, 0.25]])
+    found = apas.generate(net, rows, 0.05, background=pd.DataFrame([[0.0, 0.0], [2.0, 2.0]]), rng=0)
+    assert found.points.columns.tolist() == [0, 1]
+    assert apas.certify(net, found.points, 0.05, target=1, rng=1).certified.all()
+
+
+def test_values_of_certificates_are_in_the_order_of_their_names():
+    space = FeatureSpace([SPACE["savings"], SPACE["income"]])
+    named = FeedForward([[[1.0], [10.0]]], [[-1.0]], feature_names=("income", "savings"))
+    pipeline = make_pipeline(StandardScaler(with_mean=False, with_std=False), LogisticRegression())
+    table = pd.DataFrame({"income": [0, 5, 1, 4], "savings": [0.0, 5.0, 1.0, 4.0]})
+    pipeline.fit(table, [0, 1, 0, 1])
+    found = apas.generate(pipeline, table.head(1), 0.01, space=space, rng=0)
+    content = found.certificates.to_dict()
+    point = dict(zip(content["feature_names"], content["certificates"][0]["values"], strict=True))
+    assert point == found.points.iloc[0].to_dict()
+    with pytest.raises(InputError, match="in the order of the model's columns"):
+        apas.generate(named, table.head(1), 0.01, space=space, rng=0)
+
+
+@pytest.mark.parametrize("points", [None, 3, "points.csv", [1.0, 2.0], [[1.0], [1.0, 2.0]]])
+def test_points_of_other_tools_that_are_no_table(points):
+    with pytest.raises(InputError, match="`points` must") as caught:
+        Counterfactuals.from_frame(NET, ROWS, points)
+    assert "\n" not in str(caught.value)
+
+
+def test_points_of_other_tools_with_the_outcome_besides():
+    points = pd.DataFrame({"outcome": ["yes", "no"], "savings": [2.0, np.nan], "income": [1.0, np.nan]})
+    points.loc[1, "outcome"] = None
+    taken = Counterfactuals.from_frame(NET, ROWS, points, space=SPACE)
+    assert taken.found.tolist() == [True, False]
+    kept = generate(source=apas.Given(points, repair=False))
+    assert kept.found.tolist() == [True, False]
+    with pytest.raises(InputError, match="row 1 is 'many'"):
+        Counterfactuals.from_frame(NET, ROWS, points.assign(income=[None, "many"], savings=[None, 1.0]), space=SPACE)
+
+
+def test_a_time_limit_may_be_any_number():
+    assert generate(time_limit=np.int64(60)).found.all()
+
+
+def test_a_summary_tells_rows_from_counterfactuals():
+    assert generate(k=2).summary().startswith("4 counterfactuals of 2 rows: ")
+    assert generate().summary().startswith("2 rows: ")
+
+
+def test_the_plot_shows_no_direction_where_there_is_none():
+    pytest.importorskip("matplotlib")
+    net = FeedForward([[[1.0], [0.0], [3.0], [2.0]]], [[-2.5]])
+    space = FeatureSpace([Feature("pay", low=0, high=1), Feature("home", "categorical", values=("a", "b", "c"))])
+    found = apas.generate(net, pd.DataFrame({"pay": [0.1, 0.1], "home": ["a", "a"]}, index=["A", "B"]), 0.01,
+                          space=space, k=2, rng=0)  # fmt: skip
+    axes = found.plot()
+    shown = axes.images[0].get_array()
+    moved = found.numbers[:, 1] != found.origins[:, 1]
+    assert moved[found.found].all()
+    column = [label.get_text() for label in axes.get_xticklabels()].index("home")
+    assert np.ma.getmaskarray(np.ma.masked_invalid(shown))[:, column].tolist() == (moved & found.found).tolist()
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[0] == "A, rank 0"
+    assert [name.endswith("(none found)") for name in names] == (~found.found).tolist()

@@ -194,7 +194,9 @@ def test_bad_tables(loans) -> None:
         FeatureSpace.from_frame(np.zeros((2, 2)))
     with pytest.raises(InputError, match="must have rows to read ranges and levels from, got none"):
         FeatureSpace.from_frame(loans[:0])
-    with pytest.raises(InputError, match="`frame` must have a value .* column 'income' lacks 1; fill them or drop the rows"):
+    with pytest.raises(
+        InputError, match="`frame` must have a value .* column 'income' lacks 1; fill them or drop the rows"
+    ):
         FeatureSpace.from_frame(loans.assign(income=[1.0, np.nan, 2.0, 3.0]))
     with pytest.raises(InputError, match="must have each column once, got 'age' twice"):
         FeatureSpace.from_frame(loans[["age", "income", "age"]])
@@ -249,3 +251,39 @@ def test_many_levels_are_not_all_listed() -> None:
     space = FeatureSpace([Feature("n", "categorical", values=tuple(range(20)))])
     with pytest.raises(InputError, match="whose levels are 0, 1, 2, 3, 4, 5, 6, 7, ...; add it"):
         space.numbers([[31]])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        # what is said about a column is never passed over in silence
+        ({"ranges": {"home": (0, 1)}}, "`low` of feature 'home' is for numbers, but it is categorical"),
+        ({"steps": {"home": 1}}, "`step` of feature 'home' is for numbers, but it is categorical"),
+        ({"values": {"pay": [1, 2]}, "ranges": {"pay": (0, 5)}}, "'pay' has both `values` and a range or step"),
+        ({"values": {"pay": [1, 2]}, "steps": {"pay": 1}}, "'pay' has both `values` and a range or step"),
+        ({"values": {"home": "own"}}, "`values` of feature 'home' must be a list of values, got 'own'"),
+        ({"values": {"pay": 3}}, "`values` of feature 'pay' must be a list of values, got 3"),
+        ({"kinds": ["pay"]}, r"`kinds` of FeatureSpace.from_frame must be a mapping from columns, got \['pay'\]"),
+        ({"immutable": 3}, "`immutable` of FeatureSpace.from_frame must be a list of columns, got 3"),
+        ({"immutable": None}, "`immutable` of FeatureSpace.from_frame must be a list of columns, got None"),
+    ],
+)
+def test_what_is_said_of_columns_is_heard_or_refused(options, message: str) -> None:
+    table = pd.DataFrame({"pay": [1, 2, 3], "home": ["own", "rent", "free"]})
+    with pytest.raises(InputError, match=message):
+        FeatureSpace.from_frame(table, **options)
+
+
+def test_misuse_of_a_space_is_one_sentence(tmp_path) -> None:
+    space = FeatureSpace([Feature("pay", low=0, high=9), Feature("home", "categorical", values=("own", "rent"))])
+    for features in (None, Feature("pay"), []):
+        with pytest.raises(InputError, match="`features` of FeatureSpace must be apas.Feature objects, one per column"):
+            FeatureSpace(features)
+    with pytest.raises(InputError, match="`Z` must have 3 columns, as the space has features, got 2"):
+        space.decode([[1.0, 0.0]])
+    with pytest.raises(InputError, match="`Z` must hold the numbers that `encode` gives"):
+        space.decode([["a", "b", "c"]])
+    with pytest.raises(InputError, match="cannot be written: No such file or directory"):
+        space.to_toml(tmp_path / "none" / "space.toml")
+    with pytest.raises(InputError, match="`path` of FeatureSpace.from_toml must be the name of a file, got None"):
+        FeatureSpace.from_toml(None)

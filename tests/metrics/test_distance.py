@@ -102,3 +102,8 @@ def test_violations_by_cell():
     assert violations(SPACE, RAW[:0], CHANGED[:0]).shape == (0,)
     with pytest.raises(InputError, match=r"`points` must have a row for each of the 3 inputs, got 2"):
         violations(SPACE, RAW, CHANGED[:2])
+
+
+def test_a_space_is_needed():
+    with pytest.raises(InputError, match="`space` must be an apas.FeatureSpace, got NoneType"):
+        cost(None, [[1.0]], [[2.0]])

@@ -23,6 +23,7 @@ from apas.counterfactuals.loop import Limits, Outcome, run_rows
 from apas.counterfactuals.milp import MilpSource
 from apas.counterfactuals.neighbours import NearestNeighbours
 from apas.counterfactuals.result import Counterfactuals
+from apas.counterfactuals.robust_optimum import RobustOptimum
 from apas.counterfactuals.source import CandidateSource, Search, Task
 from apas.counterfactuals.space import DISTANCES, FeatureSpace
 from apas.counterfactuals.wanted import default_space, own_columns, wanted_classes, with_gaps
@@ -34,7 +35,7 @@ from apas.shifts.protocol import ShiftSet
 
 __all__ = ["generate"]
 
-SOURCES: dict[str, Any] = {"milp": MilpSource, "neighbours": NearestNeighbours}
+SOURCES: dict[str, Any] = {"robust": RobustOptimum, "milp": MilpSource, "neighbours": NearestNeighbours}
 #: Rows that advance together: enough to share draws, few enough to see progress.
 BATCH = 64
 
@@ -143,7 +144,10 @@ def generate(
         raise Unsupported(complaint)
     check_agreement(bound, raw, encoded, shift_set)
     judge = Judge(task, shift_set, chosen, entropy)
-    searches = [Search(task, i, x, t) for i, (x, t) in enumerate(zip(inputs, targets, strict=True))]
+    searches = [
+        Search(task, i, x, t, trial=judge.trial(t, float(d)))
+        for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
+    ]
     with np.errstate(over="ignore", invalid="ignore"):
         outcomes = _run(searches, deltas, origin, judge, limits, check_jobs(n_jobs))
     return _collected(outcomes, X, inputs, judge, limits.k, (time.monotonic() - began) / max(1, len(outcomes)))

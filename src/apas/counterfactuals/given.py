@@ -103,7 +103,7 @@ def _offered(search: Search, given: _Array, repair: bool) -> _Asking:
     broken = [
         f.name for f, fine in zip(space, space.allowed(given[None], search.input[None])[0], strict=True) if not fine
     ]
-    complaint = f"the given point breaks the constraints of {', '.join(broken)}" if broken else None
+    complaint: str | None = f"the given point breaks the constraints of {', '.join(broken)}"
     if broken and not repair:
         return complaint
     start = search.snapped(given) if broken else given
@@ -111,8 +111,9 @@ def _offered(search: Search, given: _Array, repair: bool) -> _Asking:
     if _is_usable(search, start):
         slack = yield Candidate(start)
         complaint = None
-    elif complaint is None:
-        complaint = f"the given point is not of class {search.target!r}, or not different from what there is already"
+    else:
+        which = f"{complaint}, and the nearest that does not" if broken else "the given point"
+        complaint = f"{which} is not of class {search.target!r}, or not different from what there is already"
     if repair:
         yield from _repaired(search, start, slack)
     return complaint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,10 @@ def inferred(
     called = {"kind": "kinds", "range": "ranges", "step": "steps", "code": "codes"}
     for attribute, names in {**listed, **given}.items():
         argument = called.get(attribute, attribute)
-        if isinstance(names, str):
-            raise InputError(f"`{argument}` of FeatureSpace.from_frame must be a list of columns, got {names!r}.")
+        wanted = Mapping if attribute in given else Collection
+        if isinstance(names, str) or not isinstance(names, wanted):
+            what = "a mapping from columns" if wanted is Mapping else "a list of columns"
+            raise InputError(f"`{argument}` of FeatureSpace.from_frame must be {what}, got {names!r}.")
         unknown = [n for n in names if n not in columns]
         if unknown:
             raise InputError(
@@ -65,15 +67,13 @@ def _feature(cells: Any, name: str, said: dict[str, Any], mutable: bool, directi
             f"`frame` must have a value in every cell, but column {name!r} lacks {missing}; fill them or drop the rows."
         )
     kind = said.get("kind") or _kind(cells, said)
-    details: dict[str, Any] = {}
-    if kind in ("continuous", "integer"):
-        if "values" in said:
-            details["values"] = tuple(said["values"])
-        else:
-            low, high = _range(cells, said, name)
-            details = {"low": low, "high": high, "step": said.get("step")}
-    else:
-        details["values"] = tuple(said["values"]) if "values" in said else _levels(cells)
+    numeric = kind in ("continuous", "integer")
+    # all that was said, also what does not go together: the feature refuses that
+    details: dict[str, Any] = {"values": said.get("values"), "step": said.get("step")}
+    if "range" in said or (numeric and "values" not in said):
+        details["low"], details["high"] = _range(cells, said, name)
+    if not numeric and "values" not in said:
+        details["values"] = _levels(cells)
     return Feature(name, kind, mutable=mutable, direction=direction, code=said.get("code"), **details)
 
 

@@ -11,6 +11,7 @@ Rows share the draws of their j-th tests: the candidate of a row never depends o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from apas.certify.entry import decide
 from apas.certify.problem import Method, Problem
 from apas.certify.sampling import Sampling
 from apas.certify.scan import block_size
-from apas.counterfactuals.source import Task
+from apas.counterfactuals.source import Task, Trial
+from apas.counterfactuals.trial import ProvedTrial, SampledTrial
 from apas.errors import InputError
 from apas.models.convert import encoded_rows
 from apas.shifts.protocol import ShiftSet
@@ -97,9 +99,26 @@ class Judge:
     def tested(
         self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int, number: int
     ) -> list[Certificate]:  # fmt: skip
-        """Certificates of test number `number` for counterfactuals of a rank."""
-        problem = self.problem(points, targets, deltas, tries=number * (number + 1))
+        """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
+        problem = self.problem(points, targets, deltas, tries=max(1, number * (number + 1)))
         return decide(problem, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
+
+    def trial(self, target: Any, delta: float) -> Trial:
+        """What the search for one row may ask as often as it likes."""
+        if not isinstance(self.method, Sampling):
+            return ProvedTrial(self, target, delta)
+        samples, allowed = self.allowance
+        return SampledTrial(self, target, delta, samples, allowed)
+
+    @cached_property
+    def allowance(self) -> tuple[int, int]:
+        """How many draws a test at full confidence makes, and how many of them may fail."""
+        assert isinstance(self.method, Sampling)
+        problem = Problem(self.task.model, np.empty((0, self.task.model.n_features)), np.empty(0, dtype=object),
+                          np.empty(0), self.shifts)  # fmt: skip
+        claim = Most(self.method.coverage, self.method.confidence, "")
+        samples = self.method.samples(problem, claim)
+        return samples, allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
 
 
 def _proved(answer: Certificate) -> Look:

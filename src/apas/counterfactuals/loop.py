@@ -6,17 +6,18 @@ All rows advance together, so that their candidates are looked at and tested in 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.certify.certificate import Certificate
+from apas.counterfactuals.hunt import Hunt, asked_about, given_up
 from apas.counterfactuals.judge import Judge
 from apas.counterfactuals.result import Counterfactual, Status
-from apas.counterfactuals.source import Candidate, CandidateSource, NoneExists, Search
+from apas.counterfactuals.source import CandidateSource, NoneExists, Search
+from apas.counterfactuals.walking import walk
 
 __all__ = ["Limits", "Outcome", "run_rows"]
 
@@ -42,37 +43,19 @@ class Outcome:
     point: _Array
 
 
-@dataclass
-class _Hunt:
-    """The search for one counterfactual of one row."""
-
-    search: Search
-    rank: int
-    delta: float
-    stream: Iterator[Candidate]
-    candidate: Candidate | None = None
-    slack: float | None = None
-    hopeful: bool = False
-    asked: int = 0
-    candidates: int = 0
-    tests: int = 0
-    answer: Certificate | None = None
-    best: tuple[float, _Array, Certificate] | None = None
-    ended: tuple[Status, str] | None = None
-    seen: set[bytes] = field(default_factory=set)
-
-
 def run_rows(
     searches: list[Search], deltas: _Array, source: CandidateSource, judge: Judge, limits: Limits, report: Any
 ) -> list[Outcome]:  # fmt: skip
     """`limits.k` outcomes per search, in order; `report` is told how many searches have ended."""
-    waiting = [_Hunt(s, 0, float(d), source.candidates(s)) for s, d in zip(searches, deltas, strict=True)]
+    waiting = [Hunt(s, 0, float(d), source.candidates(s)) for s, d in zip(searches, deltas, strict=True)]
     done: dict[tuple[int, int], Outcome] = {}
     while waiting:
         for hunt in waiting:
             _advance(hunt, source, limits)
         _look([h for h in waiting if h.ended is None], judge)
-        _test([h for h in waiting if h.ended is None], source, judge)
+        going = [h for h in waiting if h.ended is None and h.candidate is not None]
+        _test([h for h in going if h.candidate is not None and h.candidate.path is None], source, judge)
+        walk([h for h in going if h.candidate is not None and h.candidate.path is not None], judge)
         still = []
         for hunt in waiting:
             if hunt.ended is None:
@@ -85,20 +68,20 @@ def run_rows(
     return [done[s.row, rank] for s in searches for rank in range(limits.k)]
 
 
-def _advance(hunt: _Hunt, source: CandidateSource, limits: Limits) -> None:
+def _advance(hunt: Hunt, source: CandidateSource, limits: Limits) -> None:
     """Ask for the next candidate that is new, or note why there is none."""
     while True:
         if hunt.candidates >= limits.max_candidates or hunt.asked >= PROBES * limits.max_candidates:
-            hunt.ended = _given_up(hunt, "the limit of candidates is reached")
+            hunt.ended = given_up(hunt, "the limit of candidates is reached")
         elif time.monotonic() > limits.deadline:
-            hunt.ended = _given_up(hunt, "time is up")
+            hunt.ended = given_up(hunt, "time is up")
         if hunt.ended is not None:
             return
         try:
             stream = hunt.stream
             hunt.candidate = stream.send(hunt.slack) if isinstance(stream, Generator) and hunt.asked else next(stream)
         except StopIteration as end:
-            hunt.ended = _given_up(hunt, end.value or "no further candidates", Status.EXHAUSTED)
+            hunt.ended = given_up(hunt, end.value or "no further candidates", Status.EXHAUSTED)
             return
         except NoneExists as error:
             hunt.ended = (Status.INFEASIBLE, str(error))
@@ -110,7 +93,7 @@ def _advance(hunt: _Hunt, source: CandidateSource, limits: Limits) -> None:
             return
 
 
-def _is_usable(hunt: _Hunt, source: CandidateSource) -> bool:
+def _is_usable(hunt: Hunt, source: CandidateSource) -> bool:
     """Whether a candidate is worth a look: allowed, and if final new, different, and cheaper than what is there."""
     assert hunt.candidate is not None
     candidate, search = hunt.candidate, hunt.search
@@ -119,6 +102,9 @@ def _is_usable(hunt: _Hunt, source: CandidateSource) -> bool:
         return False  # the constraints hold whatever a source says
     if not candidate.final:
         return True
+    if candidate.path is not None:
+        hunt.candidate = replace(candidate, path=_allowed_path(search, candidate.path))
+        return True
     key = candidate.point.tobytes()
     if key in hunt.seen or not search.is_different(candidate.point):
         return False
@@ -126,15 +112,22 @@ def _is_usable(hunt: _Hunt, source: CandidateSource) -> bool:
     return source.ordered or hunt.best is None or search.cost(candidate.point) < hunt.best[0]
 
 
-def _look(hunts: list[_Hunt], judge: Judge) -> None:
+def _allowed_path(search: Search, path: _Array) -> _Array:
+    """The rows of a path that the space allows and that differ from what there is."""
+    fine = search.task.space.allowed(path, np.broadcast_to(search.input, path.shape)).all(axis=1)
+    return path[fine & np.array([search.is_different(p) for p in path], dtype=bool)]
+
+
+def _look(hunts: list[Hunt], judge: Judge) -> None:
     """Give each hunt the slack of its candidate, and the answer where to look is to test."""
+    hunts = [h for h in hunts if h.candidate is not None and h.candidate.path is None]
     if not hunts:
         return
-    for hunt, look in zip(hunts, judge.looked(*_batch(hunts)), strict=True):
+    for hunt, look in zip(hunts, judge.looked(*asked_about(hunts)), strict=True):
         hunt.slack, hunt.hopeful, hunt.answer = look.slack, look.hopeful, look.answer
 
 
-def _test(hunts: list[_Hunt], source: CandidateSource, judge: Judge) -> None:
+def _test(hunts: list[Hunt], source: CandidateSource, judge: Judge) -> None:
     """Test the final candidates that are worth it: one batch for all rows that are at the same number of tests."""
     hunts = [h for h in hunts if h.candidate is not None and h.candidate.final and (h.hopeful or h.answer is not None)]
     for hunt in hunts:
@@ -144,9 +137,9 @@ def _test(hunts: list[_Hunt], source: CandidateSource, judge: Judge) -> None:
         if not judge.can_test(number):
             for hunt in batch:
                 hunt.tests -= 1
-                hunt.ended = _given_up(hunt, "`n_samples` leaves no confidence for a further test")
+                hunt.ended = given_up(hunt, "`n_samples` leaves no confidence for a further test")
             continue
-        for hunt, answer in zip(batch, judge.tested(*_batch(batch), rank, number), strict=True):
+        for hunt, answer in zip(batch, judge.tested(*asked_about(batch), rank, number), strict=True):
             hunt.answer = answer
     for hunt in hunts:
         if hunt.answer is not None and hunt.answer.is_certified and hunt.candidate is not None:
@@ -155,22 +148,7 @@ def _test(hunts: list[_Hunt], source: CandidateSource, judge: Judge) -> None:
                 hunt.ended = (Status.FOUND, hunt.answer.reason)
 
 
-def _batch(hunts: list[_Hunt]) -> tuple[_Array, NDArray[Any], _Array]:
-    points = np.stack([h.candidate.point for h in hunts if h.candidate is not None])
-    targets = np.empty(len(hunts), dtype=object)
-    targets[:] = [h.search.target for h in hunts]
-    return points, targets, np.array([h.delta for h in hunts])
-
-
-def _given_up(hunt: _Hunt, why: str, status: Status = Status.BUDGET) -> tuple[Status, str]:
-    """How a hunt ends that goes no further: what it has found it keeps."""
-    if hunt.best is not None:
-        return Status.FOUND, hunt.best[2].reason
-    looked = f"{hunt.asked} point{'s' if hunt.asked != 1 else ''} looked at, {hunt.tests} tested, none certified"
-    return status, f"{why}; {looked}"
-
-
-def _outcome(hunt: _Hunt) -> Outcome:
+def _outcome(hunt: Hunt) -> Outcome:
     status, reason = hunt.ended if hunt.ended is not None else (Status.BUDGET, "")
     cost, point, certificate = hunt.best or (np.nan, np.full_like(hunt.search.input, np.nan), None)
     search = hunt.search
@@ -181,16 +159,16 @@ def _outcome(hunt: _Hunt) -> Outcome:
 
 
 def _next_rank(
-    hunt: _Hunt, outcome: Outcome, source: CandidateSource, limits: Limits, done: dict[tuple[int, int], Outcome],
+    hunt: Hunt, outcome: Outcome, source: CandidateSource, limits: Limits, done: dict[tuple[int, int], Outcome],
     report: Any,
-) -> list[_Hunt]:  # fmt: skip
+) -> list[Hunt]:  # fmt: skip
     """The hunt for the next counterfactual of a row; where one was not found, the further ones are not either."""
     if hunt.rank + 1 >= limits.k:
         return []
     if outcome.answer.is_found:
         changed = frozenset(np.flatnonzero(outcome.point != hunt.search.input).tolist())
         search = replace(hunt.search, avoid=(*hunt.search.avoid, changed))
-        return [_Hunt(search, hunt.rank + 1, hunt.delta, source.candidates(search))]
+        return [Hunt(search, hunt.rank + 1, hunt.delta, source.candidates(search))]
     for rank in range(hunt.rank + 1, limits.k):
         answer = replace(outcome.answer, rank=rank, candidates=0, tests=0)
         done[hunt.search.row, rank] = Outcome(answer, outcome.point)

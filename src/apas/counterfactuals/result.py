@@ -61,7 +61,7 @@ class Counterfactual:
     certificate : Certificate or None
     reason : str
     seconds : float
-        Wall time of the call divided by its rows; not part of equality.
+        Wall time of the call divided by the counterfactuals asked for; not part of equality.
     """
 
     row: int
@@ -219,7 +219,9 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         costs = [item.cost for item in self if item.is_found]
         mean = f"; mean {self.distance} distance {np.mean(costs):.4g}" if costs else ""
         claims = {str(item.certificate.claim) for item in self if item.certificate is not None}
-        return f"{self._counted()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
+        rows = len({item.row for item in self})
+        counted = self._counted() if rows == len(self) else f"{len(self)} counterfactuals of {rows} rows"
+        return f"{counted}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what each counterfactual changes, feature by feature, in units of the features' ranges."""

@@ -16,7 +16,7 @@ from apas.models.convert import encoded_rows, predicted_classes
 from apas.models.margins import needs_strict, valid
 from apas.models.protocol import Model, Raw, offers
 
-__all__ = ["Candidate", "CandidateSource", "NoneExists", "Search", "Task"]
+__all__ = ["Candidate", "CandidateSource", "NoneExists", "Search", "Task", "Trial"]
 
 _Array = NDArray[np.float64]
 _Kept = TypeVar("_Kept")
@@ -36,10 +36,15 @@ class Candidate:
         Numbers per cell, see `FeatureSpace`; allowed by the space.
     final : bool, default True
         False asks only how it does in the search's own test, and cannot be returned.
+    path : ndarray of shape (rows, features), optional
+        Rows from the safest, which is `point`, to the cheapest, in an order that no certifying draw has decided. All
+        are tested on the same fresh draws at full confidence, no further than the first that fails, and the cheapest
+        before it is returned. Nothing else of the row can be certified then, so it comes first and last.
     """
 
     point: _Array
     final: bool = True
+    path: _Array | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,8 @@ class Search:
     avoid : tuple of frozenset of int
         Sets of features changed by the counterfactuals this row already has: a further one must leave at least one
         feature of each set as it is.
+    trial : Trial or None
+        Shifted models that the search may look at as often as it likes.
     """
 
     task: Task
@@ -125,6 +132,7 @@ class Search:
     input: _Array
     target: Any
     avoid: tuple[frozenset[int], ...] = ()
+    trial: Trial | None = None
 
     def cost(self, point: _Array) -> float:
         """What it costs to get to a point."""
@@ -142,6 +150,22 @@ class Search:
         """Whether the point differs enough from the counterfactuals the row already has."""
         changed = set(np.flatnonzero(point != self.input).tolist())
         return all(not known <= changed for known in self.avoid)
+
+
+class Trial(Protocol):
+    """How points of one row do on shifted models that the search may look at; nothing it says certifies anything."""
+
+    def slacks(self, points: _Array) -> _Array:
+        """Per point how much margin is left, at least 0 where it would pass; NaN where unknown."""
+        ...
+
+    def slopes(self, point: _Array, others: _Array) -> _Array:
+        """By how much the slack grows from a point to each of others near it."""
+        ...
+
+    def near(self, point: _Array) -> Trial:
+        """The same for points near `point`, at a lower price."""
+        ...
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -58,10 +58,10 @@ class FeatureSpace:
     scale: str | None = None
 
     def __post_init__(self) -> None:
-        features = tuple(self.features)
+        features = tuple(self.features) if isinstance(self.features, Iterable) else ()
         strangers = [f for f in features if not isinstance(f, Feature)]
         if strangers or not features:
-            got = "none" if not features else repr(strangers[0])
+            got = "none" if not strangers else repr(strangers[0])
             raise InputError(f"`features` of FeatureSpace must be apas.Feature objects, one per column, got {got}.")
         names = [f.name for f in features]
         doubled = sorted({n for n in names if names.count(n) > 1})
@@ -214,7 +214,12 @@ class FeatureSpace:
 
     def decode(self, Z: Any) -> DataFrame:
         """What `encode` made of rows, turned back."""
-        return self.table(self.coding.decode(np.asarray(Z, dtype=np.float64)))
+        table = checked_table(Z, self.coding.names, "Z")
+        try:
+            columns = np.asarray(table, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("`Z` must hold the numbers that `encode` gives, one per column of the model.") from None
+        return self.table(self.coding.decode(columns))
 
 
 def _described(feature: Feature) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from apas._atomic import write_text
+from apas._validation import is_path
 from apas.counterfactuals.feature import Feature
 from apas.errors import InputError
 
@@ -21,6 +22,8 @@ KEYS = ("kind", "range", "low", "high", "values", "step", "mutable", "direction"
 
 def read_toml(path: str | PathLike[str]) -> tuple[tuple[Feature, ...], str | None]:
     """The features and the scale that a file describes."""
+    if not is_path(path):
+        raise InputError(f"`path` of FeatureSpace.from_toml must be the name of a file, got {path!r}.")
     file = Path(path)
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -78,7 +81,10 @@ def written(content: Mapping[str, Any], path: str | PathLike[str] | None) -> str
         lines += [f"[features.{_key(name)}]", *(f"{key} = {_value(value, exact)}" for key, value in said.items()), ""]
     text = "\n".join(lines)
     if path is not None:
-        write_text(Path(path), text)
+        try:
+            write_text(Path(path), text)
+        except OSError as error:
+            raise InputError(f"the space {str(path)!r} cannot be written: {error.strerror or error}.") from None
     return text
 
 

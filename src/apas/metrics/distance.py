@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas.counterfactuals.space import DISTANCES, FeatureSpace
-from apas.counterfactuals.wanted import own_columns
+from apas.counterfactuals.wanted import check_space, own_columns
 from apas.errors import InputError
 from apas.metrics.arrays import filled, missing, pair
 
@@ -168,6 +168,7 @@ def broken(space: FeatureSpace, points: _Array, inputs: _Array) -> _Array:
 
 
 def _raw(space: FeatureSpace, inputs: Any, points: Any) -> tuple[_Array, _Array, NDArray[np.bool_]]:
+    check_space(space)
     start, end = space.numbers(inputs, "inputs"), space.numbers(own_columns(points, space), "points", gaps=True)
     if len(start) != len(end):
         raise InputError(f"`points` must have a row for each of the {len(start)} inputs, got {len(end)}.")

@@ -1,0 +1,136 @@
+"""What a search may ask of shifted models, as often as it likes: nothing it hears certifies anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.certify.problem import Problem
+from apas.certify.scan import block_size
+from apas.models.protocol import offers
+from apas.shifts.protocol import OnPoints
+
+if TYPE_CHECKING:
+    from apas.counterfactuals.judge import Judge
+
+__all__ = ["ProvedTrial", "SampledTrial"]
+
+_Array = NDArray[np.float64]
+#: How many of the draws that do worst at a point are kept to look at points near it.
+KEPT = 800
+#: So many numbers of draws are kept for all rows of a call; more are drawn again each time.
+HELD = 5_000_000
+#: Points that are looked at together.
+TOGETHER = 256
+
+
+@dataclass(frozen=True)
+class ProvedTrial:
+    """Bounds over every shift, by the method itself."""
+
+    judge: Judge
+    target: Any
+    delta: float
+
+    def slacks(self, points: _Array) -> _Array:
+        """Proved bounds on the margin, 0 or more where the claim is certified."""
+        looks = self.judge.looked(points, *_repeated(self.target, self.delta, len(points)))
+        return np.array([np.nan if look.slack is None else look.slack for look in looks])
+
+    def slopes(self, point: _Array, others: _Array) -> _Array:
+        """Differences of the bounds."""
+        found = self.slacks(np.vstack([point[None], others]))
+        return np.asarray(np.nan_to_num(found[1:] - found[0]))
+
+    def near(self, point: _Array) -> ProvedTrial:
+        """Itself: a bound costs the same everywhere."""
+        return self
+
+
+@dataclass(frozen=True)
+class SampledTrial:
+    """Draws of the search: the slack is the margin that all but a number of them exceed.
+
+    Attributes
+    ----------
+    judge : Judge
+    target : object
+    delta : float
+    samples : int
+        How many draws there are.
+    rank : int
+        How many of them may fail.
+    directions : ndarray of shape (kept, k) or None
+        Some of the draws, those that do worst near a point; None for all.
+    """
+
+    judge: Judge
+    target: Any
+    delta: float
+    samples: int
+    rank: int
+    directions: _Array | None = None
+
+    def slacks(self, points: _Array) -> _Array:
+        """The margin that all but `rank` draws exceed."""
+        parts = [points[a : a + TOGETHER] for a in range(0, len(points), TOGETHER)]
+        return np.concatenate([self._least(part) for part in parts]) if parts else np.empty(0)
+
+    def _least(self, points: _Array) -> _Array:
+        problem = self._problem(points)
+        least = np.full((self.rank + 1, len(points)), np.inf)
+        for directions in self._blocks(problem):
+            margins = np.nan_to_num(problem.margins(directions), nan=-np.inf)
+            least = np.partition(np.concatenate([least, margins]), self.rank, axis=0)[: self.rank + 1]
+        return np.asarray(least.max(axis=0) - problem.band)
+
+    def slopes(self, point: _Array, others: _Array) -> _Array:
+        """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
+        problem = self._problem(np.vstack([point[None], others]))
+        margins = np.concatenate([problem.margins(directions) for directions in self._blocks(problem)])
+        order = np.argsort(margins[:, 0])
+        width = max(3, self.rank // 2)
+        ranks = order[max(0, self.rank - width) : self.rank + width + 1]
+        return np.asarray(np.nan_to_num(margins[ranks, 1:] - margins[ranks, :1]).mean(axis=0))
+
+    def near(self, point: _Array) -> SampledTrial:
+        """The draws that do worst at `point`."""
+        keep = max(KEPT, 8 * (self.rank + 1))
+        if self.samples <= keep:
+            return self
+        problem = self._problem(point[None])
+        blocks = [(block, problem.margins(block)[:, 0]) for block in self._blocks(problem)]
+        margins = np.nan_to_num(np.concatenate([m for _, m in blocks]), nan=-np.inf)
+        limit = np.partition(margins, keep)[keep]
+        worst = [block[np.nan_to_num(m, nan=-np.inf) < limit] for block, m in blocks]
+        return replace(self, directions=np.concatenate(worst))
+
+    def _problem(self, points: _Array) -> Problem:
+        labels, deltas = _repeated(self.target, self.delta, len(points))
+        if offers(self.judge.shifts, OnPoints):
+            return self.judge.problem(points, labels, deltas)
+        task = self.judge.task  # without a detour through data frames, which costs more than the margins
+        return Problem(task.model, task.encoded(points), labels, deltas, self.judge.shifts)
+
+    def _blocks(self, problem: Problem) -> Iterable[_Array]:
+        if self.directions is not None:
+            return [self.directions]
+        if self.samples * len(problem.coordinates) <= HELD:
+            return self.judge.task.once("search draws", lambda: list(self._drawn(problem)))
+        return self._drawn(problem)
+
+    def _drawn(self, problem: Problem) -> Iterator[_Array]:
+        stream, block = Stream(self.judge.entropy, "generate/search"), block_size(problem)
+        for start in range(0, self.samples, block):
+            yield problem.directions(stream, start, min(start + block, self.samples)).copy()
+
+
+def _repeated(target: Any, delta: float, count: int) -> tuple[NDArray[Any], _Array]:
+    labels = np.empty(count, dtype=object)
+    labels[:] = [target] * count
+    return labels, np.full(count, delta)
