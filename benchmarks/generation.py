@@ -75,9 +75,7 @@ def compare(rounds: int = 3, rows: int = 50) -> None:
     with threadpool_limits(1):
         slow, fast = interleaved(plain, ours, rounds=rounds)
         found, loop = ours(0), plain(0)
-    print(
-        f"Generation: {len(inputs)} diabetes inputs, delta {prepared.delta:.6f}, one thread; at least 8 x asked for"
-    )
+    print(f"Generation: {len(inputs)} diabetes inputs, delta {prepared.delta:.6f}, one thread; at least 8 x asked for")
     print()
     print("loop ms   ours ms    x loop            mean l1: loop   ours")
     each = 1000 / len(inputs)

@@ -108,8 +108,8 @@ ApasError Attack Candidate CandidateSource Cascade Certificate Certificates Coun
 Enumeration Evaluation Every Exact Feature FeatureSpace FeedForward FractionCurve FractionCurves GaussianShifts
 Given GuaranteeWarning InputError InputNoise IntervalBounds LinearBounds LinfShifts LpShifts MaxShift MaxShifts
 MilpSource MissingExtra Model Most NearestNeighbours ObservedShifts OutputRange OutputRanges Parameters
-RetrainedModels Sampling ShiftReport ShiftSet Status UnsafeFile Unsupported Verdict allowed_failures as_model
-certify datasets estimate_delta evaluate experiments generate load_model max_shift measure_shift metrics
+RetrainedModels RobustOptimum Sampling ShiftReport ShiftSet Status UnsafeFile Unsupported Verdict allowed_failures
+as_model certify datasets estimate_delta evaluate experiments generate load_model max_shift measure_shift metrics
 output_range retrain robust_fraction sample_size save_model stats
 """
 

@@ -33,6 +33,7 @@ from apas.counterfactuals.neighbours import NearestNeighbours as NearestNeighbou
 from apas.counterfactuals.result import Counterfactual as Counterfactual
 from apas.counterfactuals.result import Counterfactuals as Counterfactuals
 from apas.counterfactuals.result import Status as Status
+from apas.counterfactuals.robust_optimum import RobustOptimum as RobustOptimum
 from apas.counterfactuals.source import Candidate as Candidate
 from apas.counterfactuals.source import CandidateSource as CandidateSource
 from apas.counterfactuals.space import FeatureSpace as FeatureSpace
@@ -78,9 +79,9 @@ __all__ = [
     "FractionCurve", "FractionCurves", "GaussianShifts", "Given", "GuaranteeWarning", "InputError", "InputNoise",
     "IntervalBounds", "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts", "MilpSource", "MissingExtra",
     "Model", "Most", "NearestNeighbours", "ObservedShifts", "OutputRange", "OutputRanges", "Parameters",
-    "RetrainedModels", "Sampling", "ShiftReport", "ShiftSet", "Status", "UnsafeFile", "Unsupported", "Verdict",
-    "allowed_failures", "as_model", "certify", "datasets", "estimate_delta", "evaluate", "experiments", "generate",
-    "load_model", "max_shift", "measure_shift", "metrics", "output_range", "retrain", "robust_fraction",
+    "RetrainedModels", "RobustOptimum", "Sampling", "ShiftReport", "ShiftSet", "Status", "UnsafeFile", "Unsupported",
+    "Verdict", "allowed_failures", "as_model", "certify", "datasets", "estimate_delta", "evaluate", "experiments",
+    "generate", "load_model", "max_shift", "measure_shift", "metrics", "output_range", "retrain", "robust_fraction",
     "sample_size", "save_model", "stats",
 ]  # fmt: skip
 

@@ -225,3 +225,11 @@ def test_a_pipeline_with_its_own_function_is_left_alone(loans) -> None:
     pipeline = make_pipeline(FunctionTransformer(lambda f: f[["income"]] / 1000), LogisticRegression()).fit(table, y)
     space = FeatureSpace.from_frame(table)
     assert space.bind(pipeline).n_features == 1
+
+
+def test_to_bind_twice_codes_once():
+    space = FeatureSpace([Feature("a", low=0.0, high=10.0), Feature("b", low=5.0, high=6.0)], scale="minmax")
+    once = space.bind(apas.FeedForward([[[1.0], [2.0]]], [[0.5]]))
+    twice = space.bind(once)
+    assert twice is once
+    assert twice.encode([[5.0, 5.5]]).tolist() == [[0.5, 0.5]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -222,9 +221,7 @@ def test_statuses(pipeline, rejected):
 
 def test_time_limit(pipeline, rejected):
     many = pd.concat([rejected] * 30)
-    began = time.monotonic()
-    found = apas.generate(pipeline, many, 0.02, space=SPACE, time_limit=0.2, rng=0)
-    assert time.monotonic() - began < 5
+    found = apas.generate(pipeline, many, 0.02, space=SPACE, time_limit=0.05, rng=0)
     assert {i.status for i in found} <= {Status.FOUND, Status.BUDGET}
     assert any(i.status is Status.BUDGET and "time is up" in i.reason for i in found)
 

@@ -34,6 +34,7 @@ class Method(StrEnum):
 class Source(StrEnum):
     """Where candidates come from."""
 
+    robust = "robust"
     milp = "milp"
     neighbours = "neighbours"
 
@@ -58,7 +59,7 @@ def generate_command(
         typer.Option(help="TOML file: what the features may be.", show_default="from --background"),
     ] = None,
     target: Annotated[str | None, typer.Option(help="The wanted class.", show_default="the other one of two")] = None,
-    source: Annotated[Source, typer.Option(help="Where candidates come from.")] = Source.milp,
+    source: Annotated[Source, typer.Option(help="Where candidates come from.")] = Source.robust,
     method: Annotated[
         Method, typer.Option(help="sampling certifies most shifts, the others every shift.")
     ] = Method.sampling,

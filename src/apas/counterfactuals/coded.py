@@ -31,7 +31,8 @@ def bound(model: Any, space: FeatureSpace) -> Model:
     raw = net.n_raw_features if offers(net, Raw) else net.n_features
     complaint: str | None = None
     if raw == len(space) and (names is None or set(names) == set(space.names)):
-        complaint = _complaint(net, space)
+        # a model behind a coding takes raw rows whatever scale the space has: to code them twice would be wrong
+        complaint = None if isinstance(net, CodedModel) else _complaint(net, space)
         if complaint is None:
             return net
     elif raw == len(space) == space.coding.n_columns:

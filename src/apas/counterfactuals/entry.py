@@ -26,6 +26,7 @@ from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.robust_optimum import RobustOptimum
 from apas.counterfactuals.source import CandidateSource, Search, Task
 from apas.counterfactuals.space import DISTANCES, FeatureSpace
+from apas.counterfactuals.spared import bound_models, parted
 from apas.counterfactuals.wanted import default_space, own_columns, wanted_classes, with_gaps
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
@@ -48,7 +49,7 @@ def generate(
     target: Any = None,
     space: FeatureSpace | None = None,
     background: Any = None,
-    source: CandidateSource | str = "milp",
+    source: CandidateSource | str = "robust",
     shifts: ShiftSet | str = "linf",
     method: Method | str = "sampling",
     distance: str = "l1",
@@ -74,8 +75,9 @@ def generate(
         What the features may be and how they may change. Read off `background` unless given.
     background : array_like or data frame, optional
         Rows that are known, such as the training table; neighbours are looked for among them.
-    source : CandidateSource or str, default "milp"
-        Where candidates come from: `MilpSource` ("milp"), `NearestNeighbours` ("neighbours"), or `Given`.
+    source : CandidateSource or str, default "robust"
+        Where candidates come from: `RobustOptimum` ("robust"), `MilpSource` ("milp"), `NearestNeighbours`
+        ("neighbours"), or `Given`.
     shifts, method
         What has to be survived, and how that is shown: see `certify`.
     distance : {"l1", "linf"}, default "l1"
@@ -129,6 +131,7 @@ def generate(
     )
     space = default_space(net, space, background, X)
     bound = space.bind(net)
+    shift_set = bound_models(shift_set, space, bound)
     inputs = space.numbers(X)
     known = None if background is None else space.numbers(own_columns(background, space), "background")
     if isinstance(origin, Given):
@@ -143,7 +146,7 @@ def generate(
     if complaint is not None:
         raise Unsupported(complaint)
     check_agreement(bound, raw, encoded, shift_set)
-    judge = Judge(task, shift_set, chosen, entropy)
+    judge = _judge(task, shift_set, chosen)
     searches = [
         Search(task, i, x, t, trial=judge.trial(t, float(d)))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
@@ -166,11 +169,6 @@ def _check_method(method: Method, problem: Problem) -> None:
         raise Unsupported(
             "Attack can only refute, so nothing would ever be found; use Exact, IntervalBounds or Sampling."
         )
-    if isinstance(method, Sampling) and isinstance(problem.shifts, ObservedShifts):
-        raise Unsupported(
-            "Sampling over ObservedShifts would use the same models to search and to certify; generate with other "
-            "shifts and certify the result on models that the search has not seen, or use Exact for every listed model."
-        )
     complaint = method.unsupported(problem)
     if complaint is not None:
         raise Unsupported(complaint)
@@ -180,6 +178,13 @@ def _check_method(method: Method, problem: Problem) -> None:
             f"generate gives each test its own draws and part of the risk, which it can do for Sampling alone, but "
             f"{type(method).__name__} claims {str(claim)!r}; use Sampling itself, or a method that proves its claim."
         )
+
+
+def _judge(task: Task, shifts: ShiftSet, method: Method) -> Judge:
+    if not isinstance(shifts, ObservedShifts) or not isinstance(method, Sampling):
+        return Judge(task, shifts, method, task.entropy)
+    searched, certifying = parted(shifts, method)
+    return Judge(task, certifying, method, task.entropy, searched)
 
 
 def _run(

@@ -25,9 +25,11 @@ from apas.certify.problem import Method, Problem
 from apas.certify.sampling import Sampling
 from apas.certify.scan import block_size
 from apas.counterfactuals.source import Task, Trial
+from apas.counterfactuals.spared import differences
 from apas.counterfactuals.trial import ProvedTrial, SampledTrial
 from apas.errors import InputError
 from apas.models.convert import encoded_rows
+from apas.shifts.observed import ObservedShifts
 from apas.shifts.protocol import ShiftSet
 from apas.stats import allowed_failures, sample_size
 
@@ -68,22 +70,31 @@ class Judge:
     ----------
     task : Task
     shifts : ShiftSet
+        What is certified.
     method : Method
     entropy : int
+    searched : ObservedShifts or None
+        Models that exist and that the search may look at; `shifts` are then others, and a row has one test, at full
+        confidence.
     """
 
     task: Task
     shifts: ShiftSet
     method: Method
     entropy: int
+    searched: ObservedShifts | None = None
 
-    def problem(self, points: _Array, targets: NDArray[Any], deltas: _Array, tries: int = 1) -> Problem:
+    def problem(
+        self, points: _Array, targets: NDArray[Any], deltas: _Array, tries: int = 1, shifts: ShiftSet | None = None
+    ) -> Problem:
         """The question about candidates, as `certify` would ask it about the same rows in raw units."""
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
-        return Problem(self.task.model, encoded, targets, deltas, self.shifts, tries=tries, points=raw)
+        return Problem(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
 
     def can_test(self, number: int) -> bool:
         """Whether test number `number` of a row could certify anything: with few draws the later ones cannot."""
+        if self.searched is not None:
+            return number == 1
         if not isinstance(self.method, Sampling) or self.method.n_samples is None:
             return True
         asked = Most(self.method.coverage, self.method.confidence, "", tries=number * (number + 1))
@@ -91,6 +102,10 @@ class Judge:
 
     def looked(self, points: _Array, targets: NDArray[Any], deltas: _Array) -> list[Look]:
         """What is seen of each candidate without spending anything."""
+        if self.searched is not None:
+            rows = zip(points, targets, deltas, strict=True)
+            slacks = [float(self.trial(target, delta).slacks(point[None])[0]) for point, target, delta in rows]
+            return [Look(slack, slack >= 0) for slack in slacks]
         problem = self.problem(points, targets, deltas, tries=2)
         if isinstance(self.method, Sampling):
             return _sampled(self.method, problem, Stream(self.entropy, "generate/search"))
@@ -100,7 +115,8 @@ class Judge:
         self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int, number: int
     ) -> list[Certificate]:  # fmt: skip
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
-        problem = self.problem(points, targets, deltas, tries=max(1, number * (number + 1)))
+        tries = 1 if self.searched is not None else max(1, number * (number + 1))
+        problem = self.problem(points, targets, deltas, tries=tries)
         return decide(problem, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
 
     def trial(self, target: Any, delta: float) -> Trial:
@@ -108,12 +124,20 @@ class Judge:
         if not isinstance(self.method, Sampling):
             return ProvedTrial(self, target, delta)
         samples, allowed = self.allowance
-        return SampledTrial(self, target, delta, samples, allowed)
+        fixed = self.differences if delta == 1 else None
+        return SampledTrial(self, target, delta, samples, allowed, fixed, fixed is not None)
+
+    @cached_property
+    def differences(self) -> _Array | None:
+        """How the models of the search differ from the model, if they can be had by shifting it."""
+        return None if self.searched is None else differences(self.searched, self.task.model)
 
     @cached_property
     def allowance(self) -> tuple[int, int]:
-        """How many draws a test at full confidence makes, and how many of them may fail."""
+        """How many draws the search looks at, and how many of them may fail: those of a test at full confidence."""
         assert isinstance(self.method, Sampling)
+        if self.searched is not None:
+            return len(self.searched), 0  # the test allows next to none
         problem = Problem(self.task.model, np.empty((0, self.task.model.n_features)), np.empty(0, dtype=object),
                           np.empty(0), self.shifts)  # fmt: skip
         claim = Most(self.method.coverage, self.method.confidence, "")

@@ -23,6 +23,7 @@ from apas.counterfactuals.milp import MilpSource
 from apas.counterfactuals.neighbours import NearestNeighbours
 from apas.counterfactuals.plausible import Plausible
 from apas.counterfactuals.source import Candidate, Search, Task, Trial
+from apas.counterfactuals.trial import Demanding
 
 __all__ = ["RobustOptimum"]
 
@@ -30,6 +31,8 @@ _Array = NDArray[np.float64]
 _Asking = Generator[Candidate, float | None, _Array | None]
 #: How far along the way from the input through the optimum the rows of a path lie.
 WAY = np.concatenate([[2.0, 1.6, 1.4, 1.3, 1.2, 1.15, 1.1, 1.075], np.linspace(1.05, 0.97, 33)])
+#: How much slack the rows of a path keep where few models are known, in parts of what the worst of them takes away.
+SPARE = (0.25, 0.5, 1.0, 2.0)
 #: Known rows that are looked at to find one that survives.
 KNOWN = 200
 
@@ -81,11 +84,25 @@ class RobustOptimum:
             return
         best, near = descended(search, trial, search.input if start is None else start)
         anchors = [a for a in (best, start) if a is not None]
+        if best is not None and trial.few:
+            anchors += _safer(search, trial, best)
         allowed = Plausible.of(search.task) if self.plausible else None
         for path in _paths(search, near, anchors, allowed):
             yield Candidate(path[0], path=path)
         if allowed is None:
             yield from more
+
+
+def _safer(search: Search, trial: Trial, best: _Array) -> list[_Array]:
+    """The cheapest rows with some slack left: of few models the next may be worse than the worst that was seen."""
+    lost = float(search.task.margins(best[None], search.target)[0] - trial.slacks(best[None])[0])
+    found: list[_Array] = []
+    for part in SPARE:
+        point, _ = descended(search, Demanding(trial, part * lost), best if not found else found[-1])
+        if point is None:
+            break
+        found.append(point)
+    return found
 
 
 def _started(

@@ -155,6 +155,11 @@ class Search:
 class Trial(Protocol):
     """How points of one row do on shifted models that the search may look at; nothing it says certifies anything."""
 
+    @property
+    def few(self) -> bool:
+        """Whether so few models are looked at that others may well be worse."""
+        ...
+
     def slacks(self, points: _Array) -> _Array:
         """Per point how much margin is left, at least 0 where it would pass; NaN where unknown."""
         ...

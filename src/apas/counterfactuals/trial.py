@@ -13,12 +13,14 @@ from apas._random import Stream
 from apas.certify.problem import Problem
 from apas.certify.scan import block_size
 from apas.models.protocol import offers
+from apas.shifts.linf import LinfShifts
 from apas.shifts.protocol import OnPoints
 
 if TYPE_CHECKING:
     from apas.counterfactuals.judge import Judge
+    from apas.counterfactuals.source import Trial
 
-__all__ = ["ProvedTrial", "SampledTrial"]
+__all__ = ["Demanding", "ProvedTrial", "SampledTrial"]
 
 _Array = NDArray[np.float64]
 #: How many of the draws that do worst at a point are kept to look at points near it.
@@ -37,6 +39,11 @@ class ProvedTrial:
     target: Any
     delta: float
 
+    @property
+    def few(self) -> bool:
+        """No: a bound holds for all."""
+        return False
+
     def slacks(self, points: _Array) -> _Array:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
         looks = self.judge.looked(points, *_repeated(self.target, self.delta, len(points)))
@@ -50,6 +57,31 @@ class ProvedTrial:
     def near(self, point: _Array) -> ProvedTrial:
         """Itself: a bound costs the same everywhere."""
         return self
+
+
+@dataclass(frozen=True)
+class Demanding:
+    """Another trial that asks for some slack more."""
+
+    trial: Trial
+    more: float
+
+    @property
+    def few(self) -> bool:
+        """As for the other."""
+        return self.trial.few
+
+    def slacks(self, points: _Array) -> _Array:
+        """What is left of the slack."""
+        return self.trial.slacks(points) - self.more
+
+    def slopes(self, point: _Array, others: _Array) -> _Array:
+        """As for the other."""
+        return self.trial.slopes(point, others)
+
+    def near(self, point: _Array) -> Demanding:
+        """The same near a point."""
+        return Demanding(self.trial.near(point), self.more)
 
 
 @dataclass(frozen=True)
@@ -67,6 +99,8 @@ class SampledTrial:
         How many of them may fail.
     directions : ndarray of shape (kept, k) or None
         Some of the draws, those that do worst near a point; None for all.
+    fixed : bool
+        Whether the directions are the changes of the parameters themselves, of models that exist.
     """
 
     judge: Judge
@@ -75,6 +109,12 @@ class SampledTrial:
     samples: int
     rank: int
     directions: _Array | None = None
+    fixed: bool = False
+
+    @property
+    def few(self) -> bool:
+        """Whether there are fewer draws than tell the share that fails to within a third of a percent."""
+        return self.samples < 1000
 
     def slacks(self, points: _Array) -> _Array:
         """The margin that all but `rank` draws exceed."""
@@ -85,14 +125,14 @@ class SampledTrial:
         problem = self._problem(points)
         least = np.full((self.rank + 1, len(points)), np.inf)
         for directions in self._blocks(problem):
-            margins = np.nan_to_num(problem.margins(directions), nan=-np.inf)
+            margins = np.nan_to_num(self._margins(problem, directions), nan=-np.inf)
             least = np.partition(np.concatenate([least, margins]), self.rank, axis=0)[: self.rank + 1]
         return np.asarray(least.max(axis=0) - problem.band)
 
     def slopes(self, point: _Array, others: _Array) -> _Array:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
         problem = self._problem(np.vstack([point[None], others]))
-        margins = np.concatenate([problem.margins(directions) for directions in self._blocks(problem)])
+        margins = np.concatenate([self._margins(problem, directions) for directions in self._blocks(problem)])
         order = np.argsort(margins[:, 0])
         width = max(3, self.rank // 2)
         ranks = order[max(0, self.rank - width) : self.rank + width + 1]
@@ -104,23 +144,31 @@ class SampledTrial:
         if self.samples <= keep:
             return self
         problem = self._problem(point[None])
-        blocks = [(block, problem.margins(block)[:, 0]) for block in self._blocks(problem)]
+        blocks = [(block, self._margins(problem, block)[:, 0]) for block in self._blocks(problem)]
         margins = np.nan_to_num(np.concatenate([m for _, m in blocks]), nan=-np.inf)
         limit = np.partition(margins, keep)[keep]
         worst = [block[np.nan_to_num(m, nan=-np.inf) < limit] for block, m in blocks]
         return replace(self, directions=np.concatenate(worst))
 
+    def _margins(self, problem: Problem, directions: _Array) -> _Array:
+        if self.fixed:
+            return problem.model.shifted_margins(problem.X, self.target, directions, 1.0)
+        return problem.margins(directions)
+
     def _problem(self, points: _Array) -> Problem:
         labels, deltas = _repeated(self.target, self.delta, len(points))
-        if offers(self.judge.shifts, OnPoints):
+        if self.judge.searched is not None and not self.fixed:
+            return self.judge.problem(points, labels, deltas, shifts=self.judge.searched)
+        if not self.fixed and offers(self.judge.shifts, OnPoints):
             return self.judge.problem(points, labels, deltas)
         task = self.judge.task  # without a detour through data frames, which costs more than the margins
-        return Problem(task.model, task.encoded(points), labels, deltas, self.judge.shifts)
+        shifts = LinfShifts() if self.fixed else self.judge.shifts
+        return Problem(task.model, task.encoded(points), labels, deltas, shifts)
 
     def _blocks(self, problem: Problem) -> Iterable[_Array]:
         if self.directions is not None:
             return [self.directions]
-        if self.samples * len(problem.coordinates) <= HELD:
+        if self.judge.searched is None and self.samples * len(problem.coordinates) <= HELD:
             return self.judge.task.once("search draws", lambda: list(self._drawn(problem)))
         return self._drawn(problem)
 
