@@ -3,7 +3,7 @@
 One weight moves, so that the robust share of a candidate has a closed form: the margin ``(1 + delta u) x - 1`` is at least
 0 for ``u >= (1 / x - 1) / delta``, a share ``(1 - (1 / x - 1) / delta) / 2`` of all u in [-1, 1]. (a) A source that is out
 to get us: all of its many candidates are just below the coverage, so whatever is returned is a false claim. (b) A source
-that climbs from far below to well above it. (c) The mixed-integer program on a network with two inputs. At nominal
+that climbs from far below to well above it. (c) Our own sources on a network with two inputs. At nominal
 failure 10 %, 300 repetitions may fail 51 times and 2,000 may fail 252 times.
 """
 
@@ -107,10 +107,13 @@ def share_of_two(x, delta):
 
 
 @pytest.mark.parametrize(("repetitions", "most"), SIZES)
-@pytest.mark.parametrize("step", [None, 0.02], ids=["adaptive", "fixed step"])
-def test_the_program_keeps_the_claim_too(repetitions, most, step):
+@pytest.mark.parametrize(
+    "source",
+    [apas.MilpSource(margin=0.01), apas.MilpSource(margin=0.01, step=0.02), apas.RobustOptimum()],
+    ids=["adaptive", "fixed step", "optimum"],
+)
+def test_the_sources_keep_the_claim_too(repetitions, most, source):
     false = found = 0
-    source = apas.MilpSource(margin=0.01, step=step)
     method = Sampling(coverage=COVERAGE, confidence=CONFIDENCE, n_samples=100)
     for seed in range(repetitions):
         answer = apas.generate(TWO, [[0.4, 0.3]], 0.3, space=BOTH, source=source, shifts=ONE, method=method, rng=seed)
