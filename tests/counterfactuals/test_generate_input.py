@@ -77,7 +77,7 @@ def test_what_cannot_work_is_refused():
         generate(method="attack")
     with pytest.raises(Unsupported, match="NearestNeighbours looks among known rows"):
         generate(source="neighbours")
-    with pytest.raises(Unsupported, match="the same models to search and to certify"):
+    with pytest.raises(InputError, match="must number more than 1379 .* got 1: that many certify"):
         generate(shifts=apas.ObservedShifts([NET]), delta=1)
     # its looks and its tests would be on the same draws
     with pytest.raises(Unsupported, match="for Sampling alone, but Cascade claims 'at least 99.5 % of the shifts"):
