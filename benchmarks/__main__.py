@@ -7,7 +7,8 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import radius, sampling, worstcase
+from apas.errors import InputError
+from benchmarks import generation, radius, sampling, worstcase
 
 with threadpool_limits(1):
     sampling.compare()
@@ -22,5 +23,10 @@ with threadpool_limits(1):
         from benchmarks import modules
 
         modules.compare()
+    print()
+    try:
+        generation.compare()
+    except InputError as missing:
+        print(f"Generation: left out; {missing}")
     print()
     sampling.scaling(Path(__file__).parents[1] / "docs" / "results")

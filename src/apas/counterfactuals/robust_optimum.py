@@ -30,7 +30,7 @@ __all__ = ["RobustOptimum"]
 _Array = NDArray[np.float64]
 _Asking = Generator[Candidate, float | None, _Array | None]
 #: How far along the way from the input through the optimum the rows of a path lie.
-WAY = np.concatenate([[2.0, 1.6, 1.4, 1.3, 1.2, 1.15, 1.1, 1.075], np.linspace(1.05, 0.97, 33)])
+WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 21)])
 #: How much slack the rows of a path keep where few models are known, in parts of what the worst of them takes away.
 SPARE = (0.25, 0.5, 1.0, 2.0)
 #: Known rows that are looked at to find one that survives.
@@ -150,7 +150,7 @@ def _paths(
     """Rows around the optimum from the safest to the cheapest; and, should the first fail, the safer ones alone."""
     if not anchors:
         return
-    points = np.unique(np.vstack([*(_along(search, anchor, WAY) for anchor in anchors), *anchors]), axis=0)
+    points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
     points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
     points = points[search.task.valid(points, search.target)] if len(points) else points
     if allowed is not None and len(points):
