@@ -143,6 +143,11 @@ def test_plausible_rows_are_no_outliers():
     assert (apas.metrics.lof(background, found.numbers[found.found]) == 1).all()
     with pytest.raises(Unsupported, match="compares with known rows"):
         apas.generate(net, X, 0.01, space=unit_space(net), source=RobustOptimum(plausible=True))
+    with pytest.raises(Unsupported, match="more than 20, got 20"):
+        few = {**options, "background": background[:20]}
+        apas.generate(net, X, 0.01, source=RobustOptimum(plausible=True), **few)
+    with pytest.raises(InputError, match="`plausible` must be True or False, got 'yes'"):
+        RobustOptimum(plausible="yes")
 
 
 def retrained(net, count, seed, size=0.05):

@@ -101,7 +101,7 @@ def generate_command(
         net,
         read_rows(rows, net),
         delta,
-        target=None if target is None else parse_target(target, net),
+        target=None if target is None else parse_target(target, net, predicted=False),
         space=None if space is None else FeatureSpace.from_toml(space),
         background=None if background is None else _with_integers(read_rows(background, net)),
         source=source.value,

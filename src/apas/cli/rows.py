@@ -74,12 +74,13 @@ def _is_number(text: Any) -> bool:
     return True
 
 
-def parse_target(text: str, model: Model) -> Any:
-    """The class that is written as `text`, or "predicted"."""
+def parse_target(text: str, model: Model, *, predicted: bool = True) -> Any:
+    """The class that is written as `text`; or "predicted", if that may be asked for."""
     matches = [label for label in model.classes if str(label) == text]
     if matches:
         return matches[0]
-    if text == "predicted":
+    if predicted and text == "predicted":
         return text
     known = ", ".join(str(label) for label in model.classes)
-    raise InputError(f'`--target` must be one of the model\'s classes ({known}) or "predicted", got {text!r}.')
+    also = ' or "predicted"' if predicted else ""
+    raise InputError(f"`--target` must be one of the model's classes ({known}){also}, got {text!r}.")

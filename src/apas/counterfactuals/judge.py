@@ -26,7 +26,7 @@ from apas.certify.sampling import Sampling
 from apas.certify.scan import block_size
 from apas.counterfactuals.source import Task, Trial
 from apas.counterfactuals.spared import differences
-from apas.counterfactuals.trial import ProvedTrial, SampledTrial
+from apas.counterfactuals.trial import ProvedTrial, SampledTrial, least_margins
 from apas.errors import InputError
 from apas.models.convert import encoded_rows
 from apas.shifts.observed import ObservedShifts
@@ -163,12 +163,9 @@ def _sampled(method: Sampling, problem: Problem, stream: Stream) -> list[Look]:
             "since the first test of a search has half the risk; leave it out."
         )
     bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
-    least = np.full((allowed + 1, len(problem)), np.inf)
     block = block_size(problem)
-    for start in range(0, samples, block):
-        margins = problem.margins(problem.directions(stream, start, min(start + block, samples)))
-        margins = np.concatenate([least, np.nan_to_num(margins, nan=-np.inf)])
-        least = np.partition(margins, allowed, axis=0)[: allowed + 1]
+    drawn = (problem.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
+    least = least_margins((problem.margins(directions) for directions in drawn), allowed + 1)
     slacks = _cut(np.partition(least, bearable, axis=0)[bearable] - problem.band, problem.band)
     hopeful = least.max(axis=0) > problem.band
     return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]

@@ -35,8 +35,7 @@ class Plausible:
     def of(cls, task: Task) -> Plausible:
         """Fitted once per task."""
         rows = task.background if task.background is not None else np.empty((0, len(task.space)))
-        count = max(1, min(NEIGHBOURS, len(rows) - 1))
-        return cls(task, task.once("plausible", lambda: outlier_factor(task.encoded(rows), count)))
+        return cls(task, task.once("plausible", lambda: outlier_factor(task.encoded(rows))))
 
     def inside(self, points: _Array) -> NDArray[np.bool_]:
         """Which rows are no outliers."""

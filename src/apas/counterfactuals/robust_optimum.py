@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._validation import check_flag
 from apas.counterfactuals.descent import descended
 from apas.counterfactuals.milp import MilpSource
 from apas.counterfactuals.neighbours import NearestNeighbours
-from apas.counterfactuals.plausible import Plausible
+from apas.counterfactuals.plausible import NEIGHBOURS, Plausible
 from apas.counterfactuals.source import Candidate, Search, Task, Trial
 from apas.counterfactuals.trial import Demanding
 
@@ -61,6 +62,9 @@ class RobustOptimum:
 
     plausible: bool = False
 
+    def __post_init__(self) -> None:
+        check_flag(self.plausible, "plausible")
+
     @property
     def ordered(self) -> bool:
         """Whether the first certified candidate is the one to return."""
@@ -68,8 +72,12 @@ class RobustOptimum:
 
     def unsupported(self, task: Task) -> str | None:
         """None if the source can work on the task, else the error a user reads."""
-        if self.plausible and (task.background is None or not len(task.background)):
-            return "RobustOptimum(plausible=True) compares with known rows; pass some as `background`."
+        known = 0 if task.background is None else len(task.background)
+        if self.plausible and known <= NEIGHBOURS:
+            return (
+                f"RobustOptimum(plausible=True) compares with known rows, more than {NEIGHBOURS}, got {known}; pass "
+                "them as `background`."
+            )
         return None
 
     def candidates(self, search: Search) -> Iterator[Candidate]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from apas.counterfactuals.judge import Judge
     from apas.counterfactuals.source import Trial
 
-__all__ = ["Demanding", "ProvedTrial", "SampledTrial"]
+__all__ = ["Demanding", "ProvedTrial", "SampledTrial", "least_margins"]
 
 _Array = NDArray[np.float64]
 #: How many of the draws that do worst at a point are kept to look at points near it.
@@ -123,11 +123,8 @@ class SampledTrial:
 
     def _least(self, points: _Array) -> _Array:
         problem = self._problem(points)
-        least = np.full((self.rank + 1, len(points)), np.inf)
-        for directions in self._blocks(problem):
-            margins = np.nan_to_num(self._margins(problem, directions), nan=-np.inf)
-            least = np.partition(np.concatenate([least, margins]), self.rank, axis=0)[: self.rank + 1]
-        return np.asarray(least.max(axis=0) - problem.band)
+        margins = (self._margins(problem, directions) for directions in self._blocks(problem))
+        return np.asarray(least_margins(margins, self.rank + 1).max(axis=0) - problem.band)
 
     def slopes(self, point: _Array, others: _Array) -> _Array:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
@@ -176,6 +173,22 @@ class SampledTrial:
         stream, block = Stream(self.judge.entropy, "generate/search"), block_size(problem)
         for start in range(0, self.samples, block):
             yield problem.directions(stream, start, min(start + block, self.samples)).copy()
+
+
+def least_margins(blocks: Iterable[_Array], count: int) -> _Array:
+    """The least margins of each row over all blocks of draws, shape (count, rows); what is no number is least of all.
+
+    Examples
+    --------
+    >>> np.sort(least_margins([np.array([[3.0], [1.0]]), np.array([[2.0]])], 2), axis=0).tolist()
+    [[1.0], [2.0]]
+    """
+    least: _Array | None = None
+    for margins in blocks:
+        margins = np.nan_to_num(margins, nan=-np.inf)
+        least = np.full((count, margins.shape[1]), np.inf) if least is None else least
+        least = np.partition(np.concatenate([least, margins]), count - 1, axis=0)[:count]
+    return np.empty((count, 0)) if least is None else least
 
 
 def _repeated(target: Any, delta: float, count: int) -> tuple[NDArray[Any], _Array]:
