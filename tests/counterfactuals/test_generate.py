@@ -262,10 +262,13 @@ def test_few_draws_leave_no_confidence_for_many_tests():
     net = FeedForward([[[1.0], [1.0]]], [[-1.0]])
     space = FeatureSpace([Feature("a", low=0, high=2), Feature("b", low=0, high=2)])
     sampling = apas.Sampling(n_samples=1379)
-    with pytest.raises(InputError, match="the first test of a search has half the risk"):
-        apas.generate(net, [[0.0, 0.0]], 0.05, space=space, method=sampling)
+    with pytest.raises(InputError, match="1379 draws cannot certify a row of MilpSource, since the first of several"):
+        apas.generate(net, [[0.0, 0.0]], 0.05, space=space, source="milp", method=sampling)
+    path = apas.generate(net, [[0.0, 0.0]], 0.05, space=space, method=sampling, rng=0)  # one test, with the whole risk
+    assert path.found.all()
+    assert (path.certificates[0].claim.tries, path.certificates[0].evidence.draws) == (1, 1379)
     enough = apas.Sampling(n_samples=apas.sample_size(coverage=0.995, confidence=0.9995))
-    assert apas.generate(net, [[0.0, 0.0]], 0.05, space=space, method=enough, rng=0).found.all()
+    assert apas.generate(net, [[0.0, 0.0]], 0.05, space=space, source="milp", method=enough, rng=0).found.all()
 
 
 @pytest.mark.parametrize("distance", ["l1", "linf"])

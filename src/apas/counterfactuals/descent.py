@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from apas.counterfactuals.source import Search, Trial
 
-__all__ = ["descended"]
+__all__ = ["climbed", "descended"]
 
 _Array = NDArray[np.float64]
 #: Widths of the trust region that are tried together, in units of its present width; and how much slack is asked for,
@@ -83,6 +83,11 @@ def descended(search: Search, trial: Trial, start: _Array) -> tuple[_Array | Non
         elif best is not None:
             break
     return best, near
+
+
+def climbed(search: Search, trial: Trial, start: _Array) -> _Array:
+    """A point near `start` with as much slack as there is, up to 0."""
+    return _descended(_Ground.of(search), trial, start)
 
 
 def _descended(ground: _Ground, trial: Trial, start: _Array) -> _Array:

@@ -147,6 +147,11 @@ def generate(
         raise Unsupported(complaint)
     check_agreement(bound, raw, encoded, shift_set)
     judge = _judge(task, shift_set, chosen)
+    if not judge.can_test(1) and not isinstance(origin, RobustOptimum):
+        raise InputError(
+            f"`n_samples` of Sampling must be larger: {chosen.n_samples} draws cannot certify a row of "  # type: ignore[attr-defined]
+            f"{type(origin).__name__}, since the first of several tests has half the risk; leave it out."
+        )
     searches = [
         Search(task, i, x, t, trial=judge.trial(t, float(d)))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))

@@ -27,7 +27,6 @@ from apas.certify.scan import block_size
 from apas.counterfactuals.source import Task, Trial
 from apas.counterfactuals.spared import differences
 from apas.counterfactuals.trial import ProvedTrial, SampledTrial, least_margins
-from apas.errors import InputError
 from apas.models.convert import encoded_rows
 from apas.shifts.observed import ObservedShifts
 from apas.shifts.protocol import ShiftSet
@@ -157,11 +156,8 @@ def _sampled(method: Sampling, problem: Problem, stream: Stream) -> list[Look]:
     claim = method.claim(problem)
     samples = method.samples(problem, claim)
     allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
-    if allowed < 0:
-        raise InputError(
-            f"`n_samples` of Sampling must be larger: {samples} draws cannot certify a row that was searched for, "
-            "since the first test of a search has half the risk; leave it out."
-        )
+    if allowed < 0:  # enough for the one test of a path only, which has the whole risk
+        allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
     bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
     block = block_size(problem)
     drawn = (problem.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._validation import check_flag
-from apas.counterfactuals.descent import descended
+from apas.counterfactuals.descent import climbed, descended
 from apas.counterfactuals.milp import MilpSource
 from apas.counterfactuals.neighbours import NearestNeighbours
 from apas.counterfactuals.plausible import NEIGHBOURS, Plausible
@@ -34,6 +34,10 @@ _Asking = Generator[Candidate, float | None, _Array | None]
 WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 21)])
 #: How much slack the rows of a path keep where few models are known, in parts of what the worst of them takes away.
 SPARE = (0.25, 0.5, 1.0, 2.0)
+#: Where between the last of these rows and the one with most slack further ones lie.
+BETWEEN = (0.15, 0.3, 0.45, 0.6, 0.8)
+#: So much slack the safest row of a path should have, in parts of what the shifts take away.
+CLEARLY = 0.1
 #: Known rows that are looked at to find one that survives.
 KNOWN = 200
 
@@ -92,8 +96,10 @@ class RobustOptimum:
             return
         best, near = descended(search, trial, search.input if start is None else start)
         anchors = [a for a in (best, start) if a is not None]
-        if best is not None and trial.few:
-            anchors += _safer(search, trial, best)
+        if trial.few:
+            anchors += _safer(search, trial, best, search.input if start is None else start)
+        elif best is not None:
+            anchors += _stretched(search, trial, near, best, anchors)
         allowed = Plausible.of(search.task) if self.plausible else None
         for path in _paths(search, near, anchors, allowed):
             yield Candidate(path[0], path=path)
@@ -101,16 +107,31 @@ class RobustOptimum:
             yield from more
 
 
-def _safer(search: Search, trial: Trial, best: _Array) -> list[_Array]:
-    """The cheapest rows with some slack left: of few models the next may be worse than the worst that was seen."""
-    lost = float(search.task.margins(best[None], search.target)[0] - trial.slacks(best[None])[0])
+def _safer(search: Search, trial: Trial, best: _Array | None, start: _Array) -> list[_Array]:
+    """The cheapest rows with some slack left, and one with most: of few models the next may be worse than all seen."""
+    anchor = start if best is None else best
+    lost = float(search.task.margins(anchor[None], search.target)[0] - trial.slacks(anchor[None])[0])
     found: list[_Array] = []
-    for part in SPARE:
-        point, _ = descended(search, Demanding(trial, part * lost), best if not found else found[-1])
+    for part in SPARE if best is not None else ():
+        point, _ = descended(search, Demanding(trial, part * lost), anchor if not found else found[-1])
         if point is None:
             break
         found.append(point)
-    return found
+    last = found[-1] if found else anchor
+    top = climbed(search, Demanding(trial, 2 * SPARE[-1] * abs(lost)), last)
+    between = [search.snapped(last + part * (top - last)) for part in BETWEEN]
+    return [*found, *between, top]
+
+
+def _stretched(search: Search, trial: Trial, near: Trial, best: _Array, anchors: list[_Array]) -> list[_Array]:
+    """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
+    known = np.vstack([_along(search, best, WAY[:1]), *anchors])
+    slacks = np.nan_to_num(near.slacks(known), nan=-np.inf)
+    wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])
+    if slacks.max() >= wanted:
+        return []
+    point, _ = descended(search, Demanding(trial, wanted), best)
+    return [] if point is None else [point]
 
 
 def _started(

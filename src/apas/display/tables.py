@@ -1,4 +1,4 @@
-"""Data frames as HTML, everything escaped."""
+"""Data frames as HTML, everything escaped, and as Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["html_table"]
+__all__ = ["html_table", "markdown_table"]
 
 #: How many lines of a long table are shown at each end.
 ENDS = 10
@@ -35,3 +35,22 @@ def html_table(frame: DataFrame, *, caption: str) -> str:
 def _line(index: Any, cells: Any) -> str:
     shown = [f"{c:g}" if isinstance(c, float) else str(c) for c in cells]
     return f"<tr><th>{escape(str(index))}</th>" + "".join(f"<td>{escape(c)}</td>" for c in shown) + "</tr>"
+
+
+def markdown_table(frame: DataFrame, *, digits: int = 3) -> str:
+    r"""Show a data frame as a Markdown table, numbers with so many decimals, without its index.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> print(markdown_table(pd.DataFrame({"name": ["a|b"], "l1": [0.12345], "n": [3]})))
+    | name | l1 | n |
+    |---|---|---|
+    | a\|b | 0.123 | 3 |
+    """
+    rows = [[str(column) for column in frame.columns], ["---"] * len(frame.columns)]
+    for cells in frame.itertuples(index=False):
+        rows.append([f"{c:.{digits}f}" if isinstance(c, float) else str(c).replace("|", "\\|") for c in cells])
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines[1] = lines[1].replace(" ", "")
+    return "\n".join(lines)
