@@ -108,13 +108,14 @@ def share_of_two(x, delta):
 
 @pytest.mark.parametrize(("repetitions", "most"), SIZES)
 @pytest.mark.parametrize(
-    "source",
-    [apas.MilpSource(margin=0.01), apas.MilpSource(margin=0.01, step=0.02), apas.RobustOptimum()],
-    ids=["adaptive", "fixed step", "optimum"],
-)
-def test_the_sources_keep_the_claim_too(repetitions, most, source):
+    ("source", "draws"),
+    [(apas.MilpSource(margin=0.01), 100), (apas.MilpSource(margin=0.01, step=0.02), 100), (apas.RobustOptimum(), 100),
+     (apas.RobustOptimum(), 1000)],
+    ids=["adaptive", "fixed step", "optimum of few draws", "optimum"],
+)  # fmt: skip
+def test_the_sources_keep_the_claim_too(repetitions, most, source, draws):
     false = found = 0
-    method = Sampling(coverage=COVERAGE, confidence=CONFIDENCE, n_samples=100)
+    method = Sampling(coverage=COVERAGE, confidence=CONFIDENCE, n_samples=draws)
     for seed in range(repetitions):
         answer = apas.generate(TWO, [[0.4, 0.3]], 0.3, space=BOTH, source=source, shifts=ONE, method=method, rng=seed)
         if answer[0].is_found:

@@ -7,7 +7,8 @@ comes out is looked at as it is; the box shrinks where the slack was not linear,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,17 @@ class _Ground:
         smooth = np.array([not f.is_level and f.step is None and f.listed is None for f in features])
         return cls(search, np.array([f.span for f in features]), mutable & smooth, mutable & ~smooth)
 
+    def held(self, trial: Trial, start: _Array) -> _Ground:
+        """One feature of each set that must not change as a whole is left alone: what would help least."""
+        if not self.search.avoid:
+            return self
+        slopes, keep = np.abs(_slopes(self, trial, start)), np.ones(len(start), dtype=bool)
+        for known in self.search.avoid:
+            same = [j for j in sorted(known) if start[j] == self.search.input[j]]
+            if same and keep[same].all():
+                keep[min(same, key=lambda j: float(slopes[j]))] = False
+        return replace(self, smooth=self.smooth & keep, stepped=self.stepped & keep)
+
     def costs(self, points: _Array) -> _Array:
         space, x = self.search.task.space, self.search.input
         return space.costs(points, np.broadcast_to(x, points.shape), self.search.task.distance)
@@ -71,7 +83,7 @@ def descended(search: Search, trial: Trial, start: _Array) -> tuple[_Array | Non
     start : ndarray of shape (features,)
         Allowed by the space; need not have slack.
     """
-    ground = _Ground.of(search)
+    ground = _Ground.of(search).held(trial, start)
     best: _Array | None = None
     point, near = start, trial
     for _ in range(3):  # the draws that matter at the end need not be those that mattered at the start
@@ -87,13 +99,15 @@ def descended(search: Search, trial: Trial, start: _Array) -> tuple[_Array | Non
 
 def climbed(search: Search, trial: Trial, start: _Array) -> _Array:
     """A point near `start` with as much slack as there is, up to 0."""
-    return _descended(_Ground.of(search), trial, start)
+    return _descended(_Ground.of(search).held(trial, start), trial, start)
 
 
 def _descended(ground: _Ground, trial: Trial, start: _Array) -> _Array:
     point, slack = start, float(trial.slacks(start[None])[0])
     width = FIRST
     for _ in range(ROUNDS):
+        if time.monotonic() > ground.search.task.deadline:
+            break
         slopes = _slopes(ground, trial, point)
         found = _smooth_step(ground, trial, point, slack, slopes, width)
         if found is None:

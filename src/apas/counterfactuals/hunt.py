@@ -32,7 +32,6 @@ class Hunt:
     asked: int = 0
     candidates: int = 0
     tests: int = 0
-    number: int = 0
     answer: Certificate | None = None
     best: tuple[float, _Array, Certificate] | None = None
     ended: tuple[Status, str] | None = None

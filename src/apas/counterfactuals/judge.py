@@ -91,12 +91,15 @@ class Judge:
         return Problem(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
 
     def can_test(self, number: int) -> bool:
-        """Whether test number `number` of a row could certify anything: with few draws the later ones cannot."""
+        """Whether test number `number` of a row could certify anything: with few draws the later ones cannot.
+
+        Number 0 is the one test of a path; of models that exist there are enough for one test of whatever kind.
+        """
         if self.searched is not None:
-            return number == 1
+            return number <= 1
         if not isinstance(self.method, Sampling) or self.method.n_samples is None:
             return True
-        asked = Most(self.method.coverage, self.method.confidence, "", tries=number * (number + 1))
+        asked = Most(self.method.coverage, self.method.confidence, "", tries=max(1, number * (number + 1)))
         return self.method.n_samples >= sample_size(coverage=asked.coverage, confidence=asked.row_confidence)
 
     def looked(self, points: _Array, targets: NDArray[Any], deltas: _Array) -> list[Look]:

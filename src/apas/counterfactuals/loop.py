@@ -103,8 +103,9 @@ def _is_usable(hunt: Hunt, source: CandidateSource) -> bool:
     if not candidate.final:
         return True
     if candidate.path is not None:
-        hunt.candidate = replace(candidate, path=_allowed_path(search, candidate.path))
-        return True
+        path = _allowed_path(search, candidate.path)
+        hunt.candidate = replace(candidate, path=path)
+        return len(path) > 0
     key = candidate.point.tobytes()
     if key in hunt.seen or not search.is_different(candidate.point):
         return False

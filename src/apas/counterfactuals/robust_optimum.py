@@ -13,7 +13,7 @@ the first that fails is returned.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from apas._validation import check_flag
 from apas.counterfactuals.descent import climbed, descended
 from apas.counterfactuals.milp import MilpSource
-from apas.counterfactuals.neighbours import NearestNeighbours
+from apas.counterfactuals.neighbours import NearestNeighbours, rows_of_class
 from apas.counterfactuals.plausible import NEIGHBOURS, Plausible
 from apas.counterfactuals.source import Candidate, Search, Task, Trial
 from apas.counterfactuals.trial import Demanding
@@ -101,7 +101,8 @@ class RobustOptimum:
         elif best is not None:
             anchors += _stretched(search, trial, near, best, anchors)
         allowed = Plausible.of(search.task) if self.plausible else None
-        for path in _paths(search, near, anchors, allowed):
+        path = _path(search, near, anchors, allowed)
+        if path is not None:
             yield Candidate(path[0], path=path)
         if allowed is None:
             yield from more
@@ -110,7 +111,7 @@ class RobustOptimum:
 def _safer(search: Search, trial: Trial, best: _Array | None, start: _Array) -> list[_Array]:
     """The cheapest rows with some slack left, and one with most: of few models the next may be worse than all seen."""
     anchor = start if best is None else best
-    lost = float(search.task.margins(anchor[None], search.target)[0] - trial.slacks(anchor[None])[0])
+    lost = abs(float(search.task.margins(anchor[None], search.target)[0] - trial.slacks(anchor[None])[0]))
     found: list[_Array] = []
     for part in SPARE if best is not None else ():
         point, _ = descended(search, Demanding(trial, part * lost), anchor if not found else found[-1])
@@ -118,7 +119,7 @@ def _safer(search: Search, trial: Trial, best: _Array | None, start: _Array) -> 
             break
         found.append(point)
     last = found[-1] if found else anchor
-    top = climbed(search, Demanding(trial, 2 * SPARE[-1] * abs(lost)), last)
+    top = climbed(search, Demanding(trial, 2 * SPARE[-1] * lost), last)
     between = [search.snapped(last + part * (top - last)) for part in BETWEEN]
     return [*found, *between, top]
 
@@ -148,12 +149,17 @@ def _started(
                 candidate = asking.send(slack) if begun and isinstance(asking, Generator) else next(asking)
             except StopIteration:
                 return None, iter(())
-            if candidate.final:
+            if candidate.final and not _is_open(trial, candidate.point):
                 return candidate.point, asking
-            begun, slack = True, (yield candidate)
-    if NearestNeighbours().unsupported(search.task) is None and trial is not None:
+            begun, slack = True, (yield replace(candidate, final=False))
+    if trial is not None and len(rows_of_class(search.task, search.target)):
         return _between_known(search, trial), iter(())
     return None, iter(())
+
+
+def _is_open(trial: Trial | None, point: _Array) -> bool:
+    """Whether a row does not pass and nothing tells how far it is from that; then a larger margin is asked for."""
+    return trial is not None and bool(np.isnan(trial.slacks(point[None])[0]))
 
 
 def _between_known(search: Search, trial: Trial) -> _Array | None:
@@ -173,25 +179,19 @@ def _between_known(search: Search, trial: Trial) -> _Array | None:
     return best
 
 
-def _paths(
-    search: Search, trial: Trial, anchors: list[_Array], allowed: Plausible | None
-) -> Iterator[_Array]:  # fmt: skip
-    """Rows around the optimum from the safest to the cheapest; and, should the first fail, the safer ones alone."""
+def _path(search: Search, trial: Trial, anchors: list[_Array], allowed: Plausible | None) -> _Array | None:
+    """Rows around the optimum from the safest to the cheapest."""
     if not anchors:
-        return
+        return None
     points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
     points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
     points = points[search.task.valid(points, search.target)] if len(points) else points
     if allowed is not None and len(points):
         points = allowed.pulled(search, trial, points)
     if not len(points):
-        return
+        return None
     slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
-    path = _falling(points, slacks, np.array([search.cost(p) for p in points]))
-    yield path
-    safer = path[: max(1, len(path) // 4)]
-    if len(safer) < len(path):
-        yield safer
+    return _falling(points, slacks, np.array([search.cost(p) for p in points]))
 
 
 def _along(search: Search, anchor: _Array, ways: _Array) -> _Array:

@@ -27,6 +27,8 @@ _Array = NDArray[np.float64]
 KEPT = 800
 #: So many numbers of draws are kept for all rows of a call; more are drawn again each time.
 HELD = 5_000_000
+#: Fewer draws than this leave the worst shift of all much worse than the worst that was drawn.
+FEW = 1000
 #: Points that are looked at together.
 TOGETHER = 256
 
@@ -114,7 +116,7 @@ class SampledTrial:
     @property
     def few(self) -> bool:
         """Whether there are fewer draws than tell the share that fails to within a third of a percent."""
-        return self.samples < 1000
+        return self.samples < FEW
 
     def slacks(self, points: _Array) -> _Array:
         """The margin that all but `rank` draws exceed."""
@@ -143,9 +145,11 @@ class SampledTrial:
         problem = self._problem(point[None])
         blocks = [(block, self._margins(problem, block)[:, 0]) for block in self._blocks(problem)]
         margins = np.nan_to_num(np.concatenate([m for _, m in blocks]), nan=-np.inf)
-        limit = np.partition(margins, keep)[keep]
-        worst = [block[np.nan_to_num(m, nan=-np.inf) < limit] for block, m in blocks]
-        return replace(self, directions=np.concatenate(worst))
+        worst = np.zeros(len(margins), dtype=bool)
+        worst[np.argpartition(margins, keep)[:keep]] = True
+        ends = np.cumsum([0, *(len(m) for _, m in blocks)])
+        kept = [block[worst[a : a + len(block)]] for (block, _), a in zip(blocks, ends[:-1], strict=True)]
+        return replace(self, directions=np.concatenate(kept))
 
     def _margins(self, problem: Problem, directions: _Array) -> _Array:
         if self.fixed:
