@@ -1,0 +1,165 @@
+"""The paper's Distinct-Realizations Problem: two shifted models on different sides of a threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.bounds.rational import PIECEWISE_LINEAR, exact_sign
+from apas.certify.certificate import Certificate
+from apas.certify.claims import Every, Verdict
+from apas.certify.entry import SHIFTS, certify, pick
+from apas.certify.problem import ROUNDING, Method
+from apas.errors import InputError, Unsupported
+from apas.models.convert import as_model, encoded_rows
+from apas.models.feedforward import FeedForward
+from apas.models.protocol import Dense, offers
+from apas.shifts.linf import LinfShifts
+from apas.shifts.lp import LpShifts
+from apas.shifts.protocol import ShiftSet
+
+__all__ = ["Answer", "DistinctRealizations", "distinct_realizations"]
+
+_Array = NDArray[np.float64]
+
+
+class Answer(StrEnum):
+    """What is known about a yes-or-no question."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctRealizations:
+    """Whether two models of the set give outputs below, and at or above, a threshold; with the two models.
+
+    Attributes
+    ----------
+    answer : Answer
+        "yes", "no" or "unknown".
+    below, above : FeedForward or None
+        Models of the set with an output below, and at or above, the threshold. Without a "yes" one of them at most is
+        known: the model itself.
+    threshold, delta : float
+    certificate : Certificate
+        The claim that every shift keeps the class of the model itself, which a "yes" refutes and a "no" proves.
+    reason : str
+    """
+
+    answer: Answer
+    below: FeedForward | None
+    above: FeedForward | None
+    threshold: float
+    delta: float
+    certificate: Certificate
+    reason: str
+
+    def __bool__(self) -> bool:
+        raise TypeError('the answer may be "unknown": compare .answer with "yes", "no" or "unknown".')
+
+    def sentence(self) -> str:
+        """Say the answer in words that are true as they stand."""
+        sides = f"outputs below, and at or above, {self.threshold:g}"
+        what = f"at delta = {self.delta:g} there are two shifted models with {sides}"
+        if self.answer is Answer.UNKNOWN:
+            return f"unknown: it is not settled whether {what}; {self.reason}."
+        said = what if self.answer is Answer.YES else f"it is not so that {what}"
+        return f"{self.answer}: {said}; {self.reason}."
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+
+def distinct_realizations(
+    model: Any,
+    x: Any,
+    delta: float,
+    tau: float,
+    *,
+    shifts: ShiftSet | str = "linf",
+    method: Method | str = "exact",
+) -> DistinctRealizations:
+    """Answer the Distinct-Realizations Problem (DRP): whether ``M1(x) < tau <= M2(x)`` for two models of the set.
+
+    The model itself is one of the set. So the question is whether some shift takes `x` to the other side of `tau`.
+
+    Parameters
+    ----------
+    model : object
+        A dense network with two classes: see `as_model`.
+    x : array_like of shape (features,) or (1, features), or data frame with one row
+    delta : float
+        How far the parameters may move.
+    tau : float
+        What outputs are compared with: probabilities of class 1, or the number itself of networks with
+        ``output="identity"``. Takes the place of the model's own threshold. Probabilities are compared by their logits,
+        that of `tau` rounded to float64.
+    shifts : LinfShifts, LpShifts or str, default "linf"
+    method : Method or str, default "exact"
+        One that speaks of every shift.
+
+    Returns
+    -------
+    DistinctRealizations
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0]]], [[0.0]], output="identity")
+    >>> found = distinct_realizations(net, [2.0], 0.125, 1.75)
+    >>> str(found.answer), found.above.margin(np.array([[2.0]]), 1), found.below.margin(np.array([[2.0]]), 1)
+    ('yes', array([0.25]), array([-0.125]))
+    """
+    given = as_model(model)
+    if not offers(given, Dense) or len(given.classes) != 2:
+        raise Unsupported("`model` of distinct_realizations must be a dense network with two classes.")
+    chosen = pick(shifts, SHIFTS, ShiftSet, "shifts")
+    if not isinstance(chosen, LinfShifts | LpShifts):
+        raise Unsupported(f"`shifts` of distinct_realizations must be a LinfShifts or an LpShifts, got {chosen!r}.")
+    rows = encoded_rows(given, x[None, :] if isinstance(x, np.ndarray) and x.ndim == 1 else _as_rows(x))[1]
+    if len(rows) != 1:
+        raise InputError(f"`x` of distinct_realizations must be one row, got {len(rows)}; ask about one at a time.")
+    network = _with_threshold(given.as_feedforward(), tau)
+    label = network.classes[1 if float(network.margin(rows, network.classes[1])[0]) >= 0 else 0]
+    found = certify(network, rows, delta, target=label, shifts=chosen, method=method, rng=0)[0]
+    if not isinstance(found.claim, Every):
+        raise InputError(f'`method` of distinct_realizations must speak of every shift, got {method!r}; use "exact".')
+    sides: list[FeedForward | None] = [None, None]
+    answer, reason, side = Answer.UNKNOWN, found.reason, _side(network, rows)
+    if side is None:
+        reason = "the output of the model itself is the threshold, up to rounding"
+    else:
+        sides[side] = network
+        if found.verdict is Verdict.CERTIFIED:
+            answer = Answer.NO
+        elif found.witness is not None:
+            answer, sides[1 - side] = Answer.YES, network.with_parameters(found.witness.parameters(network))
+    return DistinctRealizations(answer, sides[0], sides[1], float(tau), float(found.delta), found, reason)
+
+
+def _as_rows(x: Any) -> Any:
+    """One row given as a plain list of numbers, as a matrix."""
+    return [x] if isinstance(x, list | tuple) and x and not isinstance(x[0], list | tuple | np.ndarray) else x
+
+
+def _with_threshold(network: FeedForward, tau: float) -> FeedForward:
+    return FeedForward(
+        network.weights, network.given_biases, activation=network.activations, output=network.output,
+        threshold=tau, classes=network.classes,
+    )  # fmt: skip
+
+
+def _side(network: FeedForward, row: _Array) -> int | None:
+    """1 if the output is at or above the threshold, 0 if below, None if rounding leaves that open."""
+    margin = float(network.margin(row, network.classes[1])[0])
+    if PIECEWISE_LINEAR.issuperset(network.activations):
+        sign = exact_sign(network.weights, network.biases, network.activations, row[0], 1, network.offset)
+        return int(margin >= 0) if (sign >= 0) == (margin >= 0) else None
+    still = np.zeros(len(network.parameters))
+    return int(margin >= 0) if abs(margin) > ROUNDING * float(network.margin_scale(row, still)[0]) else None
