@@ -34,10 +34,12 @@ def as_model(
     obj : object
         A fitted scikit-learn classifier (`MLPClassifier`, `LogisticRegression`, `LinearSVC`, `SGDClassifier`,
         `RidgeClassifier`, `Perceptron`, `LinearDiscriminantAnalysis`), a `Pipeline` whose last step is one of
-        them, a `torch.nn.Module`, a `FeedForward`, or any object with the five members of `Model`. A module is
-        looked at as it is now, in eval mode; training it further has no effect on the model.
+        them, a `torch.nn.Module`, a `keras.Model` of dense layers, a `FeedForward`, or any object with the five
+        members of `Model`. A module is looked at as it is now, in eval mode; training it further has no effect on
+        the model.
     output : {"logit", "probability", "logits", "probabilities"}, optional
-        What a module's numbers are; needed unless it is a `Sequential` that ends in a sigmoid or softmax.
+        What the numbers of a module or Keras model are; needed unless it is a `Sequential` that ends in a sigmoid or
+        softmax.
     threshold : float, default 0.5
         From which probability on a binary classifier or module is taken to say class 1.
     classes : sequence, optional
@@ -72,6 +74,11 @@ def as_model(
         from apas.models.sklearn import from_sklearn
 
         return _without_options(from_sklearn(obj, threshold=threshold, feature_names=feature_names), chosen)
+    keras = sys.modules.get("keras")  # before PyTorch, which may be what Keras computes with
+    if keras is not None and isinstance(obj, getattr(keras, "Model", ())):
+        from apas.models.keras import from_keras
+
+        return from_keras(obj, **chosen, threshold=threshold, feature_names=feature_names)
     torch = sys.modules.get("torch")  # whoever has a module has imported it
     if torch is not None and isinstance(obj, torch.nn.Module):
         from apas.models.torch import from_torch
@@ -80,7 +87,7 @@ def as_model(
             return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
     raise Unsupported(
         f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift; pass a scikit-learn "
-        f"classifier, a PyTorch module, an apas.FeedForward, or an object with the members {_MEMBERS}."
+        f"classifier, a PyTorch module, a Keras model, an apas.FeedForward, or an object with the members {_MEMBERS}."
     )
 
 

@@ -120,7 +120,7 @@ class SklearnModel:
             return check_numbers(X, self._names)
         try:
             encoded = self._encoder.transform(self._as_fitted(X))
-        except (TypeError, ValueError, KeyError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"`X` could not go through the pipeline's preprocessing: {first}") from error
         return check_numbers(encoded.toarray() if hasattr(encoded, "toarray") else encoded)

@@ -1,0 +1,60 @@
+"""`apas convert`: a model file of one format as another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apas.cli import options
+from apas.cli.modelfile import listed, read_model
+from apas.errors import InputError
+
+__all__ = ["convert_command"]
+
+
+def convert_command(
+    source: Annotated[
+        Path, typer.Argument(help="Model file to read: .json, .safetensors, .onnx, .skops, .pt or .pth.")
+    ],
+    target: Annotated[Path, typer.Argument(help="Model file to write: .json, .safetensors or .onnx.")],
+    activation: options.Activation = None,
+    output: options.Output = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="From where on a binary model says class 1.", show_default="as in the file")
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Class labels, with commas between them.", show_default="as in the file")
+    ] = None,
+    feature_names: Annotated[
+        str | None, typer.Option(help="Names of the inputs, with commas between them.", show_default="as in the file")
+    ] = None,
+) -> None:
+    """Read a model file of one format and write it in another, with every number as it was.
+
+    Examples, from a graph and from the state of a PyTorch module:
+
+    apas convert model.onnx model.json
+
+    apas convert model.pt model.safetensors --activation relu --output sigmoid
+    """
+    from apas import load_model, save_model
+    from apas.models.digest import model_digest
+
+    said: dict[str, Any] = {
+        "threshold": threshold,
+        "classes": None if classes is None else [_label(word) for word in listed(classes)],
+        "feature_names": None if feature_names is None else listed(feature_names),
+    }
+    model = read_model(source, activation=activation, output=output, **said)
+    save_model(model, target)
+    written = load_model(target)
+    if model_digest(written) != model_digest(model):
+        raise InputError(f"{target} does not hold the model that {source} does; please report both files.")
+    typer.echo(f"{target}: {written!r}, SHA-256 of the model {model_digest(written)}")
+
+
+def _label(word: str) -> Any:
+    """A whole number where the word is one, as labels mostly are; a text otherwise."""
+    return int(word) if word.removeprefix("-").isdecimal() and str(int(word)) == word else word

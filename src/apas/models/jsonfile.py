@@ -1,0 +1,63 @@
+"""Dense networks as JSON: readable by people, and nothing in it can run.
+
+A file holds one object::
+
+    {"format": "apas-model", "version": 1, "kind": "feedforward",
+     "weights": [[[...], ...], ...],    one (inputs, outputs) matrix per layer
+     "biases": [[...], ...],            one vector per layer, or null for a layer without biases
+     "activation": ["relu", ...],       one name per hidden layer
+     "output": "sigmoid", "threshold": 0.5, "classes": [0, 1], "feature_names": null}
+
+Numbers are written so that they come back bit by bit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from apas.errors import InputError, UnsafeFile
+from apas.models.description import CONVERT, build_network, check_description, describe_network
+from apas.models.feedforward import FeedForward
+from apas.models.stated import Stated
+
+__all__ = ["json_bytes", "parse_json", "read_json"]
+
+
+def json_bytes(network: FeedForward) -> bytes:
+    """Give a network as the bytes of a ``.json`` file.
+
+    Examples
+    --------
+    >>> json_bytes(FeedForward([[[0.1]]], [None]))[:23]
+    b'{"format": "apas-model"'
+    """
+    described = describe_network(network)
+    head = {key: described.pop(key) for key in ("format", "version", "kind")}
+    content = {
+        **head,
+        "weights": [w.tolist() for w in network.weights],
+        "biases": [None if b is None else b.tolist() for b in network.given_biases],
+        **described,
+    }
+    return (json.dumps(content, allow_nan=False) + "\n").encode()
+
+
+def read_json(path: Path, raw: bytes, stated: Stated) -> FeedForward:
+    """Read the network that `raw`, the bytes of `path`, holds."""
+    if raw[:1] == b"\x80" or raw[:2] == b"PK":
+        raise UnsafeFile(
+            f"{path} is not JSON but looks like a pickle or an archive, which could run code when read; {CONVERT}."
+        )
+    fields = check_description(parse_json(path, raw), path, arrays=("weights", "biases"))
+    return stated.confirm(path, build_network(path, fields))
+
+
+def parse_json(path: Path, raw: bytes, what: str = "") -> Any:
+    """Decode JSON, or say in one sentence why it is none; `what` names a part of the file."""
+    try:
+        return json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # ValueError: bad encoding, bad JSON, numbers of too many digits
+        first = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{what}{path} is not valid JSON: {first}.") from None

@@ -1,0 +1,228 @@
+"""Keras models of dense layers as dense networks in NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import check_names, check_numbers, check_probability
+from apas.errors import InputError, Unsupported
+from apas.models.backed import BackedNetwork
+from apas.models.convert import predicted_classes
+from apas.models.feedforward import FeedForward
+
+__all__ = ["from_keras"]
+
+_Array = NDArray[np.float64]
+#: How many units of single precision count as rounding, in proportion to the magnitudes behind a margin.
+UNITS = 64
+OUTPUTS = ("logit", "probability", "logits", "probabilities")
+#: Layers that change no number once the model is trained.
+SILENT = ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization")
+_NAMES = {
+    "relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "elu": "elu", "gelu": "gelu", "linear": "identity",
+    "hard_tanh": "hard_tanh",
+}  # fmt: skip
+#: Activations that are layers, and the settings with which they are those of `FeedForward`.
+_LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ReLU": ("relu", {"max_value": None, "negative_slope": 0.0, "threshold": 0.0}),
+    "LeakyReLU": ("leaky_relu", {"negative_slope": 0.01}),
+    "ELU": ("elu", {"alpha": 1.0}),
+    "Softmax": ("softmax", {"axis": -1}),
+}
+
+
+def from_keras(
+    model: Any,
+    *,
+    output: str | None = None,
+    threshold: float = 0.5,
+    classes: Sequence[Any] | None = None,
+    input_shape: Sequence[int] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> BackedNetwork:
+    """Read a trained Keras model, without changing it.
+
+    Parameters
+    ----------
+    model : keras.Model
+        A chain of `Dense` layers, with activations in them or as layers of their own. Other layers are refused.
+    output : {"logit", "probability", "logits", "probabilities"}, optional
+        What its numbers are. Needed unless it ends in a sigmoid or softmax.
+    threshold : float, default 0.5
+        From which probability on a binary model is taken to say class 1.
+    classes : sequence, optional
+        Class labels; (0, 1) or 0..m-1 unless given.
+    input_shape : sequence of int, optional
+        Shape of one input, if it begins with a `Flatten` layer; rows of `X` hold its numbers in C order.
+    feature_names : sequence of str, optional
+        Names of the inputs.
+    """
+    if not model.built:
+        raise InputError("the Keras model must be built, but has no weights yet; fit it, or call it on a batch.")
+    weights, biases, steps = _layers(model)
+    head = _head(model, steps, output)
+    hidden = steps[:-1]
+    if "softmax" in hidden:
+        raise Unsupported("the Keras model has a softmax between its layers, which has no place in a dense network.")
+    single = weights[-1].shape[1] == 1
+    if single != (head in ("logit", "probability")):
+        raise InputError(
+            f'`output` of as_model is "{head}", but the model gives {weights[-1].shape[1]} numbers per row; certify '
+            "one model per label if several labels can hold at once."
+        )
+    network = FeedForward(
+        weights, biases, activation=hidden, output="sigmoid" if single else "softmax",
+        threshold=check_probability(threshold, "threshold", "as_model"), classes=classes,
+        feature_names=check_names(feature_names),
+    )  # fmt: skip
+    shape = tuple(input_shape) if input_shape is not None else tuple(model.input_shape[1:])
+    first = next(kind for kind, _, _ in _chain(model) if kind in ("dense", "flatten"))
+    if len(shape) != 1 and first != "flatten":
+        raise Unsupported(f"the Keras model takes inputs of shape {shape}, but does not begin with a Flatten layer.")
+    if None in shape or np.prod(shape, dtype=int) != network.n_features:
+        raise InputError(
+            f"`input_shape` of as_model is {shape}, but the first layer takes {network.n_features} numbers."
+        )
+    return BackedNetwork(network, _Opinion(model, network, head, shape), type(model).__name__)
+
+
+def _layers(model: Any) -> tuple[list[_Array], list[_Array | None], list[str]]:
+    """Weights, biases, and what stands behind each layer."""
+    weights: list[_Array] = []
+    biases: list[_Array | None] = []
+    steps: list[str] = []
+    used: list[int] = []
+    for kind, layer, name in _chain(model):
+        if kind == "flatten":
+            continue  # before the first layer it joins the numbers of an input, later it does nothing
+        if kind == "dense":
+            weights.append(np.asarray(_array(layer.kernel), dtype=np.float64))
+            biases.append(np.asarray(_array(layer.bias), dtype=np.float64) if layer.use_bias else None)
+            steps.append(name)
+            used.append(id(layer))
+        elif not steps or steps[-1] != "identity":
+            raise Unsupported(f"the Keras model has the activation {name} elsewhere than behind a linear Dense layer.")
+        else:
+            steps[-1] = name
+    if not weights:
+        raise Unsupported("the Keras model has no Dense layer.")
+    if len(used) > len(set(used)):
+        raise Unsupported("the Keras model uses a Dense layer twice; tied weights move together, which is not dense.")
+    return weights, biases, steps
+
+
+def _chain(model: Any) -> Iterator[tuple[str, Any, str]]:
+    if type(model).__name__ not in ("Sequential", "Functional"):
+        raise Unsupported(
+            f"{type(model).__name__} is a Keras model of its own class, whose layers do not say what it computes; "
+            "build it as a keras.Sequential, or give its arrays to apas.FeedForward."
+        )
+    if type(model).__name__ == "Functional":
+        _check_chain(model)
+    for layer in model.layers:
+        kind = type(layer).__name__
+        if type(layer).__module__.split(".")[0] != "keras":
+            raise Unsupported(f"the Keras model has a layer {kind} of your own, which apas cannot read.")
+        if kind in ("Sequential", "Functional"):
+            yield from _chain(layer)
+        elif kind == "Dense":
+            if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
+                raise Unsupported("the Keras model has a Dense layer that is quantized or has LoRA weights.")
+            yield "dense", layer, _activation(layer.get_config()["activation"])
+        elif kind == "Flatten":
+            yield "flatten", layer, ""
+        elif kind == "Activation":
+            yield "activation", layer, _activation(layer.get_config()["activation"])
+        elif kind in _LAYERS:
+            name, wanted = _LAYERS[kind]
+            settings = layer.get_config()
+            if any(settings.get(key) != value for key, value in wanted.items()):
+                raise Unsupported(f"the Keras model has a layer {kind} with other settings than {wanted}.")
+            yield "activation", layer, name
+        elif kind not in SILENT:
+            raise Unsupported(f"the Keras model has a layer {kind}; apas reads Dense layers and their activations.")
+
+
+def _check_chain(model: Any) -> None:
+    """Refuse a graph in which a layer takes other things than what the layer before it gives."""
+    layers = model.get_config()["layers"]
+    if len(model.outputs) != 1:
+        raise Unsupported(f"the Keras model is no plain chain of layers: it has {len(model.outputs)} outputs.")
+    for before, layer in itertools.pairwise(layers):
+        if [_sources(node) for node in layer["inbound_nodes"]] != [[before["name"]]]:
+            raise Unsupported(f"the Keras model is no plain chain of layers: see what goes into {layer['name']!r}.")
+
+
+def _sources(node: Any) -> list[str]:
+    """Names of the layers whose numbers go into a call, wherever they stand in its arguments."""
+    if isinstance(node, dict) and node.get("class_name") == "__keras_tensor__":
+        return [str(node["config"]["keras_history"][0])]
+    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ()
+    return [name for part in parts for name in _sources(part)]
+
+
+def _activation(found: Any) -> str:
+    name = found if isinstance(found, str) else None
+    if name == "softmax":
+        return name
+    if name not in _NAMES:
+        raise Unsupported(
+            f"the Keras model has the activation {found!r}, but apas reads {', '.join(_NAMES)}, softmax and the layers "
+            f"{', '.join(_LAYERS)}."
+        )
+    return _NAMES[name]
+
+
+def _head(model: Any, steps: list[str], output: str | None) -> str:
+    told = {"sigmoid": "probability", "softmax": "probabilities"}.get(steps[-1])
+    if output is not None and output not in OUTPUTS:
+        raise InputError(f"`output` of as_model must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
+    if told is None and steps[-1] != "identity":
+        raise Unsupported(f"the Keras model ends in the activation {steps[-1]}, which says nothing about classes.")
+    if output is not None and told is not None and output != told:
+        raise InputError(f'`output` of as_model is "{output}", but the model ends in a {steps[-1]}; leave it out.')
+    if told is None and output not in ("logit", "logits"):
+        raise InputError(
+            "`output` of as_model must say what the model's numbers are, since its last layer is linear; pass "
+            'apas.as_model(model, output="logit") for one logit, or "logits" for one per class'
+            f"{'' if output is None else f', got {output!r}'}."
+        )
+    return str(told or output)
+
+
+def _array(value: Any) -> Any:
+    """Numbers of a variable or of an answer, whatever Keras computes with."""
+    value = getattr(value, "value", value)
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+
+
+@dataclass(frozen=True)
+class _Opinion:
+    """What the Keras model itself says about rows."""
+
+    model: Any
+    network: FeedForward
+    head: str
+    shape: tuple[int, ...]
+
+    def __call__(self, X: Any) -> NDArray[Any]:
+        rows = check_numbers(X)
+        given = rows.astype(np.float32).reshape(-1, *self.shape)
+        raw = np.asarray(_array(self.model(given, training=False)), dtype=np.float64)
+        net, classes = self.network, self.network.classes
+        if len(classes) > 2:
+            chosen = raw.argmax(axis=1)
+        elif self.head == "logits":
+            chosen = (raw[:, 1] - raw[:, 0] >= net.offset).astype(int)
+        else:
+            chosen = (raw[:, -1] >= (net.offset if self.head == "logit" else net.threshold)).astype(int)
+        ours, distance = predicted_classes(net, rows)
+        # Keras computes in single precision, so that about rows at the boundary it has no opinion
+        band = UNITS * np.finfo(np.float32).eps * net.margin_scale(rows, np.zeros(len(net.parameters)))
+        return np.array([classes[i] if d > b else o for i, d, b, o in zip(chosen, distance, band, ours, strict=True)])

@@ -1,0 +1,120 @@
+"""scikit-learn classifiers and pipelines from `.skops` files, in which only known types are made again."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+from apas._optional import require
+from apas.errors import GuaranteeWarning, InputError, UnsafeFile
+from apas.models.archive import BROKEN, first_line, pack, read_archive
+from apas.models.jsonfile import parse_json
+from apas.models.skopstypes import LOADERS, UNUSED, is_known
+from apas.models.stated import Stated
+
+__all__ = ["read_skops"]
+
+SCHEMA = "schema.json"
+
+
+def read_skops(path: Path, raw: bytes, stated: Stated) -> Any:
+    """Read a classifier or pipeline that ``skops.io.dump`` wrote.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    raw : bytes
+        What it holds.
+    stated : Stated
+        May say the threshold and the names of the columns.
+
+    Notes
+    -----
+    Every type in the file is looked up in a list of our own first. What skops then reads is a new archive of what was
+    looked at, so that both see the same.
+    """
+    from apas.models.sklearn import SklearnModel, from_sklearn
+
+    if raw[:4] != b"PK\x03\x04":
+        raise InputError(f"{path} is not a .skops file; write it with skops.io.dump(estimator, path).")
+    members = read_archive(path, raw)
+    if SCHEMA not in members:
+        raise InputError(f"{path} is an archive, but not a .skops file: it has no {SCHEMA}.")
+    schema = parse_json(path, members[SCHEMA], f"{SCHEMA} in ")
+    trusted = _check_types(path, schema)
+    members[SCHEMA] = json.dumps(schema).encode()
+    estimator = _made(path, pack(members), sorted(trusted))
+    if type(estimator).__module__.split(".")[0] != "sklearn":
+        raise InputError(f"{path} must hold a scikit-learn classifier, but holds a {type(estimator).__name__}.")
+    threshold = 0.5 if stated.threshold is None else stated.threshold
+    try:
+        model = from_sklearn(estimator, threshold=threshold, feature_names=stated.feature_names)
+    except BROKEN as error:  # those of our own say so themselves
+        raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from error
+    said = Stated(activation=stated.activation, output=stated.output, classes=stated.classes)
+    checked: SklearnModel = said.confirm(path, model)
+    return checked
+
+
+def _made(path: Path, content: bytes, trusted: list[str]) -> Any:
+    library = require("skops.io", feature="a .skops file", extra="skops")
+    from sklearn.exceptions import InconsistentVersionWarning
+
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InconsistentVersionWarning)
+            estimator = library.loads(content, trusted=trusted)
+    except RecursionError:
+        raise
+    except BROKEN as error:
+        raise InputError(f"{path} cannot be read by skops: {first_line(error)}") from None
+    for warning in [w.message for w in caught if isinstance(w.message, InconsistentVersionWarning)][:1]:
+        warnings.warn(
+            f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is "
+            f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions.",
+            GuaranteeWarning, stacklevel=4,
+        )  # fmt: skip
+    return estimator
+
+
+def _check_types(path: Path, schema: Any) -> set[str]:
+    """Names of the types in the file, all of them known; what training left behind is taken out of `schema`."""
+    found: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if node.get("__loader__") == "ObjectNode":
+                _leave_out(node)
+            if "__loader__" in node or "__class__" in node:
+                found.add(_known_type(path, node))
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return found
+
+
+def _leave_out(node: dict[str, Any]) -> None:
+    state = node.get("content")
+    attributes = state.get("content") if isinstance(state, dict) else None
+    keys = state.get("key_types") if isinstance(state, dict) else None
+    if not isinstance(attributes, dict) or not isinstance(keys, dict) or not isinstance(keys.get("content"), list):
+        return
+    for name in UNUSED & set(attributes):
+        del attributes[name]
+        del keys["content"][-1:]  # names of attributes are all texts, so that any of them will do
+
+
+def _known_type(path: Path, node: dict[str, Any]) -> str:
+    loader, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
+    texts = isinstance(loader, str) and isinstance(module, str) and isinstance(name, str)
+    if not texts or loader not in LOADERS or not is_known(str(loader), str(module), str(name)):
+        raise UnsafeFile(
+            f"{path} holds a {module}.{name} (by {loader}), which is not among the types of scikit-learn that apas "
+            "makes from a file, as others could run code; read it in your own program with skops.io.load, and give "
+            "apas the estimator."
+        )
+    return f"{module}.{name}"
