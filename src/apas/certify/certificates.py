@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,10 @@ from apas.display.values import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from apas.certify.maxshifts import MaxShifts
+    from apas.models.protocol import Model
+    from apas.shifts.protocol import ShiftSet
 
 __all__ = ["Certificates"]
 
@@ -31,6 +36,8 @@ class Certificates(UnderShifts[Certificate]):
         SHA-256 of the model's parameters, architecture and preprocessing.
     shifts : ShiftSet
     feature_names : tuple of str or None
+    max_shifts : MaxShifts or None
+        The largest shifts of the same rows, if the certificates were read from a file that holds them.
 
     Examples
     --------
@@ -47,6 +54,27 @@ class Certificates(UnderShifts[Certificate]):
         "verdict", "target", "delta", "claim", "coverage", "confidence", "draws", "failures", "method", "reason",
     )  # fmt: skip
     UNSHOWN = ("claim", "coverage", "confidence")
+    PER_ROW = (*UnderShifts.PER_ROW, "max_shifts")
+
+    def __init__(
+        self,
+        items: Sequence[Certificate],
+        *,
+        points: Any,
+        model_digest: str,
+        shifts: ShiftSet,
+        feature_names: tuple[str, ...] | None = None,
+        inputs: Any = None,
+        index: Any = None,
+        model: Model | None = None,
+        readings: tuple[Any, ...] | None = None,
+        max_shifts: MaxShifts | None = None,
+    ) -> None:
+        super().__init__(
+            items, points=points, model_digest=model_digest, shifts=shifts, feature_names=feature_names, inputs=inputs,
+            index=index, model=model, readings=readings,
+        )  # fmt: skip
+        self.max_shifts = max_shifts
 
     @property
     def certified(self) -> NDArray[np.bool_]:

@@ -131,7 +131,9 @@ def certify(
     for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)
     names = net.feature_names if offers(net, Named) else None
-    return Certificates(items, points=points, model_digest=model_digest(net), shifts=shift_set, feature_names=names)
+    return Certificates(
+        items, points=points, model_digest=model_digest(net), shifts=shift_set, feature_names=names, model=net
+    )
 
 
 def decide(problem: Problem, method: Method, stream: Stream) -> list[Certificate]:

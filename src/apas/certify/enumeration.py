@@ -49,8 +49,8 @@ class EnumerationEvidence:
         How many boxes are not settled.
     stopped : str
         Why the run ended: "settled", "decided", "gap", "limit" (of boxes) or "rounding".
-    split : Split
-        The boxes themselves; not part of equality or files.
+    split : Split or None
+        The boxes themselves; not part of equality or files, so None if the evidence was read from one.
     """
 
     lower: float
@@ -58,7 +58,7 @@ class EnumerationEvidence:
     evaluated: int
     open: int
     stopped: str
-    split: Split = field(compare=False, repr=False)
+    split: Split | None = field(compare=False, repr=False)
     draws: int = 0
     failures: int = 0
 
@@ -80,6 +80,8 @@ class EnumerationEvidence:
 
         The bounds also count what is proved about parts of the boxes that are open.
         """
+        if self.split is None:
+            raise InputError("this certificate was read from a file, which does not hold boxes; certify the row again.")
         return self.split.boxes()
 
     def to_dict(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from apas.shifts.observed import ObservedShifts
 from apas.shifts.protocol import OtherMoves, ShiftSet
 from apas.stats import sample_size
 
-__all__ = ["max_shift"]
+__all__ = ["max_shift", "proved_answers", "sampled_answers"]
 
 SEARCHES = ("rays", "confirm", "paper")
 #: Above this many parameters the search on fresh draws is the default.
@@ -142,15 +142,16 @@ def max_shift(
         network = asked.network if isinstance(shift_set, LinfShifts | LpShifts) else None
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
             if isinstance(claim, Every):
-                answers = _proved(asked, proof, claim, farthest)
+                answers = proved_answers(asked, proof, claim, farthest)
             elif sampler is not None:
-                answers = _sampled(asked, network, sampler, kind, entropy, farthest)
+                answers = sampled_answers(asked, network, sampler, kind, entropy, farthest)
     waiting = iter(answers)
     items = [next(waiting) if ok[i] else _not_valid(problem.target[i], claim) for i in range(len(problem))]
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
-    return MaxShifts(items, points=points, model_digest=model_digest(net), shifts=shift_set)
+        object.__setattr__(item, "trace", {**item.trace, "limit": farthest})
+    return MaxShifts(items, points=points, model_digest=model_digest(net), shifts=shift_set, model=net)
 
 
 def _method(method: Any) -> tuple[Sampling | None, Method]:
@@ -177,7 +178,7 @@ def _check_proof(problem: Problem, method: Method) -> list[Method]:
     return usable
 
 
-def _proved(problem: Problem, method: Method, claim: Every, limit: float) -> list[MaxShift]:
+def proved_answers(problem: Problem, method: Method, claim: Every, limit: float) -> list[MaxShift]:
     """The largest delta that a method which speaks of every shift proves."""
     usable = _check_proof(problem, method)
     exact = next((m for m in usable if isinstance(m, Exact)), None)
@@ -214,9 +215,10 @@ def _not_valid(target: Any, claim: Every | Most) -> MaxShift:
     return MaxShift(0.0, 0.0, 0.0, 0.0, True, False, claim, target, "not valid on the model itself", {})
 
 
-def _sampled(
+def sampled_answers(
     problem: Problem, network: FeedForward | None, sampler: Sampling, search: str, entropy: int, limit: float
 ) -> list[MaxShift]:
+    """The largest deltas that draws certify, for rows that are valid on the model itself."""
     claim = sampler.claim(problem)
     proved, _, broken = proved_deltas(problem, network, limit)
     samples, allowed, refuting = sampler.plan(problem, claim)

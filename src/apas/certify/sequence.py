@@ -19,6 +19,7 @@ from apas.errors import InputError
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+    from apas.models.protocol import Model
     from apas.shifts.protocol import ShiftSet
 
 __all__ = ["Answer", "PerRow", "UnderShifts", "cells"]
@@ -175,7 +176,13 @@ class UnderShifts(PerRow[Item]):
     model_digest : str
         SHA-256 of the model's parameters, architecture and preprocessing.
     shifts : ShiftSet
+    model : Model or None
+        The model itself, if it is at hand; results that were read from a file do not have it.
+    readings : tuple or None
+        What the file that a result was read from says about the model's view of each row.
     """
+
+    PER_ROW = (*PerRow.PER_ROW, "readings")
 
     def __init__(
         self,
@@ -187,10 +194,14 @@ class UnderShifts(PerRow[Item]):
         feature_names: tuple[str, ...] | None = None,
         inputs: Any = None,
         index: Any = None,
+        model: Model | None = None,
+        readings: tuple[Any, ...] | None = None,
     ) -> None:
         super().__init__(items, points=points, inputs=inputs, feature_names=feature_names, index=index)
         self.model_digest = model_digest
         self.shifts = shifts
+        self.model = model
+        self.readings = readings
 
     def _about(self) -> dict[str, Any]:
         return {"model_digest": self.model_digest, "shifts": self.shifts.to_dict()}

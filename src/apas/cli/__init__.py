@@ -8,10 +8,12 @@ import typer
 
 from apas import __version__
 from apas.cli.certify import certify_command
+from apas.cli.convert import convert_command
 from apas.cli.demo import demo_command
 from apas.cli.generate import generate_command
 from apas.cli.maxshift import max_shift_command
 from apas.cli.shift import shift_command
+from apas.cli.verify import verify_command
 from apas.errors import ApasError
 
 __all__ = ["app", "main"]
@@ -28,6 +30,8 @@ app.command("certify")(certify_command)
 app.command("max-shift")(max_shift_command)
 app.command("generate")(generate_command)
 app.command("shift")(shift_command)
+app.command("verify")(verify_command)
+app.command("convert")(convert_command)
 
 
 def _print_version(asked: bool) -> None:

@@ -11,6 +11,7 @@ import typer
 from apas.certify.certificates import Certificates
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
+from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_least, at_most
 
@@ -53,7 +54,10 @@ def certify_command(
     relative: options.Relative = False,
     only: options.Only = None,
     simultaneous: options.Simultaneous = False,
+    activation: options.Activation = None,
+    output: options.Output = None,
     jobs: options.Jobs = 1,
+    save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
     """Certify that explanations keep their class while the model shifts.
@@ -64,12 +68,14 @@ def certify_command(
 
     apas certify model.json rows.csv --target 1 --delta 0.01 --method cascade
     """
-    from apas import certify, load_model
+    from apas import certify
     from apas.cli.rows import parse_target, read_rows
+    from apas.cli.saving import check_place, save_to
 
+    check_place(save)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     which = pick_shifts(shifts, relative=relative, only=only)
-    net = load_model(model)
+    net = read_model(model, activation=activation, output=output)
     certificates = certify(
         net,
         read_rows(rows, net),
@@ -81,6 +87,7 @@ def certify_command(
         n_jobs=jobs,
         rng=seed,
     )
+    save_to(save, certificates)
     if as_json:
         print_json(certificates.to_dict())
     else:

@@ -10,6 +10,7 @@ import typer
 
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
+from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
 from apas.errors import InputError
 
@@ -37,6 +38,9 @@ class Source(StrEnum):
     robust = "robust"
     milp = "milp"
     neighbours = "neighbours"
+    wachter = "wachter"
+    prototype = "prototype"
+    roar = "roar"
 
 
 class Distance(StrEnum):
@@ -77,8 +81,11 @@ def generate_command(
     shifts: options.Shifts = Norm.linf,
     relative: options.Relative = False,
     only: options.Only = None,
+    activation: options.Activation = None,
+    output: options.Output = None,
     jobs: options.Jobs = 1,
     out: Annotated[Path | None, typer.Option(help="Write the counterfactuals to this CSV file.")] = None,
+    save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
     """Find counterfactuals that are certified to keep their class while the model shifts.
@@ -89,14 +96,16 @@ def generate_command(
 
     apas generate model.json rejected.csv --space space.toml --delta 0.01 --method exact --out offers.csv
     """
-    from apas import FeatureSpace, generate, load_model
+    from apas import FeatureSpace, generate
     from apas.cli.rows import parse_target, read_rows
+    from apas.cli.saving import check_place, save_to
 
+    check_place(save)
     if out is not None:
         _check_place(out)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     which = pick_shifts(shifts, relative=relative, only=only)
-    net = load_model(model)
+    net = read_model(model, activation=activation, output=output)
     found = generate(
         net,
         read_rows(rows, net),
@@ -116,6 +125,7 @@ def generate_command(
     )
     if out is not None:
         _write(found, out)
+    save_to(save, found)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -10,6 +10,7 @@ import typer
 from apas.certify.maxshifts import MaxShifts
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
+from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_least, at_most
 
@@ -61,7 +62,10 @@ def max_shift_command(
     relative: options.Relative = False,
     only: options.Only = None,
     simultaneous: options.Simultaneous = False,
+    activation: options.Activation = None,
+    output: options.Output = None,
     jobs: options.Jobs = 1,
+    save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
     """Find the largest shift of the model at which each explanation is certified to keep its class.
@@ -72,12 +76,14 @@ def max_shift_command(
 
     apas max-shift model.json rows.csv --target 1 --method cascade
     """
-    from apas import load_model, max_shift
+    from apas import max_shift
     from apas.cli.rows import parse_target, read_rows
+    from apas.cli.saving import check_place, save_to
 
+    check_place(save)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     which = pick_shifts(shifts, relative=relative, only=only)
-    net = load_model(model)
+    net = read_model(model, activation=activation, output=output)
     found = max_shift(
         net,
         read_rows(rows, net),
@@ -90,6 +96,7 @@ def max_shift_command(
         n_jobs=jobs,
         rng=seed,
     )
+    save_to(save, found)
     if as_json:
         print_json(found.to_dict())
     else:

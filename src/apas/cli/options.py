@@ -14,14 +14,17 @@ import typer
 from apas.cli.asked import Kind, Norm
 
 __all__ = [
+    "Activation",
     "Confidence",
     "Delta",
     "Jobs",
     "Json",
     "ModelFile",
     "Only",
+    "Output",
     "Relative",
     "RowsFile",
+    "Save",
     "Seed",
     "Shifts",
     "Simultaneous",
@@ -30,10 +33,22 @@ __all__ = [
 ]
 
 # What is asked about.
-ModelFile: TypeAlias = Annotated[Path, typer.Argument(help="Model file (.json, written by apas.save_model).")]
+ModelFile: TypeAlias = Annotated[
+    Path, typer.Argument(help="Model file (.json, .safetensors, .onnx, .skops, .pt or .pth).")
+]
 RowsFile: TypeAlias = Annotated[Path, typer.Argument(help="CSV file with a header line and a row per explanation.")]
 Target: TypeAlias = Annotated[str, typer.Option(help='Class the rows must keep, or "predicted".')]
 Delta: TypeAlias = Annotated[float, typer.Option(help="How far the parameters may move.")]
+
+# What a model file does not tell.
+Activation: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Activation of the hidden layers (.pt, .pth); with commas, one per layer.", show_default="none"),
+]
+Output: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="What the last layer gives: sigmoid, softmax or identity (.pt, .pth).", show_default="none"),
+]
 
 # By what evidence.
 Confidence: TypeAlias = Annotated[
@@ -60,3 +75,6 @@ Only: TypeAlias = Annotated[Kind | None, typer.Option(help="Move only weights or
 # How it runs, and what is printed.
 Jobs: TypeAlias = Annotated[int, typer.Option(help="Number of processes, -1 for all cores.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Save: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Write what was certified to this certificate file (.json).")
+]

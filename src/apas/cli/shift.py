@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from apas.cli import options
+from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_most
 from apas.errors import GuaranteeWarning
@@ -19,24 +20,23 @@ __all__ = ["shift_command"]
 
 
 def shift_command(
-    old: Annotated[Path, typer.Argument(help="Model file of the base model (.json, written by apas.save_model).")],
+    old: Annotated[Path, typer.Argument(help="Model file of the base model.")],
     new: Annotated[Path, typer.Argument(help="Model file of the changed model, with parameters of the same shapes.")],
     p: Annotated[
         float, typer.Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
     ] = math.inf,
+    activation: options.Activation = None,
+    output: options.Output = None,
     as_json: options.Json = False,
 ) -> None:
     """Measure how far the parameters moved from one model file to another, overall and per layer.
 
     Example:  apas shift old.json new.json
     """
-    from apas import load_model
-
+    base, other = (read_model(path, activation=activation, output=output) for path in (old, new))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GuaranteeWarning)
-        report = compare_models(
-            load_model(old), [load_model(new)], p=check_order(p), names=[str(new)], columns=["model 1"]
-        )
+        report = compare_models(base, [other], p=check_order(p), names=[str(new)], columns=["model 1"])
     for warning in caught:
         typer.echo(f"warning: {warning.message}", err=True)
     if as_json:

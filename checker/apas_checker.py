@@ -1,0 +1,341 @@
+#!/usr/bin/env python3
+"""Check a certificate file against a dense network without apas: NumPy and the standard library are all it needs.
+
+    python apas_checker.py CERTIFICATES.json MODEL.json
+
+Redone are draws (boxes, L1 and L2 balls, normal shifts), interval and closed-form bounds, and witnesses; the rest is
+NOT CHECKED. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some was not.
+"""
+
+import hashlib
+import json
+import math
+import re
+import sys
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+
+ACTIVATIONS = {
+    "relu": lambda z: np.maximum(z, 0), "identity": lambda z: z, "hard_tanh": lambda z: np.clip(z, -1, 1),
+    "leaky_relu": lambda z: np.maximum(z, 0.01 * z), "tanh": np.tanh, "sigmoid": lambda z: 0.5 + 0.5 * np.tanh(0.5 * z),
+    "softplus": lambda z: np.logaddexp(z, 0.0), "elu": lambda z: np.maximum(z, np.expm1(np.minimum(z, 0.0))),
+}  # fmt: skip
+COUNTS = ("allowed", "refuting", "draws", "failures", "doubtful", "first_failure")
+
+
+class Stop(Exception):
+    """What became of a row: its status, and why."""
+
+
+def need(true, message, status="FAILS"):
+    """End the check of a row unless something is true."""
+    if not true:
+        raise Stop(status, message)
+
+
+def read(path, kind):
+    """A JSON object of a kind, in which numbers are finite."""
+    with open(path, encoding="utf-8-sig") as file:
+        content = json.load(file)
+    if not isinstance(content, dict) or (content.get("format"), content.get("version")) != (kind, 1):
+        raise ValueError(f"{path} does not have the format {kind}, version 1")
+    json.dumps(content, allow_nan=False)
+    return content
+
+
+class Net:
+    """The dense network of a model file, and how far each parameter moves when delta is 1."""
+
+    def __init__(self, file, shifts):
+        layers = [(np.array(w, dtype=float), b) for w, b in zip(file["weights"], file["biases"], strict=True)]
+        parts = [t for w, b in layers for t in (w, np.zeros(w.shape[1]) if b is None else np.array(b, dtype=float))]
+        self.act, self.classes, self.names = file["activation"], file["classes"], file["feature_names"]
+        self.shapes, self.cuts = [t.shape for t in parts], np.cumsum([0, *(t.size for t in parts)])
+        self.theta, threshold = np.concatenate([t.ravel() for t in parts]), float(file["threshold"])
+        self.offset = threshold if file["output"] == "identity" else math.log(threshold) - math.log1p(-threshold)
+        about = {key: file[key] for key in ("kind", "activation", "output", "classes", "feature_names")}
+        about |= {"threshold": threshold, "shapes": [list(s) for s in self.shapes[::2]]}
+        absent = [i for i, (_, b) in enumerate(layers) if b is None]
+        about |= {"without_biases": absent} if absent else {}
+        self.parts = [(f"layer{i}", kind, kind == "weight" or i not in absent)
+                      for i in range(len(layers)) for kind in ("weight", "bias")]  # fmt: skip
+        layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
+        text = json.dumps([about, layout], sort_keys=True).encode()
+        self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
+        self.shifts, self.radii = shifts, self.reach(shifts) if shifts["kind"] in ("linf", "lp", "gaussian") else None
+
+    def reach(self, shifts):
+        """How far each parameter moves when delta is 1."""
+        depth = len(self.act) + 1
+        known = {f"{i}": f"layer{i % depth}" for i in range(-depth, depth)} | {a: a for a, _, _ in self.parts}
+        layers = known.values() if shifts["layers"] is None else [known[str(name)] for name in shifts["layers"]]
+        moves = [float(there and kind in shifts["kinds"] and name in layers) for name, kind, there in self.parts]
+        sizes, scale = np.diff(self.cuts), shifts.get("scale")
+        radii = np.repeat(moves, sizes) * (
+            np.maximum(np.abs(self.theta), shifts["floor"]) if shifts.get("relative") else 1.0
+        )
+        if isinstance(scale, dict):
+            factors = {known[name]: factor for name, factor in scale.items()}
+            return radii * np.repeat([factors.get(name, 1.0) for name, _, _ in self.parts], sizes)
+        return radii if scale is None else radii * np.concatenate([np.array(s, dtype=float).ravel() for s in scale])
+
+    def split(self, flat):
+        """Vectors of parameters (..., k) as one array per tensor."""
+        ends = zip(self.cuts[:-1], self.cuts[1:], self.shapes, strict=True)
+        return [flat[..., a:b].reshape(*flat.shape[:-1], *s) for a, b, s in ends]
+
+    def hidden(self, X, parts):
+        """What enters the output layer."""
+        for i, name in enumerate(self.act):
+            X = ACTIVATIONS[name](X @ parts[2 * i] + parts[2 * i + 1][..., None, :])
+        return X
+
+    def rivals(self, k):
+        """The margin towards class number k is the least of these: outputs with their signs, plus a constant."""
+        constant = (-self.offset if k else self.offset) if len(self.classes) == 2 else 0.0
+        if self.shapes[-1] == (1,):
+            return [([(1 if k else -1, 0)], constant)]
+        return [([(1, k), (-1, j)], constant) for j in range(len(self.classes)) if j != k]
+
+    def margin(self, X, flat, k):
+        """Margins of rows with parameters (..., k), shape (..., rows); of fractions exactly."""
+        parts, number = self.split(flat), Fraction if X.dtype == object else float
+        s = self.hidden(X, parts) @ parts[-2] + parts[-1][..., None, :]
+        return np.min([sum(sign * s[..., j] for sign, j in signed) + number(c) for signed, c in self.rivals(k)], axis=0)
+
+    def valid(self, margin, k):
+        """Whether a margin means that the class is given."""
+        return margin >= 0 if len(self.classes) == 2 and k == 1 else margin > 0
+
+    def band(self, X, reach):
+        """Per row the margin below which a sign may be owed to rounding while parameters move by `reach`."""
+        a, size = np.abs(X), self.split(np.abs(self.theta) + reach)
+        for i, name in enumerate([*self.act, None]):
+            a = a @ size[2 * i] + size[2 * i + 1] + {"softplus": math.log(2.0), "sigmoid": 0.5}.get(name, 0.0)
+        return 1e-12 * (a.sum(axis=-1) + abs(self.offset))
+
+    def draws(self, stream, start, stop):
+        """Directions number start to stop: a pure function of the stream and their numbers."""
+        kind, p, moving = self.shifts["kind"], self.shifts.get("p"), np.flatnonzero(self.radii)
+        k, box = len(moving), kind == "linf"  # a box takes 32 bits per number, other sets 64, a ball one number more
+        width, tile = k + (kind == "lp"), 128 if k <= 1024 else 1
+        first, last = start // tile, -(-stop // tile)
+        at, count = first * tile * width, (last - first) * tile * width
+        bits = np.random.PCG64DXSM()
+        bits.state = {"bit_generator": "PCG64DXSM", "state": stream, "has_uint32": 0, "uinteger": 0}
+        bits.advance(at // 2 if box else at)
+        words = bits.random_raw(count // 2 + 1 if box else count).astype("<u8")
+        u = words.view("<i4")[at % 2 :][:count] * 2.0**-31 if box else words
+        u = u.reshape(-1, width, tile).transpose(0, 2, 1).reshape(-1, width)[start - first * tile :][: stop - start]
+        if not box:
+            share, sign = ((u >> np.uint64(11)) + 0.5) * 2.0**-53, np.where(u[:, :k] & np.uint64(1), -1.0, 1.0)
+            normal = NormalDist(sigma=0.5**0.5 if kind == "lp" else 1.0).inv_cdf
+            size = [-math.log(v) if p == 1 else -normal(0.5 * v) for v in share[:, :k].ravel().tolist()]
+            u = sign * np.array(size).reshape(-1, k)
+            u *= 1.0 if p is None else (((np.abs(u) ** p).sum(axis=1) - np.log(share[:, k])) ** (-1.0 / p))[:, None]
+        out = np.zeros((len(u), len(self.theta)))
+        out[:, moving] = u * self.radii[moving]
+        return out
+
+    def scan(self, X, delta, k, purpose, entropy, samples):
+        """Which draws fail for each row, which of them beyond rounding, and the margins on the first one."""
+        d = hashlib.sha256(f"apas/1/{purpose}/{int(entropy, 16)}".encode()).digest()
+        stream = {"state": int.from_bytes(d[:16], "little"), "inc": int.from_bytes(d[16:], "little") | 1}
+        step = max(1, 2**21 // (len(self.theta) + len(X) * max(map(max, self.shapes))) // 128 * 128)
+        band = self.band(X, delta * self.radii * (8.4 if self.shifts["kind"] == "gaussian" else 1.0))
+        found = []
+        for a in range(0, samples, step):
+            m = self.margin(X, self.theta + delta * self.draws(stream, a, min(a + step, samples)), k)
+            found.append((~(m > band), ~(m >= -band), m[0]))
+        return *(np.concatenate(part) for part in list(zip(*found, strict=True))[:2]), found[0][2]
+
+    def least(self, x, delta, k):
+        """A lower bound on the margin of a row over a box, by interval arithmetic."""
+        base, move, low, high = self.split(self.theta), self.split(delta * self.radii), x, x
+        for i, name in enumerate(self.act):
+            ends = [a[:, None] * (base[2 * i] + s * move[2 * i]) for a in (low, high) for s in (-1, 1)]
+            sums = [pick(ends, axis=0).sum(axis=0) + base[2 * i + 1] for pick in (np.min, np.max)]
+            low, high = (ACTIVATIONS[name](v) for v in (sums[0] - move[2 * i + 1], sums[1] + move[2 * i + 1]))
+        bounds = []
+        for signed, constant in self.rivals(k):
+            v, b = (sum(s * t[..., j] for s, j in signed) for t in base[-2:])
+            r, c = (sum(t[..., j] for _, j in signed) for t in move[-2:])
+            terms = np.min([a * (v + s * r) for a in (low, high) for s in (-1, 1)], axis=0)
+            bounds.append(terms.sum() + b - c + constant)
+        return min(bounds)
+
+
+def plan(claim, n):
+    """How many failures certify at most and refute at least, from a binomial distribution with 80 digits."""
+    confidence, coverage = Fraction(repr(claim["confidence"])), Fraction(repr(claim["coverage"]))
+    need(0 < confidence < 1 and 0 < coverage < 1, "coverage and confidence must lie between 0 and 1")
+    shares = (1 - confidence) / (claim["rows"] * claim["tries"]), 1 - coverage
+    with localcontext() as context:
+        context.prec = 80
+        risk, q = (Decimal(f.numerator) / f.denominator for f in shares)
+        term, below, allowed, j = (1 - q) ** n, Decimal(0), -1, 0
+        while 1 - below > risk:  # the chance of j or more failures
+            below += term
+            allowed = j if below <= risk else allowed
+            term, j = term * (n - j) / (j + 1) * q / (1 - q), j + 1
+    return allowed, max(j, allowed + 1)
+
+
+def sampled(c, drawn, together):
+    """Count the draws again."""
+    claim, evidence = c["claim"], c["evidence"]
+    test = re.fullmatch(r"certify|generate/\d+/(\d+)", evidence["purpose"])
+    number = int(test[1] or 0) if test else 0
+    accounted = test and claim["kind"] == "most" and claim["tries"] == max(1, number * (number + 1))
+    need(
+        accounted and (claim["rows"] == 1 or together <= claim["rows"]), "the claim hides tests or rows that there were"
+    )
+    allowed, refuting = plan(claim, evidence["samples"])
+    where = np.flatnonzero(drawn[0])
+    sure = drawn[1][where]
+    ends = (np.cumsum(sure) == refuting) | (np.arange(1, len(where) + 1) == 10 * refuting)
+    if ends.any():
+        where, sure = where[: ends.argmax() + 1], sure[: ends.argmax() + 1]
+    draws, first = (
+        int(where[-1]) + 1 if ends.any() else evidence["samples"],
+        int(where[sure][0]) if sure.any() else None,
+    )
+    found = (allowed, refuting, draws, len(where), int((~sure).sum()), first)
+    verdict = "CERTIFIED" if len(where) <= allowed else "REFUTED" if sure.sum() >= refuting else "UNKNOWN"
+    need(allowed >= 0 and found == tuple(evidence[key] for key in COUNTS) and verdict == c["verdict"],
+         f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")  # fmt: skip
+    need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another draw")
+    return f"drawn again: {len(where)} of {draws} failed"
+
+
+def replayed(net, x, k, c):
+    """Replay the shifted model that is kept: it must lie in the set and break the row, both without tolerance."""
+    w, delta, p = c["witness"], Fraction(c["delta"]), net.shifts.get("p", math.inf)
+    need(w["kind"] != "draw" and w["delta"] == c["delta"], "the witness is not one of this delta")
+    need(p in (1, 2, math.inf), "a witness in a ball of this norm", "NOT CHECKED")
+    base, reach = [Fraction(v) for v in net.theta.tolist()], [delta * Fraction(v) for v in net.radii.tolist()]
+    values = w.get("values")
+    if w["kind"] == "corner":  # as far as fits inside
+        signs = [{"-": -1, "0": 0, "+": 1}[s] for s in w["signs"]]
+        ends = [(float(b + s * r), b, r) for b, r, s in zip(base, reach, signs, strict=True)]
+        values = [v if abs(Fraction(v) - b) <= r else float(np.nextafter(v, float(b))) for v, b, r in ends]
+    need(len(values) == len(base), "the witness has another number of parameters")
+    moved = [abs(Fraction(v) - b) for v, b in zip(values, base, strict=True)]
+    inside = all(m <= r for m, r in zip(moved, reach, strict=True))
+    need(
+        inside and (p == math.inf or sum(m ** int(p) for m in moved) <= delta ** int(p)),
+        "the witness is not in the set",
+    )
+    failing = net.margin(x[None], np.array(values), k)[0] < -net.band(x[None], c["delta"] * net.radii)[0]
+    if not failing and set(net.act) <= {"relu", "hard_tanh", "identity"}:  # too close to 0 for floats
+        row, flat = (np.array([Fraction(v) for v in vector]) for vector in (x.tolist(), values))
+        failing = not net.valid(net.margin(row[None], flat, k)[0], k)
+    need(failing, "the witness does not break the row")
+    return "its witness lies in the set and breaks the row"
+
+
+def proved(net, x, k, c):
+    """Prove a bound again: interval arithmetic in a box, a closed form in a ball where only the output layer moves."""
+    step, told, p, r = c["evidence"]["step"], c["evidence"]["bound"], net.shifts.get("p"), net.radii
+    closed = step == "ball" and p is not None and not r[: net.cuts[-3]].any()
+    need(closed or (step == "interval" and p is None), f"a proof by the step {step!r}", "NOT CHECKED")
+    if closed:
+        a, order = net.hidden(x[None], net.split(net.theta))[0], math.inf if p == 1 else p / (p - 1)
+        slopes = [np.append(a * r[net.cuts[-3]], r[net.cuts[-2]])] * min(2, *net.shapes[-1])
+        bound = net.margin(x[None], net.theta, k)[0] - c["delta"] * np.linalg.norm(np.concatenate(slopes), order)
+    else:
+        bound = net.least(x, c["delta"], k)
+    error = 100 * net.band(x[None], c["delta"] * r)[0]  # rounding, and bounds of six digits
+    need(
+        bound > 0.01 * error and -error <= bound - told <= 1.1e-5 * bound + error,
+        f"the bound is {bound:.7g}, not {told}",
+    )
+    return f"proved again: the margin is at least {told} on every shift"
+
+
+def checked(net, x, k, entry, drawn, together):
+    """Check one certificate; what is returned says how."""
+    c, margins = entry["certificate"], entry["margins"]
+    kind, verdict, bound = c["evidence"]["kind"], c["verdict"], c["evidence"].get("bound")
+    base, band = net.margin(x[None], net.theta, k)[0], net.band(x[None], c["delta"] * net.radii)[0]
+    for name, margin in (("model", base), *([("first_draw", drawn[2])] if drawn else [])):
+        told = math.nan if margins[name] is None else margins[name]
+        same = abs(told - margin) <= 1e-8 * abs(margin) + band if math.isfinite(margin) else math.isnan(told)
+        need(same, f"the margin ({name}) is {margin}, the file says {told}")
+    if kind == "model" or not net.valid(base, k):
+        need(kind == "model" and verdict == "REFUTED" and not net.valid(base, k) and c["witness"] is None,
+             "file and model do not agree on whether the model itself gives the class")  # fmt: skip
+        return "not valid on the model itself"
+    if kind == "sampling":
+        return sampled(c, drawn, together)
+    need(kind == "bound", f"evidence of the kind {kind!r}", "NOT CHECKED")
+    consistent = c["claim"]["kind"] == "every" and (bound is not None and bound > 0) == (verdict == "CERTIFIED")
+    need(
+        consistent and (c["witness"] is not None) == (verdict == "REFUTED"),
+        "claim, bound, witness and verdict contradict",
+    )
+    return "nothing is claimed" if verdict == "UNKNOWN" else (proved if bound and bound > 0 else replayed)(net, x, k, c)
+
+
+def check(file, net):
+    """Yield what became of each row."""
+    entries, groups, drawn, together, wide = file["certificates"], {}, {}, {}, net.shapes[0][0]
+    behind = file["model"]["preprocessing"]  # which is not in a model file
+    names = file["points"]["columns"] if file["points"]["kind"] == "frame" else file["feature_names"]
+    order = [names.index(n) for n in net.names] if names and net.names and not behind else range(wide)
+    X = np.array([[e["encoded" if behind else "values"][j] for j in order] for e in entries], dtype=float).reshape(
+        -1, wide
+    )
+    known = net.radii is not None and net.shifts.get("p", 1) in (1, 2) and set(net.act) <= set(ACTIVATIONS)
+    same = lambda c: json.dumps([c["claim"], c["evidence"].get("entropy")])  # noqa: E731
+    for i, c in enumerate(entry["certificate"] for entry in entries):
+        e = c["evidence"] if c and c["evidence"]["kind"] == "sampling" else {}
+        stream = (e.get("purpose", "probe"), e.get("entropy", "0x0"), e.get("samples", 1))
+        if c and c["target"] in net.classes and known and 0 < stream[2] <= 10**7:
+            groups.setdefault((c["target"], c["delta"], *stream, i // 512), []).append(i)
+            together[same(c)] = together.get(same(c), 0) + 1
+    for (target, delta, *stream, _), part in groups.items():
+        fails, sure, first = net.scan(X[part], delta, net.classes.index(target), *stream)
+        drawn |= {i: (fails[:, j], sure[:, j], first[j]) for j, i in enumerate(part)}
+    for i, (entry, c) in enumerate((entry, entry["certificate"]) for entry in entries):
+        try:
+            need(np.array_equal(X[i], np.array(entry["encoded"], dtype=float)), "its values in model units are others")
+            usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
+            fits = [j for j, label in enumerate(net.classes) if c and repr(label) == repr(c["target"])]
+            need(not c or (fits and c["delta"] > 0), "its target is no class of the model, or nothing moves")
+            need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")
+            reason = checked(net, X[i], fits[0], entry, drawn.get(i), together.get(same(c), 0))
+            need(not behind, f"{reason}, in model units; not the preprocessing", "NOT CHECKED")
+            need(entry["max_shift"] is None, f"{reason}; not its largest shift", "NOT CHECKED")
+            yield "HOLDS", reason
+        except Stop as stop:
+            yield stop.args
+
+
+def main(words):
+    """Run the program; give its exit code."""
+    try:
+        file, model = read(words[0], "apas-certificates"), read(words[1], "apas-model")
+        text = json.dumps({key: file[key] for key in file if key != "digest"}, sort_keys=True, separators=(",", ":"))
+        if hashlib.sha256(text.encode()).hexdigest() != file["digest"]:
+            raise ValueError(f"{words[0]} was damaged or edited: its digest does not match what it holds")
+        net = Net(model, file["shifts"])
+        behind, whole = file["model"]["preprocessing"], net.digest == file["model"]["digest"]
+        if whole == behind or (behind and net.digest != file["model"]["network"]):
+            print(f"FAILS\tthe certificates are not about this model, whose digest is {net.digest}")
+            return 1
+        with np.errstate(all="ignore"):
+            found = list(check(file, net))
+    except Exception as error:  # noqa: BLE001  # whatever is wrong with a file, it is not a verdict
+        print(f"error: bad input: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    for entry, (status, reason) in zip(file["certificates"], found, strict=True):
+        print(f"{entry['row']}\t{status}\t{reason}")
+    return 1 if any(s == "FAILS" for s, _ in found) else 3 if any(s == "NOT CHECKED" for s, _ in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

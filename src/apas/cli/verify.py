@@ -1,0 +1,60 @@
+"""`apas verify`: recompute every claim of a certificate file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apas.cli import options
+from apas.cli.modelfile import read_model
+from apas.cli.output import print_json, print_table
+from apas.contracts.report import Checked, VerifyReport
+from apas.errors import InputError
+
+__all__ = ["verify_command"]
+
+_COLOURS = {Checked.HOLDS: "green", Checked.FAILS: "red", Checked.NOT_CHECKED: "yellow"}
+
+
+def verify_command(
+    certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],
+    model: options.ModelFile,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Put certified rows to the same test on new draws, too (sampling).")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed of the new draws, to repeat a run.")] = None,
+    activation: options.Activation = None,
+    output: options.Output = None,
+    as_json: options.Json = False,
+) -> None:
+    """Check a certificate file against the model it is about: draw again, prove again, replay witnesses.
+
+    The exit code is 0 if all hold, 1 if something does not hold or the model is another one, 2 for bad input, and 3
+    if all that was checked holds but some rows could not be checked.
+
+    Example:  apas verify certificates.json model.json
+    """
+    from apas import verify
+
+    if seed is not None and not fresh:
+        raise InputError("`--seed` goes with `--fresh`; leave it out.")
+    report = verify(certificates, read_model(model, activation=activation, output=output), fresh=fresh, rng=seed)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        print_report(report)
+    raise typer.Exit(report.exit_code)
+
+
+def print_report(report: VerifyReport) -> None:
+    """Print a line per statement, and what they come to."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("row", "statement", "claimed", "check", "reason", box=None, pad_edge=False)
+    for label, line in zip(report._labels(), report, strict=True):
+        check = Text(line.check.value, style=_COLOURS[line.check])
+        table.add_row(Text(str(label)), line.statement, line.claimed, check, Text(line.reason))
+    print_table(table, report.summary())

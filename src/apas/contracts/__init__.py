@@ -1,0 +1,1 @@
+"""Certificates as files and promises."""

@@ -1,0 +1,206 @@
+"""`verify`: recompute every claim of certificates from what they state and the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apas._random import entropy_of
+from apas._validation import check_flag, is_path
+from apas.certify.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate
+from apas.certify.certificates import Certificates
+from apas.certify.claims import Every, Verdict
+from apas.certify.enumeration import EnumerationEvidence
+from apas.certify.maxshifts import MaxShifts
+from apas.certify.problem import Problem
+from apas.certify.sampling import SamplingEvidence
+from apas.contracts.contents import stored_content
+from apas.contracts.matching import Matched, asked, match_model, row_complaints, wrong_targets
+from apas.contracts.radii import searched_again
+from apas.contracts.redrawn import confirmed_anew, redrawn
+from apas.contracts.report import Checked, VerifyReport, VerifyRow
+from apas.contracts.reproved import enumerated_again, reproved
+from apas.contracts.shiftsets import AbsentModels, with_models
+from apas.contracts.stored import Stored, read_content, read_stored
+from apas.counterfactuals.result import Counterfactuals
+from apas.errors import ApasError, InputError
+from apas.models.convert import as_model
+from apas.models.protocol import Model
+from apas.shifts.observed import ObservedShifts
+
+__all__ = ["verify"]
+
+_Answer = tuple[Checked, str]
+_Check = Callable[[Problem, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
+_CHECKS: tuple[tuple[type[Any], _Check], ...] = (
+    (SamplingEvidence, redrawn), (BoundEvidence, reproved), (EnumerationEvidence, enumerated_again),
+)  # fmt: skip
+
+
+def verify(
+    certificates: Certificates | Counterfactuals | MaxShifts | str | os.PathLike[str],
+    model: Any,
+    *,
+    models: Sequence[Any] = (),
+    fresh: bool = False,
+    rng: int | np.random.Generator | None = None,
+) -> VerifyReport:
+    """Recompute every claim of certificates: draws are drawn again, bounds proved again, witnesses replayed.
+
+    Parameters
+    ----------
+    certificates : Certificates, Counterfactuals, MaxShifts or path
+        What `certify`, `generate`, `max_shift` or `load_certificates` returned, or the name of a certificate file.
+    model : object
+        The model that they are about: see `as_model`.
+    models : sequence of object, optional
+        The models of `ObservedShifts`, of which a file holds fingerprints only; without them such rows are not checked.
+    fresh : bool, default False
+        Put the certified rows to the same test once more, on draws that are made now. A seed that was chosen by trying
+        many passes `verify`, but not this.
+    rng : None, int or numpy.random.Generator
+        Seed of the fresh draws.
+
+    Returns
+    -------
+    VerifyReport
+        One line per certificate and largest shift: ``HOLDS``, ``FAILS`` or ``NOT CHECKED``, and why.
+
+    Notes
+    -----
+    What is recomputed is everything that the claim rests on: the model's fingerprint, the rows in model units, the
+    target, delta, the shift set, the claim, the verdict, and the evidence. Names of rows, the original inputs and
+    the versions in a file describe only.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> certificates = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, rng=0)
+    >>> verify(certificates, net).ok
+    True
+    >>> other = apas.FeedForward([[[1.0], [-1.0]]], [[1e-6]])
+    >>> verify(certificates, other).rows[0].check.value
+    'FAILS'
+    """
+    check_flag(fresh, "fresh")
+    net, stored = as_model(model), _stored(certificates)
+    given = models if len(models) else _own_models(certificates)
+    entropy = entropy_of(rng) if fresh else None
+    lines: list[VerifyRow] = []
+    parts = [part for part in (stored.certificates, stored.max_shifts) if part is not None]
+    for part in parts:
+        part.shifts = with_models(part.shifts, given)
+        claimed = [i.verdict.name if isinstance(i, Certificate) else f"delta {i.delta:.6g}" for i in part]
+        name = "certificate" if isinstance(part, Certificates) else "largest shift"
+        answers = _checked(part, net, entropy)
+        lines += [VerifyRow(name, told, *answer) for told, answer in zip(claimed, answers, strict=True)]
+    return _report(lines, parts)
+
+
+def _stored(certificates: Any) -> Stored:
+    """What is to be checked, as a file has it, so that a result is checked as its file would be."""
+    if is_path(certificates):
+        return read_stored(certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates)))
+    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
+    if not isinstance(found, Certificates | MaxShifts):
+        raise InputError(
+            "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of a "
+            f"certificate file, got {type(certificates).__name__}."
+        )
+    return read_content(stored_content(found, found.max_shifts if isinstance(found, Certificates) else None))
+
+
+def _own_models(certificates: Any) -> Sequence[Any]:
+    shifts = getattr(certificates, "shifts", None)
+    return shifts.models if isinstance(shifts, ObservedShifts) else ()
+
+
+def _checked(found: Certificates | MaxShifts, net: Model, entropy: int | None) -> list[_Answer]:
+    """One answer per row."""
+    if not len(found):
+        return []
+    matched = match_model(found, net)
+    if isinstance(matched, str):
+        return [(Checked.FAILS, matched)] * len(found)
+    if isinstance(found.shifts, AbsentModels):
+        reason = "the file holds only fingerprints of the models it is about; pass them as `models`"
+        return [(Checked.NOT_CHECKED, reason)] * len(found)
+    complaints = wrong_targets(list(found), matched.model.classes)
+    if any(complaints):  # nothing can be asked about a class that there is not
+        rest = iter(_checked(found[np.array([said is None for said in complaints])], net, entropy))
+        return [(Checked.FAILS, said) if said else next(rest) for said in complaints]
+    try:
+        problem, told = asked(found, matched)
+        with np.errstate(over="ignore", invalid="ignore"):
+            answers = _answers(found, problem, told, entropy)
+    except ApasError as error:  # a set that moves nothing of this model, rows that it cannot read
+        return [(Checked.FAILS, f"the question makes no sense: {error}")] * len(found)
+    return [_in_model_units(answer, matched) for answer in answers]
+
+
+def _answers(
+    found: Certificates | MaxShifts, problem: Problem, told: Any, entropy: int | None
+) -> list[_Answer]:  # fmt: skip
+    complaints = row_complaints(found, problem, told)
+    if isinstance(found, MaxShifts):
+        answers = dict(enumerate(searched_again(problem, list(found))))
+    else:
+        answers = _certificates(problem, list(found), entropy)
+    return [answers[i] if said is None else (Checked.FAILS, said) for i, said in enumerate(complaints)]
+
+
+def _certificates(problem: Problem, items: list[Certificate], entropy: int | None) -> dict[int, _Answer]:
+    valid = problem.valid_rows()
+    answers: dict[int, _Answer] = {}
+    for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
+        if isinstance(item.evidence, BaseEvidence) or not ok:
+            answers[i] = _base(problem, item, ok)
+    for kind, check in _CHECKS:
+        rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
+        answers |= check(problem, items, rows) if rows else {}
+    if entropy is not None:
+        certified = [
+            i for i, item in enumerate(items)
+            if answers[i][0] is Checked.HOLDS and item.is_certified and isinstance(item.evidence, SamplingEvidence)
+        ]  # fmt: skip
+        answers |= confirmed_anew(problem, items, certified, entropy) if certified else {}
+    return answers
+
+
+def _base(problem: Problem, item: Certificate, valid: bool) -> _Answer:
+    """A row that the model itself decides: whether it does."""
+    if valid or not isinstance(item.evidence, BaseEvidence):
+        return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
+    if item.verdict is not Verdict.REFUTED or item.reason != NOT_VALID or item.witness is not None:
+        return Checked.FAILS, f"a row that is {NOT_VALID} is REFUTED for that reason and no other"
+    parts = problem.shifts, problem.coordinates
+    words = parts[0].region(parts[1]) if isinstance(item.claim, Every) else problem.measure
+    if item.claim.measure != words:
+        return Checked.FAILS, f"the set is {words!r}, the file says {item.claim.measure!r}"
+    return Checked.HOLDS, NOT_VALID
+
+
+def _in_model_units(answer: _Answer, matched: Matched) -> _Answer:
+    if not matched.network_only or answer[0] is not Checked.HOLDS:
+        return answer
+    return (
+        Checked.NOT_CHECKED,
+        f"in model units it holds ({answer[1]}), but the preprocessing is not part of this model",
+    )
+
+
+def _report(lines: list[VerifyRow], parts: Sequence[Certificates | MaxShifts]) -> VerifyReport:
+    if len(parts) == 1:
+        return VerifyReport(lines, points=parts[0].points, index=parts[0]._labels())
+    both: Any = [part.points for part in parts]
+    labels = [label for part in parts for label in part._labels()]
+    if isinstance(both[0], np.ndarray):
+        return VerifyReport(lines, points=np.concatenate(both), index=labels)
+    import pandas as pd
+
+    return VerifyReport(lines, points=pd.concat(both), index=pd.Index(labels))

@@ -1,0 +1,114 @@
+"""`apas verify`, and `--save` of the commands that certify."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from certificatefiles import changed, content_of, network, rows, write
+from command import run
+
+import apas
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net = network(feature_names=list("abcd"))
+    apas.save_model(net, "model.json")
+    table = pd.DataFrame(rows(30), columns=list("abcd"))
+    table.to_csv("rows.csv", index=False)
+    table[net.margin(table.to_numpy(), 1) < 0].head(2).to_csv("rejected.csv", index=False)
+    return tmp_path
+
+
+CERTIFY = (
+    "certify",
+    "model.json",
+    "rows.csv",
+    "--target",
+    "1",
+    "--delta",
+    "0.02",
+    "--seed",
+    "1",
+    "--save",
+    "certs.json",
+)
+
+
+def test_certify_save_verify(folder, capsys):
+    code, out, _ = run(capsys, *CERTIFY)
+    assert code == 0
+    assert "30 rows" in out
+    assert len(apas.load_certificates("certs.json")) == 30
+    code, out, err = run(capsys, "verify", "certs.json", "model.json")
+    assert (code, err) == (0, "")
+    assert out.rstrip().endswith("30 rows: 30 HOLDS.")
+    code, out, _ = run(capsys, "verify", "certs.json", "model.json", "--json", "--fresh", "--seed", "3")
+    report = json.loads(out)
+    assert code in (0, 3)  # a row may be close to the coverage
+    assert report["format"] == "apas-verify-report"
+    assert {row["check"] for row in report["rows"]} <= {"HOLDS", "NOT CHECKED"}
+
+
+def test_generate_and_max_shift_save(folder, capsys):
+    words = ("rejected.csv", "--background", "rows.csv", "--delta", "0.02", "--seed", "1", "--save", "offers.json")
+    assert run(capsys, "generate", "model.json", *words)[0] == 0
+    assert run(capsys, "verify", "offers.json", "model.json")[0] == 0
+    assert apas.load_certificates("offers.json").inputs is not None
+    words = ("rows.csv", "--target", "predicted", "--seed", "1", "--save", "radii.json", "--samples", "2000")
+    assert run(capsys, "max-shift", "model.json", *words)[0] == 0
+    code, out, _ = run(capsys, "verify", "radii.json", "model.json")
+    assert code == 0
+    assert "largest shift" in out
+
+
+def test_exit_codes(folder, capsys):
+    run(capsys, *CERTIFY)
+    apas.save_model(
+        network(feature_names=list("abcd")).with_parameters(network().parameters.values + 1e-6), "other.json"
+    )
+    code, out, _ = run(capsys, "verify", "certs.json", "other.json")
+    assert code == 1
+    assert "this is not the model that the file is about" in out
+    content = content_of(folder / "certs.json")
+    write(folder / "bad.json", changed(content, ("certificates", 0, "certificate", "delta"), 0.03))
+    code, out, _ = run(capsys, "verify", "bad.json", "model.json")
+    assert code == 1
+    assert "1 FAILS" in out
+    (folder / "broken.json").write_text("{")
+    for words in (
+        ("broken.json", "model.json"),
+        ("certs.json", "broken.json"),
+        ("none.json", "model.json"),
+        ("model.json", "model.json"),
+    ):
+        code, out, err = run(capsys, "verify", *words)
+        assert (code, out) == (2, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+    code, _, err = run(capsys, "verify", "certs.json", "model.json", "--seed", "1")
+    assert code == 2
+    assert "--fresh" in err
+
+
+def test_rows_that_are_not_checked(folder, capsys):
+    net = apas.load_model("model.json")
+    shifts = apas.ObservedShifts([net.with_parameters(net.parameters.values * 1.01)])
+    found = apas.certify(net, np.zeros((1, 4)), 1, target="predicted", shifts=shifts, method="exact")
+    apas.save_certificates(found, "observed.json")
+    code, out, _ = run(capsys, "verify", "observed.json", "model.json")
+    assert code == 3
+    assert "NOT CHECKED" in out
+
+
+@pytest.mark.parametrize("place", ["certs.txt", "none/certs.json", "folder.json"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(place, folder, capsys):
+    (folder / "folder.json").mkdir()
+    for command in (CERTIFY[:-1], ("max-shift", "model.json", "rows.csv", "--target", "1", "--save")):
+        code, out, err = run(capsys, *command, place)
+        assert (code, out) == (2, "")
+        assert "`--save` must be a file that can be written" in err

@@ -1,0 +1,136 @@
+"""The separate checker: it imports nothing of ours, and finds what `verify` finds."""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+import pandas as pd
+import pytest
+from certificatefiles import CHECKER, changed, checker_in_process, content_of, network, rows, run_checker, write
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import apas
+
+NETWORKS = {
+    "one layer": network(feature_names=list("abcd")),
+    "deep": network(2, (4, 8, 6, 1), activation=["tanh", "leaky_relu"]),
+    "classes": network(3, (4, 5, 3), output="softmax", classes=("a", "b", "c"), activation="softplus"),
+    "two scores": network(5, (4, 5, 2), output="softmax", threshold=0.3, activation="sigmoid"),
+    "linear": network(4, (4, 1), output="identity", threshold=0.25),
+    "no bias": apas.FeedForward([network().weights[0], network().weights[1]], [None, [0.5]], activation="elu"),
+}
+#: What it redoes, and the set of shifts.
+DONE = [
+    ("sampling", "linf"), ("sampling", "l1"), ("sampling", "l2"), ("sampling", "gaussian"),
+    ("sampling", apas.LinfShifts(relative=True, floor=0.1, kinds=("weight",))),
+    ("sampling", apas.LinfShifts(layers=[-1], scale={"-1": 0.5})), ("sampling", apas.LpShifts(2, layers=["layer0"])),
+    ("interval", "linf"), ("interval", apas.LinfShifts(scale={0: 2.0})), ("interval", apas.LpShifts(2, layers=[-1])),
+    ("attack", "linf"), ("attack", "l2"),
+]  # fmt: skip
+
+
+def test_it_imports_numpy_and_the_standard_library_alone():
+    tree = ast.parse(CHECKER.read_text())
+    found = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    found |= {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in found} - set(sys.stdlib_module_names) == {"numpy"}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_it_agrees_with_verify(name, tmp_path, capsys):
+    net, checker = NETWORKS[name], checker_in_process()
+    apas.save_model(net, tmp_path / "m.json")
+    for i, (method, shifts) in enumerate(DONE):
+        how = apas.Sampling(coverage=0.95, confidence=0.99, n_samples=500) if method == "sampling" else method
+        found = apas.certify(net, rows(8), 0.2 if i % 2 else 0.02, target="predicted", method=how, shifts=shifts, rng=i)
+        path = tmp_path / f"{i}.json"
+        apas.save_certificates(found, path)
+        code = checker.main([str(path), str(tmp_path / "m.json")])
+        lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        assert code == 0, (method, shifts, lines)
+        assert [line[1] for line in lines] == [row.check.value for row in apas.verify(path, net)] == ["HOLDS"] * 8
+
+
+def test_large_models_are_drawn_in_another_order(tmp_path):
+    net = network(0, (40, 30, 1))
+    apas.save_model(net, tmp_path / "m.json")
+    method = apas.Sampling(coverage=0.9, confidence=0.9, n_samples=301)
+    for shifts in ("linf", "l2", apas.LinfShifts(kinds=("weight",), scale={1: 0.0})):
+        found = apas.certify(net, rows(4, 40), 0.1, target="predicted", method=method, shifts=shifts, rng=1)
+        apas.save_certificates(found, tmp_path / "c.json")
+        assert run_checker(tmp_path / "c.json", tmp_path / "m.json")[0] == 0
+
+
+def test_what_it_does_not_redo_is_not_checked(tmp_path):
+    deep, net, path = network(1, (6, 20, 10, 1)), network(), tmp_path / "c.json"
+    X, small = rows(2), apas.Sampling(coverage=0.9, confidence=0.9, n_samples=100)
+    cases = [
+        (deep, apas.certify(deep, rows(40, 6), 0.02, target="predicted", method=apas.LinearBounds())),
+        (net, apas.certify(net, X, 0.01, target="predicted", method="enumeration")),
+        (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.LpShifts(3), method=small, rng=0)),
+        (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.InputNoise(), method=small, rng=0)),
+        (net, apas.max_shift(net, X, target="predicted", method=small, rng=0)),
+    ]
+    for model, found in cases:
+        apas.save_model(model, tmp_path / "m.json")
+        apas.save_certificates(found, path)
+        code, lines, _ = run_checker(path, tmp_path / "m.json")
+        assert code == 3
+        assert {line[1] for line in lines} <= {"HOLDS", "NOT CHECKED"}
+
+
+def test_networks_behind_a_preprocessing_are_checked_in_model_units(tmp_path):
+    X = rows(100)
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, X.sum(axis=1) > 0)
+    apas.save_certificates(apas.certify(model, X[:3], 0.1, target=True, rng=0), tmp_path / "c.json")
+    apas.save_model(apas.as_model(model).as_feedforward(), tmp_path / "m.json")
+    code, lines, _ = run_checker(tmp_path / "c.json", tmp_path / "m.json")
+    assert code == 3
+    assert "not the preprocessing" in lines[0][2]
+    write(
+        tmp_path / "c.json",
+        changed(content_of(tmp_path / "c.json"), ("certificates", 0, "encoded", 0), lambda v: v + 1e-6),
+    )
+    assert run_checker(tmp_path / "c.json", tmp_path / "m.json")[0] == 1
+
+
+def test_rows_may_be_in_another_order_of_columns(tmp_path):
+    net, path = NETWORKS["one layer"], tmp_path / "c.json"
+    apas.save_model(net, tmp_path / "m.json")
+    table = pd.DataFrame(rows(3), columns=list("abcd"))
+    apas.save_certificates(apas.certify(net, table, 0.02, target="predicted", rng=0), path)
+    content = content_of(path)
+    content["points"]["columns"].reverse()
+    write(path, content)
+    assert apas.verify(path, net).exit_code == run_checker(path, tmp_path / "m.json")[0] == 1
+    for entry in content["certificates"]:
+        entry["values"].reverse()
+    write(path, content)
+    assert apas.verify(path, net).exit_code == run_checker(path, tmp_path / "m.json")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "[", "[" * 100_000, '{"format": "apas-certificates", "version": 1}', '{"a": NaN}', "\udcff"]
+)
+def test_bad_input_has_exit_code_2(bad, tmp_path):
+    apas.save_model(network(), tmp_path / "m.json")
+    (tmp_path / "c.json").write_bytes(bad.encode("utf-8", "surrogateescape"))
+    code, lines, errors = run_checker(tmp_path / "c.json", tmp_path / "m.json")
+    assert code == 2
+    assert not lines
+    assert errors.startswith("error: bad input")
+    assert errors.count("\n") == 1
+    assert run_checker(tmp_path / "none.json", tmp_path / "m.json")[0] == 2
+
+
+def test_damage_has_exit_code_2(tmp_path):
+    path = tmp_path / "c.json"
+    apas.save_certificates(apas.certify(network(), rows(1), 0.05, target=1, rng=1), path)
+    apas.save_model(network(), tmp_path / "m.json")
+    path.write_text(path.read_text().replace('"row": 0', '"row": 1'))
+    code, _, errors = run_checker(path, tmp_path / "m.json")
+    assert code == 2
+    assert "damaged or edited" in errors

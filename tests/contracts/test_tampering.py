@@ -1,0 +1,198 @@
+"""Changed files whose digest was recomputed: what can be recomputed is caught, by `verify` and by the checker."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from certificatefiles import changed, checker_in_process, content_of, network, rows, run_checker, write
+
+import apas
+from apas.contracts.report import Checked
+
+CERTIFICATE = ("certificates", 0, "certificate")
+EVIDENCE, CLAIM = (*CERTIFICATE, "evidence"), (*CERTIFICATE, "claim")
+
+
+def more(value):
+    return value + 1
+
+
+def fewer(value):
+    return max(0, value - 1) if value else 1
+
+
+def swapped(signs):
+    return signs.replace("-", "?").replace("+", "-").replace("?", "+")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A network, and rows of every kind: certified without and with failures, refuted, not valid, undecided."""
+    folder, net, X = tmp_path_factory.mktemp("tampering"), network(), rows(400)
+    apas.save_model(net, folder / "model.json")
+    found = apas.certify(net, X, 0.1, target=1, rng=7)
+    failures = np.array([c.evidence.failures for c in found])
+    chosen = {
+        "clean": found.certified & (failures == 0),
+        "certified": found.certified & (failures > 10),
+        "refuted": np.array([c.verdict.name == "REFUTED" and c.evidence.draws > 0 for c in found]),
+        "invalid": np.array([c.evidence.draws == 0 for c in found]),
+    }
+    for name, mask in chosen.items():
+        apas.save_certificates(found[mask][:1], folder / f"{name}.json")
+    # on the way from a certified row to a refuted one there are rows that the draws decide nothing about
+    ends = [found[chosen[name]].points[0] for name in ("clean", "refuted")]
+    way = ends[0] + np.linspace(0, 1, 200)[:, None] * (ends[1] - ends[0])
+    tried = apas.certify(net, way, 0.1, target=1, rng=7)
+    unknown = np.array([c.verdict.name == "UNKNOWN" for c in tried])
+    apas.save_certificates(tried[unknown][:1], folder / "unknown.json")
+    proofs = apas.certify(net, X[:60], 0.05, target="predicted", method="interval")
+    apas.save_certificates(proofs[proofs.certified][:1], folder / "proved.json")
+    apas.save_certificates(proofs[~proofs.certified][:1], folder / "broken.json")
+    apas.save_certificates(
+        apas.certify(net, X[:60], 0.05, target="predicted", method="attack")[~proofs.certified][:1],
+        folder / "attacked.json",
+    )
+    return folder
+
+
+#: Per file the fields that are changed, and into what; everything here both of them must catch.
+CHANGES = {
+    "clean": [
+        ((*CERTIFICATE, "delta"), lambda d: d * 1.000001), ((*CERTIFICATE, "delta"), 0.05), ((*CERTIFICATE, "target"), 0),
+        ((*CERTIFICATE, "target"), "1"), ((*CERTIFICATE, "target"), True), ((*CERTIFICATE, "target"), 2),
+        ((*CERTIFICATE, "verdict"), "REFUTED"), ((*CERTIFICATE, "verdict"), "UNKNOWN"), ((*EVIDENCE, "entropy"), "0x8"),
+        ((*EVIDENCE, "purpose"), "generate/0/0"), ((*EVIDENCE, "samples"), more), ((*EVIDENCE, "samples"), 1500),
+        ((*EVIDENCE, "draws"), fewer), ((*EVIDENCE, "failures"), more), ((*EVIDENCE, "first_failure"), 3),
+        (("certificates", 0, "values", 0), lambda v: v + 1e-6), (("certificates", 0, "encoded", 0), lambda v: v + 1e-6),
+        (("certificates", 0, "margins", "model"), lambda v: v * 1.000001),
+        (("certificates", 0, "margins", "first_draw"), lambda v: v * 1.000001),
+        (("certificates", 0, "margins", "first_draw"), None),
+    ],
+    "certified": [
+        ((*CLAIM, "coverage"), 0.9951), ((*CLAIM, "coverage"), 0.99), ((*CLAIM, "confidence"), 0.99),
+        ((*CLAIM, "confidence"), 0.9999), ((*CLAIM, "rows"), 2), ((*CLAIM, "tries"), 2),
+        (CLAIM, lambda c: {"kind": "every", "measure": c["measure"].removeprefix("uniform on "), "rows": 1}),
+        ((*CERTIFICATE, "delta"), lambda d: d * 1.001), ((*CERTIFICATE, "verdict"), "REFUTED"),
+        ((*CERTIFICATE, "verdict"), "UNKNOWN"), ((*EVIDENCE, "entropy"), "0x17"), ((*EVIDENCE, "purpose"), "generate/0/1"),
+        ((*EVIDENCE, "purpose"), "certify2"), *(((*EVIDENCE, key), more) for key in
+        ("samples", "allowed", "refuting", "draws", "failures", "doubtful", "first_failure")),
+        *(((*EVIDENCE, key), fewer) for key in ("samples", "allowed", "refuting", "draws", "failures", "first_failure")),
+        ((*EVIDENCE, "first_failure"), None), ((*CERTIFICATE, "witness", "index"), more), ((*CERTIFICATE, "witness"), None),
+        (("shifts", "kinds"), ["weight"]), (("shifts", "layers"), [0]), (("shifts", "relative"), True),
+        (("shifts", "scale"), {"layer0": 1.01}), (("shifts", "scale"), [1.0] * 36 + [0.0]),
+        (("shifts",), {"kind": "lp", "p": 2.0, "kinds": ["weight", "bias"], "layers": None}),
+        (("shifts",), lambda s: {**s, "kind": "gaussian"}), (("model", "digest"), lambda d: d[::-1]),
+        (("model", "preprocessing"), True),
+    ],
+    "refuted": [
+        ((*CERTIFICATE, "verdict"), "CERTIFIED"), ((*CERTIFICATE, "verdict"), "UNKNOWN"), ((*EVIDENCE, "draws"), 20000),
+        ((*EVIDENCE, "failures"), fewer), ((*CERTIFICATE, "witness", "index"), more), ((*CLAIM, "coverage"), 0.5),
+        (EVIDENCE, {"kind": "model", "draws": 0, "failures": 0}),
+        (EVIDENCE, {"kind": "bound", "step": "interval", "bound": 0.1, "nodes": 0, "exact": True}),
+    ],
+    "unknown": [((*CERTIFICATE, "verdict"), "CERTIFIED"), ((*CERTIFICATE, "verdict"), "REFUTED"), ((*EVIDENCE, "doubtful"), more)],
+    "invalid": [((*CERTIFICATE, "delta"), lambda d: d * 1.000001), (("shifts", "layers"), [0]), ((*CERTIFICATE, "verdict"), "CERTIFIED"), ((*CERTIFICATE, "target"), 0), (("certificates", 0, "values", 0), more)],
+    "proved": [
+        ((*CERTIFICATE, "delta"), lambda d: d * 1.0001), ((*CERTIFICATE, "delta"), 0.04), ((*EVIDENCE, "bound"), lambda b: b * 1.001),
+        ((*EVIDENCE, "bound"), lambda b: b * 0.99), ((*EVIDENCE, "bound"), None), ((*CERTIFICATE, "verdict"), "UNKNOWN"),
+        ((*CERTIFICATE, "verdict"), "REFUTED"), ((*CERTIFICATE, "target"), lambda t: 1 - t), (("shifts", "kinds"), ["bias"]),
+        (("certificates", 0, "values", 1), lambda v: v + 1e-6), (("shifts", "scale"), {"1": 2.0}),
+    ],
+    "broken": [
+        ((*CERTIFICATE, "verdict"), "CERTIFIED"), ((*CERTIFICATE, "verdict"), "UNKNOWN"), ((*CERTIFICATE, "witness"), None),
+        ((*CERTIFICATE, "witness", "signs"), swapped), ((*CERTIFICATE, "witness", "delta"), 0.04),
+        ((*CERTIFICATE, "delta"), 0.06), ((*CERTIFICATE, "witness", "signs"), lambda s: s[:-1]),
+    ],
+    "attacked": [((*CERTIFICATE, "verdict"), "CERTIFIED"), ((*CERTIFICATE, "delta"), 0.06), ((*CERTIFICATE, "witness"), None)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_are_caught_by_both(name, folder, tmp_path):
+    model, original, path = folder / "model.json", folder / f"{name}.json", tmp_path / "c.json"
+    net, content, checker = apas.load_model(model), content_of(original), checker_in_process()
+    assert apas.verify(original, net).ok
+    assert checker.main([str(original), str(model)]) == 0
+    for place, value in CHANGES[name]:
+        write(path, changed(content, place, value))
+        caught = {"checker": checker.main([str(path), str(model)])}
+        try:
+            caught["verify"] = apas.verify(path, net).exit_code
+        except apas.InputError:  # nothing that makes sense
+            caught["verify"] = 2
+        assert set(caught.values()) <= {1, 2}, f"{place} became {value}: {caught}"
+
+
+def test_words_and_the_rest_are_caught_by_verify(folder, tmp_path):
+    """What the checker does not read: words, and how a search went."""
+    net = apas.load_model(folder / "model.json")
+    places = [
+        ("certified", (*CLAIM, "measure"), "uniform on the box in which nothing moves"), ("certified", (*CERTIFICATE, "reason"), "trust us"),
+        ("certified", (*CERTIFICATE, "method"), "exact"), ("certified", ("model", "network"), lambda d: d[::-1]),
+        ("certified", ("feature_names",), ["a", "b", "c", "d"]), ("proved", (*EVIDENCE, "nodes"), 3), ("proved", (*EVIDENCE, "exact"), False),
+        ("proved", (*EVIDENCE, "step"), "linear"), ("proved", (*CERTIFICATE, "reason"), "trust us"), ("proved", (*CLAIM, "measure"), "all"),
+        ("invalid", (*CERTIFICATE, "reason"), "trust us"), ("invalid", (*CLAIM, "measure"), "all"),
+    ]  # fmt: skip
+    for name, place, value in places:
+        write(tmp_path / "c.json", changed(content_of(folder / f"{name}.json"), place, value))
+        report = apas.verify(tmp_path / "c.json", net)
+        assert report.exit_code == 1, f"{place} became {value}: {report.rows}"
+
+
+def test_descriptions_are_protected_against_accident_only(folder, tmp_path):
+    net, path = apas.load_model(folder / "model.json"), tmp_path / "c.json"
+    for place, value in [(("certificates", 0, "row"), "somebody else"), (("versions", "apas"), "9.9")]:
+        content = changed(content_of(folder / "certified.json"), place, value)
+        write(path, content)
+        assert apas.verify(path, net).ok
+        path.write_text(
+            path.read_text().replace(content_of(path)["digest"], content_of(folder / "certified.json")["digest"])
+        )
+        with pytest.raises(apas.InputError, match="digest does not match"):
+            apas.verify(path, net)
+
+
+@pytest.mark.parametrize("change", ["weight", "bias", "threshold", "activation", "classes", "names", "no bias"])
+def test_another_model_is_caught_by_both(change, folder, tmp_path):
+    content, model = content_of(folder / "model.json"), tmp_path / "model.json"
+    place, value = {
+        "weight": (("weights", 0, 2, 3), lambda w: w + 1e-6), "bias": (("biases", 1, 0), lambda b: b - 1e-6),
+        "threshold": (("threshold",), 0.500001), "activation": (("activation",), ["leaky_relu"]),
+        "classes": (("classes",), [1, 0]), "names": (("feature_names",), ["a", "b", "c", "d"]), "no bias": (("biases", 1), None),
+    }[change]  # fmt: skip
+    write(model, changed(content, place, value))
+    model.write_text(model.read_text().replace(f', "digest": "{content_of(model)["digest"]}"', ""))
+    report = apas.verify(folder / "certified.json", apas.load_model(model))
+    assert [row.check for row in report.rows] == [Checked.FAILS]
+    assert "not the model" in report.rows[0].reason
+    assert run_checker(folder / "certified.json", model)[0] == 1
+
+
+def test_more_rows_than_a_claim_speaks_of_are_caught(folder, tmp_path):
+    net, path, model = network(), tmp_path / "c.json", folder / "model.json"
+    found = apas.certify(net, rows(6, seed=4), 0.02, target="predicted", simultaneous=True, rng=3)
+    apas.save_certificates(found, path)
+    assert apas.verify(path, net).ok
+    assert run_checker(path, model)[0] == 0
+    content = content_of(path)
+    content["certificates"] += [{**content["certificates"][0], "row": 6}]
+    write(path, content)
+    assert apas.verify(path, net).exit_code == 1
+    assert run_checker(path, model)[0] == 1
+
+
+def test_the_accounts_of_a_search_are_caught(tmp_path):
+    net = network(feature_names=list("abcd"))
+    table = rows(100)
+    wanted = table[net.margin(table, 1) < 0][:3]
+    found = apas.generate(net, wanted, 0.02, background=table, source="neighbours", rng=1)
+    apas.save_certificates(found, tmp_path / "c.json")
+    apas.save_model(net, tmp_path / "m.json")
+    content = content_of(tmp_path / "c.json")
+    assert content["certificates"][0]["certificate"]["claim"]["tries"] == 2
+    assert apas.verify(tmp_path / "c.json", net).ok
+    assert run_checker(tmp_path / "c.json", tmp_path / "m.json")[0] == 0
+    write(tmp_path / "c.json", changed(content, (*CLAIM, "tries"), 1))
+    assert apas.verify(tmp_path / "c.json", net).rows[0].check is Checked.FAILS
+    assert run_checker(tmp_path / "c.json", tmp_path / "m.json")[1][0][1] == "FAILS"

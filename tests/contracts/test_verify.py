@@ -1,0 +1,232 @@
+"""`verify`: everything that was certified holds again; what does not hold is found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from certificatefiles import changed, content_of, network, rows, write
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import apas
+from apas.contracts.report import Checked
+
+FIXTURES = Path(__file__).parent / "fixtures"
+METHODS = [
+    "sampling",
+    "interval",
+    "linear",
+    "attack",
+    "exact",
+    "enumeration",
+    "cascade",
+    apas.Enumeration(coverage=0.9),
+]
+NETWORKS = {
+    "one layer": network(),
+    "deep": network(2, (4, 8, 6, 1)),
+    "classes": network(3, (4, 5, 3), output="softmax", classes=("a", "b", "c"), activation="tanh"),
+    "linear": network(4, (4, 1), output="identity", threshold=0.25),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_what_was_certified_holds(name, method):
+    net = NETWORKS[name]
+    # boxes of deep networks are too many to be cut up in a test
+    delta, count = (0.001, 3) if "numeration" in str(method) and name == "deep" else (0.03, 12)
+    found = apas.certify(net, rows(count), delta, target="predicted", method=method, rng=1)
+    report = apas.verify(found, net)
+    assert report.ok, report.rows
+    assert report.exit_code == 0
+    assert len(report.to_frame()) == len(found)
+
+
+@pytest.mark.parametrize(
+    "shifts", ["l1", "l2", "gaussian", apas.LpShifts(3), apas.InputNoise(), apas.LinfShifts(relative=True)]
+)
+def test_other_shift_sets_hold(shifts):
+    net = network()
+    assert apas.verify(apas.certify(net, rows(8), 0.2, target="predicted", shifts=shifts, rng=1), net).ok
+    if isinstance(shifts, str) and shifts != "gaussian":
+        assert apas.verify(
+            apas.certify(net, rows(8), 0.2, target="predicted", shifts=shifts, method="interval"), net
+        ).ok
+
+
+@pytest.mark.parametrize("search", ["rays", "confirm", "paper"])
+def test_largest_shifts_are_searched_again(search, tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    found = apas.max_shift(net, rows(3), target="predicted", search=search, rng=1, simultaneous=True, limit=3.0)
+    assert apas.verify(found, net).ok
+    apas.save_certificates(found, path)
+    good = next(i for i, item in enumerate(found) if item.delta)
+    for key, value in [
+        ("delta", lambda d: d * 1.0001),
+        ("broken_at", 0.5),
+        ("provable", 0.0),
+        ("reason", "so"),
+        ("upper", 9.0),
+        ("target", lambda t: 1 - t),
+    ]:
+        write(path, changed(content_of(path), ("certificates", good, "max_shift", key), value))
+        assert apas.verify(path, net).rows[good].check is Checked.FAILS
+        apas.save_certificates(found, path)
+
+
+@pytest.mark.parametrize("method", ["interval", "linear", "exact"])
+def test_largest_proved_shifts(method):
+    for name in ("one layer", "deep"):
+        report = apas.verify(apas.max_shift(NETWORKS[name], rows(3), target="predicted", method=method), NETWORKS[name])
+        known = Checked.NOT_CHECKED if (name, method) == ("deep", "exact") else Checked.HOLDS
+        assert {row.check for row in report} == {known}
+
+
+def test_in_another_process_nothing_differs(tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    found = apas.certify(net, rows(20), 0.1, target="predicted", rng=5)
+    apas.save_certificates(found, path)
+    apas.save_model(net, tmp_path / "m.json")
+    code = (
+        "import json, sys, apas\n"
+        "found, net = apas.load_certificates(sys.argv[1]), apas.load_model(sys.argv[2])\n"
+        "again = apas.certify(net, found.points, 0.1, target='predicted', rng=found[0].evidence.entropy)\n"
+        "print(json.dumps([found.to_dict(), apas.verify(found, net).ok, again == found]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path, tmp_path / "m.json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [found.to_dict(), True, True]
+
+
+def test_a_thousand_certificates(tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    found = apas.certify(net, rows(1000), 0.05, target="predicted", rng=3)
+    apas.save_certificates(found, path)
+    assert apas.load_certificates(path) == found
+    assert apas.verify(path, net).ok
+
+
+def test_pipelines_and_the_networks_behind_them(tmp_path):
+    X, path = rows(100), tmp_path / "c.json"
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, X.sum(axis=1) > 0)
+    found = apas.certify(model, X[:4], 0.1, target=True, rng=0)
+    apas.save_certificates(found, path)
+    assert apas.verify(path, model).ok
+    behind = apas.as_model(model).as_feedforward()
+    report = apas.verify(path, behind)
+    assert report.exit_code == 3
+    assert all("in model units it holds" in row.reason for row in report)
+    write(path, changed(content_of(path), ("certificates", 0, "encoded", 0), lambda v: v + 1e-6))
+    assert apas.verify(path, model).rows[0].check is Checked.FAILS
+    assert apas.verify(path, behind).rows[0].check is Checked.FAILS  # by its margins
+    other = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[1:], X[1:].sum(axis=1) > 0)
+    assert apas.verify(found, other).exit_code == 1
+
+
+def test_models_of_observed_shifts_are_asked_for(tmp_path):
+    base, others = (
+        network(0, (4, 1)),
+        [network(0, (4, 1)).with_parameters(network(0, (4, 1)).parameters.values * (1 + s / 50)) for s in range(1, 60)],
+    )
+    shifts, path = apas.ObservedShifts(others), tmp_path / "c.json"
+    for method in (apas.Sampling(coverage=0.9, confidence=0.9), "exact"):
+        found = apas.certify(base, rows(5), 1, target="predicted", shifts=shifts, method=method)
+        assert apas.verify(found, base).ok
+        apas.save_certificates(found, path)
+        report = apas.verify(path, base)
+        assert {row.check for row in report} == {Checked.NOT_CHECKED}
+        assert report.exit_code == 3
+        assert not report.ok
+        assert apas.verify(path, base, models=others).ok
+        with pytest.raises(apas.InputError, match="fingerprints differ"):
+            apas.verify(path, base, models=others[::-1])
+
+
+def test_the_solver_is_not_believed_and_cases_are_distinguished_again(tmp_path):
+    net, path = network(1, (6, 20, 10, 1)), tmp_path / "c.json"
+    found = apas.certify(net, rows(60, 6), 0.02, target="predicted", method="exact")
+    split = np.array([c.is_certified and c.evidence.step == "splitting" for c in found])
+    assert split.any()
+    apas.save_certificates(found[split], path)
+    assert apas.verify(path, net).ok
+    evidence = ("certificates", 0, "certificate", "evidence")
+    for key, value, check in [
+        ("step", "solver", Checked.NOT_CHECKED), ("nodes", 10_000, Checked.NOT_CHECKED), ("bound", 0.999999, Checked.FAILS),
+    ]:  # fmt: skip
+        write(path, changed(content_of(path), (*evidence, key), value))
+        assert apas.verify(path, net).rows[0].check is check
+        apas.save_certificates(found[split], path)
+
+
+def test_more_work_than_is_done_again_is_not_checked(tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    for method, key, value in [("sampling", "samples", 10**9), (apas.Enumeration(coverage=0.9), "evaluated", 10**9)]:
+        apas.save_certificates(apas.certify(net, rows(1), 0.05, target="predicted", method=method, rng=1), path)
+        write(path, changed(content_of(path), ("certificates", 0, "certificate", "evidence", key), value))
+        assert apas.verify(path, net).exit_code == 3
+
+
+def test_enumerations_are_compared(tmp_path):
+    net, path = network(0, (2, 1)), tmp_path / "c.json"
+    found = apas.certify(net, rows(30, 2), 0.5, target="predicted", method=apas.Enumeration(coverage=0.7, gap=0.05))
+    apas.save_certificates(found, path)
+    assert apas.verify(path, net).ok
+    shares = [c.evidence.lower for c in found]
+    i = next(i for i, share in enumerate(shares) if 0.7 < share < 1 and found[i].evidence.upper < 1)
+    for key, value in [
+        ("lower", lambda v: v - 1e-6),
+        ("upper", 1.0),
+        ("evaluated", lambda v: v + 1),
+        ("open", lambda v: v + 1),
+    ]:
+        write(path, changed(content_of(path), ("certificates", i, "certificate", "evidence", key), value))
+        assert apas.verify(path, net).rows[i].check is Checked.FAILS, key
+        apas.save_certificates(found, path)
+
+
+def test_fresh_draws_find_a_seed_that_was_chosen():
+    """The claim is false (a share of 0.99 is valid); one seed in some ten lets it pass at a low confidence."""
+    net = apas.FeedForward([[[0.0]]], [[0.98]])  # the bias moves by at most 1: the share is 0.99
+    method, shifts = apas.Sampling(coverage=0.995, confidence=0.5, n_samples=200), apas.LinfShifts(kinds=("bias",))
+    seed = next(
+        s for s in range(100) if apas.certify(net, [[0.0]], 1.0, target=1, method=method, shifts=shifts, rng=s)[0].is_certified
+    )  # fmt: skip
+    found = apas.certify(net, [[0.0]], 1.0, target=1, method=method, shifts=shifts, rng=seed)
+    assert apas.verify(found, net).ok
+    assert sum(apas.verify(found, net, fresh=True, rng=s).ok for s in range(40)) < 20
+    good = apas.certify(net, [[0.0]], 0.5, target=1, method=method, shifts=shifts, rng=0)
+    assert apas.verify(good, net, fresh=True, rng=1).ok
+
+
+def test_bad_arguments():
+    with pytest.raises(apas.InputError, match="`certificates` must be what certify"):
+        apas.verify([1], network())
+    with pytest.raises(apas.InputError, match="`fresh` must be True or False"):
+        apas.verify(apas.certify(network(), rows(1), 0.1, target=1, rng=0), network(), fresh=1)
+
+
+def test_a_row_that_makes_no_sense_does_not_hide_the_others(tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    apas.save_certificates(apas.certify(net, rows(3), 0.05, target="predicted", rng=1), path)
+    write(path, changed(content_of(path), ("certificates", 1, "certificate", "target"), "nobody"))
+    assert [row.check.name for row in apas.verify(path, net)] == ["HOLDS", "FAILS", "HOLDS"]
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("v1-*.json")), ids=lambda p: p.stem)
+def test_files_of_older_versions_load_and_hold(path):
+    net = apas.load_model(FIXTURES / "model.json")
+    assert apas.verify(path, net).ok
+    if path.stem != "v1-largest-shifts":
+        assert len(apas.load_certificates(path))
+
+
+def test_there_are_fixtures():
+    assert len(list(FIXTURES.glob("v1-*.json"))) == 5
