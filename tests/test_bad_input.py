@@ -220,9 +220,10 @@ CASES = {
     # -- files
     "load a pickle": (lambda: apas.load_model("model.pkl"), apas.UnsafeFile, "model.pkl could run code when read.*save_model"),
     "load a joblib": (lambda: apas.load_model("model.joblib"), apas.UnsafeFile, "model.joblib could run code when read.*save_model"),
-    "load a torch file": (lambda: apas.load_model(Path("model.pt")), apas.UnsafeFile, "model.pt could run code when read.*save_model"),
+    "load a checkpoint": (lambda: apas.load_model(Path("model.ckpt")), apas.UnsafeFile, "model.ckpt could run code when read.*save_model"),
+    "load a torch file": (lambda: apas.load_model(Path("/no/such/model.pt")), Bad, "model.pt cannot be read: No such file"),
     "load nothing": (lambda: apas.load_model("/no/such/model.json"), Bad, "/no/such/model.json cannot be read: No such file"),
-    "load a table": (lambda: apas.load_model("rows.csv"), Bad, r"`path` must end in \.json, got 'rows.csv'"),
+    "load a table": (lambda: apas.load_model("rows.csv"), Bad, r"`path` must end in \.json, \.safetensors, .* or \.pth, got 'rows.csv'"),
     "load None": (lambda: apas.load_model(None), Bad, "`path` must be the name of a file, got NoneType"),
     "load a model": (lambda: apas.load_model(NET), Bad, "`path` must be the name of a file, got FeedForward"),
 }  # fmt: skip

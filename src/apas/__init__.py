@@ -25,18 +25,25 @@ from apas.certify.outputranges import OutputRanges as OutputRanges
 from apas.certify.outputs import output_range as output_range
 from apas.certify.radius import max_shift as max_shift
 from apas.certify.sampling import Sampling as Sampling
+from apas.contracts.report import VerifyReport as VerifyReport
+from apas.contracts.storage import load_certificates as load_certificates
+from apas.contracts.storage import save_certificates as save_certificates
+from apas.contracts.verify import verify as verify
 from apas.counterfactuals.entry import generate as generate
 from apas.counterfactuals.feature import Feature as Feature
 from apas.counterfactuals.given import Given as Given
 from apas.counterfactuals.milp import MilpSource as MilpSource
 from apas.counterfactuals.neighbours import NearestNeighbours as NearestNeighbours
+from apas.counterfactuals.prototype import Prototype as Prototype
 from apas.counterfactuals.result import Counterfactual as Counterfactual
 from apas.counterfactuals.result import Counterfactuals as Counterfactuals
 from apas.counterfactuals.result import Status as Status
+from apas.counterfactuals.roar import Roar as Roar
 from apas.counterfactuals.robust_optimum import RobustOptimum as RobustOptimum
 from apas.counterfactuals.source import Candidate as Candidate
 from apas.counterfactuals.source import CandidateSource as CandidateSource
 from apas.counterfactuals.space import FeatureSpace as FeatureSpace
+from apas.counterfactuals.wachter import Wachter as Wachter
 from apas.errors import ApasError as ApasError
 from apas.errors import GuaranteeWarning as GuaranteeWarning
 from apas.errors import InputError as InputError
@@ -70,6 +77,7 @@ if TYPE_CHECKING:
     from apas import experiments as experiments
     from apas import metrics as metrics
     from apas import stats as stats
+    from apas import theory as theory
 
 __version__ = "0.1.0"
 
@@ -78,14 +86,15 @@ __all__ = [
     "Counterfactuals", "Enumeration", "Evaluation", "Every", "Exact", "Feature", "FeatureSpace", "FeedForward",
     "FractionCurve", "FractionCurves", "GaussianShifts", "Given", "GuaranteeWarning", "InputError", "InputNoise",
     "IntervalBounds", "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts", "MilpSource", "MissingExtra",
-    "Model", "Most", "NearestNeighbours", "ObservedShifts", "OutputRange", "OutputRanges", "Parameters",
-    "RetrainedModels", "RobustOptimum", "Sampling", "ShiftReport", "ShiftSet", "Status", "UnsafeFile", "Unsupported",
-    "Verdict", "allowed_failures", "as_model", "certify", "datasets", "estimate_delta", "evaluate", "experiments",
-    "generate", "load_model", "max_shift", "measure_shift", "metrics", "output_range", "retrain", "robust_fraction",
-    "sample_size", "save_model", "stats",
+    "Model", "Most", "NearestNeighbours", "ObservedShifts", "OutputRange", "OutputRanges", "Parameters", "Prototype",
+    "RetrainedModels", "Roar", "RobustOptimum", "Sampling", "ShiftReport", "ShiftSet", "Status", "UnsafeFile",
+    "Unsupported", "Verdict", "VerifyReport", "Wachter", "allowed_failures", "as_model", "certify", "datasets",
+    "estimate_delta", "evaluate", "experiments", "generate", "load_certificates", "load_model", "max_shift",
+    "measure_shift", "metrics", "output_range", "retrain", "robust_fraction", "sample_size", "save_certificates",
+    "save_model", "stats", "theory", "verify",
 ]  # fmt: skip
 
-_ON_FIRST_USE = ("datasets", "experiments", "metrics", "stats")
+_ON_FIRST_USE = ("datasets", "experiments", "metrics", "stats", "theory")
 
 
 def __getattr__(name: str) -> Any:

@@ -104,6 +104,11 @@ class CodedModel:
     shifted_margins: Any
 
     @property
+    def space(self) -> FeatureSpace:
+        """The space whose coding the model stands behind."""
+        return self._space
+
+    @property
     def classes(self) -> tuple[Any, ...]:
         """Class labels of the model behind."""
         return self._net.classes  # type: ignore[no-any-return]

@@ -22,11 +22,14 @@ from apas.counterfactuals.judge import Judge
 from apas.counterfactuals.loop import Limits, Outcome, run_rows
 from apas.counterfactuals.milp import MilpSource
 from apas.counterfactuals.neighbours import NearestNeighbours
+from apas.counterfactuals.prototype import Prototype
 from apas.counterfactuals.result import Counterfactuals
+from apas.counterfactuals.roar import Roar
 from apas.counterfactuals.robust_optimum import RobustOptimum
 from apas.counterfactuals.source import CandidateSource, Search, Task
 from apas.counterfactuals.space import DISTANCES, FeatureSpace
 from apas.counterfactuals.spared import bound_models, parted
+from apas.counterfactuals.wachter import Wachter
 from apas.counterfactuals.wanted import default_space, own_columns, wanted_classes, with_gaps
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
@@ -36,7 +39,10 @@ from apas.shifts.protocol import ShiftSet
 
 __all__ = ["generate"]
 
-SOURCES: dict[str, Any] = {"robust": RobustOptimum, "milp": MilpSource, "neighbours": NearestNeighbours}
+SOURCES: dict[str, Any] = {
+    "robust": RobustOptimum, "milp": MilpSource, "neighbours": NearestNeighbours, "roar": Roar,
+    "wachter": Wachter, "prototype": Prototype,
+}  # fmt: skip
 #: Rows that advance together: enough to share draws, few enough to see progress.
 BATCH = 64
 
@@ -77,7 +83,7 @@ def generate(
         Rows that are known, such as the training table; neighbours are looked for among them.
     source : CandidateSource or str, default "robust"
         Where candidates come from: `RobustOptimum` ("robust"), `MilpSource` ("milp"), `NearestNeighbours`
-        ("neighbours"), or `Given`.
+        ("neighbours"), `Wachter` ("wachter"), `Prototype` ("prototype"), `Roar` ("roar"), or `Given`.
     shifts, method
         What has to be survived, and how that is shown: see `certify`.
     distance : {"l1", "linf"}, default "l1"
@@ -102,7 +108,9 @@ def generate(
     -----
     Constraints are hard: what is returned is allowed by the space, and is the very row that was certified. A search
     that tests several candidates pays for it: test number j of a row has a part 1 / (j (j + 1)) of the risk and draws
-    of its own, so that the claim on what is returned has the confidence it states. The search uses other draws.
+    of its own, so that the claim on what is returned has the confidence it states; `RobustOptimum` has one test, with
+    all of it. The search uses other draws. With `ObservedShifts` and `Sampling` the last models, as many as the claim
+    needs, certify each row once, and only the others are searched; `k` is then 1.
 
     References
     ----------
@@ -147,11 +155,7 @@ def generate(
         raise Unsupported(complaint)
     check_agreement(bound, raw, encoded, shift_set)
     judge = _judge(task, shift_set, chosen)
-    if not judge.can_test(1) and not isinstance(origin, RobustOptimum):
-        raise InputError(
-            f"`n_samples` of Sampling must be larger: {chosen.n_samples} draws cannot certify a row of "  # type: ignore[attr-defined]
-            f"{type(origin).__name__}, since the first of several tests has half the risk; leave it out."
-        )
+    _check_tests(judge, origin, limits.k)
     searches = [
         Search(task, i, x, t, trial=judge.trial(t, float(d)))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
@@ -190,6 +194,22 @@ def _judge(task: Task, shifts: ShiftSet, method: Method) -> Judge:
         return Judge(task, shifts, method, task.entropy)
     searched, certifying = parted(shifts, method)
     return Judge(task, certifying, method, task.entropy, searched)
+
+
+def _check_tests(judge: Judge, source: CandidateSource, k: int) -> None:
+    """Whether there are draws enough for the tests of a row, and models enough for the tests of all its ranks."""
+    if judge.searched is not None and k > 1:
+        raise InputError(
+            f"`k` must be 1 with ObservedShifts, got {k}: which counterfactual of a row comes first depends on the "
+            "models that certify, so that they cannot certify a second; call generate again with other models."
+        )
+    path = isinstance(source, RobustOptimum)
+    if not judge.can_test(0 if path else 1):
+        why = "that takes more" if path else "the first of several tests has half the risk"
+        raise InputError(
+            f"`n_samples` of Sampling must be larger: {judge.method.n_samples} draws cannot certify a row of "  # type: ignore[attr-defined]
+            f"{type(source).__name__}, since {why}; leave it out."
+        )
 
 
 def _run(

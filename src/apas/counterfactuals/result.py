@@ -122,6 +122,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
     COLUMNS = ("row", "rank", "target", "status", "cost", "changes", "verdict", "candidates", "tests", "reason")
     UNSHOWN = ("candidates", "tests")
     PER_ROW = (*UnderShifts.PER_ROW, "numbers", "origins")
+    model: Model
 
     def __init__(
         self,
@@ -200,7 +201,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         points, inputs = (_part(rows, has) for rows in (self.points, self.inputs))
         return Certificates(
             [item.certificate for item in self if item.certificate is not None], points=points, inputs=inputs,
-            model_digest=self.model_digest, shifts=self.shifts, feature_names=self.feature_names,
+            model_digest=self.model_digest, shifts=self.shifts, feature_names=self.feature_names, model=self.model,
         )  # fmt: skip
 
     def changes(self) -> Series[str]:
