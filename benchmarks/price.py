@@ -16,6 +16,8 @@ from apas.datasets import NUMERIC, make_loans
 __all__ = ["price"]
 
 ROWS, NAMES = 20, list(NUMERIC)
+#: Retrained models that are searched.
+SEARCHED = 61
 
 
 def price(folder: Path) -> None:
@@ -43,7 +45,8 @@ def price(folder: Path) -> None:
     _print("coverage, delta 0.05", shares, by_share)
     _print("delta, 99.5 %", deltas, by_delta)
     _print("delta, every shift", deltas, proved)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    shares_kept, distances = _retraining(space, loans[NAMES], y)
+    figure, (left, right, last) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
     left.plot([1 - share for share in shares], by_share, "o-", color="#1b5e9b")
     left.set(xscale="log", xlabel="share of shifts that may fail", ylabel="mean distance")
     left.invert_xaxis()
@@ -53,25 +56,34 @@ def price(folder: Path) -> None:
     right.set(xlabel="delta", ylim=(0, None))
     right.set_title("Delta", loc="left")
     right.legend(frameon=False)
+    last.plot(shares_kept, distances, "o-", color="#1b5e9b")
+    last.set(xlabel="share of retrained models asked for (0: none)", ylim=(0, None))
+    last.set_title("Retraining", loc="left")
     figure.savefig(folder / "price.png", dpi=110)
-    _retraining(space, loans[NAMES], y)
 
 
-def _retraining(space: apas.FeatureSpace, table: Any, y: Any) -> None:
+def _retraining(space: apas.FeatureSpace, table: Any, y: Any) -> tuple[list[float], list[float]]:
     """The same for models trained anew on bootstrap samples: logistic regressions, which are trained in no time."""
     Z = space.encode(table)
     base = LogisticRegression(max_iter=1000).fit(Z, y)
     models = apas.retrain(base, Z, y, n_models=300, rng=0)
     rows = table.loc[base.predict(Z) == 0].head(ROWS)
-    shifts, method = apas.ObservedShifts(models[:120]), apas.Sampling(coverage=0.95, confidence=0.95)
-    robust = apas.generate(base, rows, None, space=space, shifts=shifts, method=method, rng=0)
     plain = apas.generate(base, rows, 1e-9, space=space, source="milp", rng=0)
-    for name, found in (("plain", plain), ("retrained", robust)):
+    results = {0.0: plain}
+    for share in (0.5, 0.8, 0.9, 0.95):
+        method = apas.Sampling(coverage=share, confidence=0.95)
+        certifying = apas.sample_size(coverage=share, confidence=0.95)
+        shifts = apas.ObservedShifts(models[: SEARCHED + certifying])
+        results[share] = apas.generate(base, rows, None, space=space, shifts=shifts, method=method, rng=0)
+    costs = []
+    print("share of retrained models, 95 % confidence")
+    for share, found in results.items():
         encoded = space.encode(found.points[found.found])
         valid = np.mean([apas.as_model(m).margin(encoded, 1) >= 0 for m in models[120:]])
-        cost = np.mean([item.cost for item in found if item.is_found])
-        share = found.found.mean()
-        print(f"{name:<10} {share:.0%} found, distance {cost:.4f}, valid on {valid:.1%} of 180 further models")
+        costs.append(float(np.mean([item.cost for item in found if item.is_found])))
+        got = found.found.mean()
+        print(f"  {share:<6g} {costs[-1]:.4f}, {got:.0%} found, valid on {valid:.1%} of 180 further models")
+    return list(results), costs
 
 
 def _print(title: str, values: Iterable[float], costs: Iterable[float]) -> None:
