@@ -9,15 +9,16 @@ import pandas as pd
 
 
 class BlackBox:
-    """A model with the five members, one more if it takes raw rows, and nothing else."""
+    """A model with the five members, one more if it takes raw rows, and a count of how often it was asked."""
 
     def __init__(self, net: Any) -> None:
-        self._net = net
+        self._net, self.asked = net, 0
         self.classes, self.n_features, self.parameters = net.classes, net.n_features, net.parameters
         if hasattr(net, "encode"):
             self.encode, self.n_raw_features = net.encode, net.n_raw_features
 
     def margin(self, X, target):
+        self.asked += 1
         return self._net.margin(X, target)
 
     def shifted_margins(self, X, target, directions, delta):

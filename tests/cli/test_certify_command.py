@@ -208,7 +208,7 @@ def test_bad_rows(files, capsys, rows, message):
         (("certify", "model.json", "missing.csv", *ASK[3:]), "missing.csv cannot be read"),
         (("certify", "model.pkl", *ASK[2:]), "could run code when read"),
         (("certify", "model.joblib", *ASK[2:]), "could run code when read"),
-        (("certify", "model.pt", *ASK[2:]), "apas.save_model(model, 'model.json')"),
+        (("certify", "model.pt", *ASK[2:]), "model.pt cannot be read: No such file or directory"),
         ((*ASK[:3], "--target", "7", "--delta", "0.1"), "must be one of the model's classes (0, 1)"),
         ((*ASK[:3], "--target", "1", "--delta", "-1"), "`delta` must be positive and finite, got -1.0"),
         ((*ASK, "--coverage", "1.5"), "`coverage` of Sampling must be a number strictly between 0 and 1, got 1.5"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -198,6 +199,26 @@ def test_points_of_other_tools_with_the_outcome_besides():
 
 def test_a_time_limit_may_be_any_number():
     assert generate(time_limit=np.int64(60)).found.all()
+
+
+class Late:
+    """A source that gives up when time is up."""
+
+    ordered = True
+
+    def unsupported(self, task):
+        return None
+
+    def candidates(self, search):
+        while time.monotonic() <= search.task.deadline:
+            pass
+        yield from ()
+
+
+def test_what_was_given_up_for_lack_of_time_is_not_exhausted():
+    ended = generate(ROWS[:1], source=Late(), time_limit=0.2)[0]
+    assert ended.status is apas.Status.BUDGET
+    assert ended.reason.startswith("time is up")
 
 
 def test_a_summary_tells_rows_from_counterfactuals():

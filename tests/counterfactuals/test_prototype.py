@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,7 +35,7 @@ def test_it_is_a_source() -> None:
     assert pickle.loads(pickle.dumps(Prototype(attraction=3.0))) == Prototype(attraction=3.0)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_candidates_are_different_allowed_and_valid(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
     space = random_space(rng, int(rng.integers(2, 7)))
@@ -53,6 +55,8 @@ def test_candidates_are_different_allowed_and_valid(seed: int) -> None:
             assert (point != row).any()
             assert search.is_valid(point)
             assert search.is_different(point)
+        costs = [search.cost(p) for p in points[1:]]  # the first is what the first descents found
+        assert costs == sorted(costs)
 
 
 def test_it_finds_rows_where_there_are_some() -> None:
@@ -116,6 +120,13 @@ def test_a_black_box_by_finite_differences() -> None:
     assert search.cost(by_differences) == pytest.approx(search.cost(own), rel=0.3)
 
 
+def test_it_keeps_to_the_deadline() -> None:
+    search = smooth_search(black=True)
+    late = replace(search, task=replace(search.task, deadline=time.monotonic() - 1))
+    assert list(Prototype().candidates(late)) == []
+    assert search.task.model.asked < 60  # a descent would ask five hundred times
+
+
 def test_pipelines_that_bend_and_code() -> None:
     table = loans()
     model = pipeline(table)
@@ -151,9 +162,9 @@ def test_it_says_that_it_found_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"confidence": -0.1}, "`confidence` of Prototype must be a number at least 0 and at most 1, got -0.1"),
-        ({"last": 0.01}, "`last` of Prototype must be a number at least 0.05 and at most 1, got 0.01"),
-        ({"attraction": -1}, "`attraction` of Prototype must be a number at least 0, got -1"),
+        ({"confidence": -0.1}, "`confidence` of Prototype must be a number of at least 0 and at most 1, got -0.1"),
+        ({"last": 0.01}, "`last` of Prototype must be a number of at least 0.05 and at most 1, got 0.01"),
+        ({"attraction": -1}, "`attraction` of Prototype must be a number of at least 0, got -1"),
         ({"weight": "10"}, "`weight` of Prototype must be a number above 0, got '10'"),
         ({"neighbours": 2.5}, "`neighbours` of Prototype must be an integer of at least 1, got 2.5"),
     ],

@@ -1,11 +1,12 @@
-"""`Roar`: the published figures, descents against another Adam, and what it offers on random spaces."""
+"""`Roar`: descents against another Adam, and what it offers on random spaces."""
 
 from __future__ import annotations
+
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import shared_folder
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -18,46 +19,8 @@ from apas.counterfactuals.neighbourhood import Columns, InSpace
 from apas.counterfactuals.roar import PRICES
 from apas.counterfactuals.source import CandidateSource, Search, Task
 from apas.counterfactuals.surrogate import Surrogate
-from apas.experiments.networks import prepare
 
-#: Mean l1 over the network's inputs, validity on M, and on M and the retrained network, as published.
-FIGURES = {
-    "diabetes": (0.07763, 0.82, 0.14),
-    "no2": (0.07430, 0.88, 0.34),
-    "sba": (0.03097, 0.82, 0.78),
-    "credit": (0.04683, 0.62, 0.60),
-}
 KINDS = ("local", "gradient", "published")
-
-
-def figures(name: str, source: Roar, entropy: int) -> tuple[float, float, float]:
-    preparation = prepare(name)
-    space, network = preparation.tables.space, preparation.network
-    later = preparation.retrained if name == "diabetes" else preparation.most_shifted
-    task = Task(space.bind(network), space, background=space.numbers(preparation.d1.raw), entropy=entropy)
-    inputs = space.numbers(preparation.raw_inputs)
-    found = np.array([source.recourse(Search(task, i, row, 1)) for i, row in enumerate(inputs)])
-    valid = network.margin(found, 1) >= 0
-    moved = np.abs(found - task.encoded(inputs)).mean(axis=1)
-    return float(moved[valid].mean()), float(valid.mean()), float((valid & (later.margin(found, 1) >= 0)).mean())
-
-
-def check(name: str, entropy: int = 0) -> None:
-    shared_folder("datasets")
-    l1, valid, later = figures(name, Roar(surrogate="published"), entropy)
-    assert l1 == pytest.approx(FIGURES[name][0], rel=0.25)
-    assert (valid, later) == pytest.approx(FIGURES[name][1:], abs=0.15)
-
-
-@pytest.mark.parametrize("name", ["diabetes", "no2"])
-def test_published_figures(name: str) -> None:
-    check(name)
-
-
-@pytest.mark.validity
-@pytest.mark.parametrize("name", ["sba", "credit"])
-def test_published_figures_of_large_tables(name: str) -> None:
-    check(name)
 
 
 def plain_task(**options) -> Task:
@@ -102,7 +65,7 @@ def test_descent_is_adam_on_the_worst_loss(ball: str) -> None:
 def test_first_candidate_is_the_row_of_the_last_valid_price(surrogate: str) -> None:
     task = plain_task()
     source = Roar(surrogate=surrogate, samples=3000)
-    for i, row in enumerate(refused(task, 6)):
+    for i, row in enumerate(refused(task, 3)):
         search = Search(task, i, row, 1)
         place = InSpace(search)
         choosing, last = source._lines(search, place)
@@ -116,16 +79,15 @@ def test_first_candidate_is_the_row_of_the_last_valid_price(surrogate: str) -> N
             assert first.point == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("distance", ["l1", "linf"])
 @pytest.mark.parametrize("surrogate", KINDS)
-def test_offers_on_random_spaces(surrogate: str, distance: str) -> None:
+def test_offers_on_random_spaces(surrogate: str) -> None:
     offered = rows = 0
-    for seed in range(15):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         space = random_space(rng, int(rng.integers(2, 7)))
         net = random_network(rng, space.coding.n_columns, int(rng.choice([1, 3])))
         background = random_rows(rng, space, 60, allowed=bool(rng.random() < 0.5))
-        task = Task(space.bind(net), space, distance, background, entropy=seed)
+        task = Task(space.bind(net), space, ("l1", "linf")[seed % 2], background, entropy=seed)
         source = Roar(surrogate=surrogate, samples=400, ball=str(rng.choice(["linf", "l1"])))
         assert source.unsupported(task) is None
         for i, row in enumerate(random_rows(rng, space, 2)):
@@ -138,9 +100,9 @@ def test_offers_on_random_spaces(surrogate: str, distance: str) -> None:
             assert len({p.tobytes() for p in points}) == len(points)
             assert space.allowed(points, np.broadcast_to(row, points.shape)).all()
             assert all(search.is_valid(p) and (p != row).any() and search.is_different(p) for p in points)
-            costs = [search.cost(p) for p in points]
+            costs = [search.cost(p) for p in points[1:]]  # the first is that of the chosen price
             assert costs == sorted(costs)
-    assert rows >= 10
+    assert rows >= 6
     assert offered >= rows  # else little would have been tested
 
 
@@ -156,6 +118,12 @@ def test_numbers_do_not_depend_on_workers_and_other_rows() -> None:
     np.testing.assert_array_equal(alone.numbers[:1], again.numbers)
     other = apas.generate(task.model, rows, 0.02, **{**options, "rng": 6})
     assert (alone.numbers != other.numbers).any()
+
+
+def test_it_keeps_to_the_deadline() -> None:
+    task = plain_task(deadline=time.monotonic() - 1)
+    search = Search(task, 0, refused(task, 1)[0], 1)
+    assert list(Roar(samples=500).candidates(search)) == []  # no descent has left the row
 
 
 def test_alias_and_protocol() -> None:

@@ -7,7 +7,6 @@ between the largest that failed and the least that did not.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from numbers import Real
@@ -20,7 +19,7 @@ from apas.counterfactuals.relaxed import Relaxed
 from apas.counterfactuals.source import Candidate, Search
 from apas.errors import InputError
 
-__all__ = ["Level", "check_number", "levels_of", "offered", "rising", "strengths_tried"]
+__all__ = ["Level", "check_number", "first_and_by_cost", "levels_of", "offered", "rising", "strengths_tried", "usable"]
 
 _Array = NDArray[np.float64]
 #: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
@@ -61,9 +60,7 @@ def rising(first: float, step: float, last: float) -> _Array:
     return np.append(steps, last) if last - steps[-1] > 1e-9 else steps
 
 
-def strengths_tried(
-    descend: Descend, asked: _Array, first: _Array, rounds: int, deadline: float = np.inf
-) -> tuple[_Array, _Array]:  # fmt: skip
+def strengths_tried(descend: Descend, asked: _Array, first: _Array, rounds: int) -> tuple[_Array, _Array]:
     """Costs and points of the cheapest descent for each of `asked`, over strengths around each of `first`."""
     grid = first[:, None] * SPREAD
     best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
@@ -76,8 +73,6 @@ def strengths_tried(
         nearer = costs[every, least] < best
         best[nearer], points[nearer] = costs[every, least][nearer], found[every, least][nearer]
         grid = _narrowed(grid, np.isfinite(costs))
-        if time.monotonic() > deadline:
-            break
     return best, points
 
 
@@ -94,30 +89,41 @@ def _narrowed(grid: _Array, reached: NDArray[np.bool_]) -> _Array:
 
 def levels_of(relaxed: Relaxed, asked: _Array, costs: _Array, points: _Array) -> Iterator[Level]:
     """Descents gathered by what they were asked for, in that order."""
-    search = relaxed.search
     for value in np.unique(asked):
         mine = np.flatnonzero((asked == value) & np.isfinite(costs))
         rows = relaxed.numbers(points[mine[np.argsort(costs[mine], kind="stable")]])
-        seen: dict[bytes, _Array] = {r.tobytes(): r for r in rows[::-1] if (r != search.input).any()}
-        kept = np.array([r for r in reversed(seen.values()) if search.is_different(r)]).reshape(-1, len(search.input))
-        if len(kept):
-            kept = kept[search.task.valid(kept, search.target)]
-        yield Level(float(value), kept)
+        yield Level(float(value), usable(relaxed.search, rows))
 
 
-def offered(search: Search, levels: Iterator[Level], name: str, relaxed: Relaxed) -> Generator[Candidate, Any, str]:
-    """The rows of levels as candidates, each once; returns why there are no more."""
-    seen: set[bytes] = set()
-    for level in levels:
-        for point in level.points:
-            if point.tobytes() not in seen:
-                seen.add(point.tobytes())
-                yield Candidate(point)
+def usable(search: Search, rows: _Array) -> _Array:
+    """The rows that could be offered: valid, and different from each other, the input and what the row has."""
+    seen = {r.tobytes(): r for r in rows}
+    kept = [r for r in seen.values() if (r != search.input).any() and search.is_different(r)]
+    found = np.array(kept).reshape(-1, len(search.input))
+    return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
+
+
+def offered(relaxed: Relaxed, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
+    """The rows of the first level as candidates, then those of the others; returns why there are no more."""
+    found = yield from first_and_by_cost(relaxed.search, (level.points for level in levels))
     how = ", by finite differences since the model has no derivatives," if relaxed.differences else ""
-    if not seen:
-        why = ": all derivatives of the model are 0 at the input" if relaxed.flat else ""
-        return f"no descent of {name}{how} reached an allowed row of class {search.target!r}{why}"
+    if not found:
+        why = ": at the input all derivatives by what may change are 0" if relaxed.flat else ""
+        return f"no descent of {name}{how} reached an allowed row of class {relaxed.search.target!r}{why}"
     return f"no further candidates after the last level of {name}{how.rstrip(',')}"
+
+
+def first_and_by_cost(search: Search, groups: Iterator[_Array]) -> Generator[Candidate, Any, bool]:
+    """The rows of the first group, then those of all others by their costs, each once; returns if there were any."""
+    seen = set[bytes]()
+    for point in next(groups):
+        seen.add(point.tobytes())
+        yield Candidate(point)
+    for point in sorted((p for group in groups for p in group), key=search.cost):
+        if point.tobytes() not in seen:
+            seen.add(point.tobytes())
+            yield Candidate(point)
+    return bool(seen)
 
 
 def check_number(
@@ -125,7 +131,7 @@ def check_number(
     most: float | None = None,
 ) -> float:  # fmt: skip
     """Give `value` as a finite float within limits."""
-    limits = [(above, "above"), (least, "at least"), (most, "at most")]
+    limits = [(above, "above"), (least, "of at least"), (most, "at most")]
     said = " and ".join(f"{word} {limit:g}" for limit, word in limits if limit is not None)
     fine = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
     fine = fine and (above is None or value > above) and (least is None or value >= least)

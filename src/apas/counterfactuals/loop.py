@@ -81,7 +81,10 @@ def _advance(hunt: Hunt, source: CandidateSource, limits: Limits) -> None:
             stream = hunt.stream
             hunt.candidate = stream.send(hunt.slack) if isinstance(stream, Generator) and hunt.asked else next(stream)
         except StopIteration as end:
-            hunt.ended = given_up(hunt, end.value or "no further candidates", Status.EXHAUSTED)
+            if time.monotonic() > limits.deadline:  # what a source gave up for that is not exhausted
+                hunt.ended = given_up(hunt, "time is up")
+            else:
+                hunt.ended = given_up(hunt, end.value or "no further candidates", Status.EXHAUSTED)
             return
         except NoneExists as error:
             hunt.ended = (Status.INFEASIBLE, str(error))

@@ -51,12 +51,14 @@ class Neighbourhood(Protocol):
 
     Attributes
     ----------
+    search : Search
     start, weights : ndarray of shape (coordinates,)
         The row, and what a unit of each coordinate costs.
     width : int
         How many standard normal numbers a neighbour is made of.
     """
 
+    search: Search
     start: _Array
     weights: _Array
     width: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +31,8 @@ class Prototype:
     A descent makes ``weight * loss + sparsity * l1 + l2**2 + attraction * apart**2`` small. The loss is how much the
     probability of the wanted class falls short of exceeding that of the best other one by `confidence`; l1 and l2 are
     the distances from the input, and ``apart`` is the Euclidean one from the prototype: the mean of the `neighbours`
-    nearest background rows of the wanted class. Weights are searched for. If a row is not certified, `confidence` is
-    raised.
+    nearest background rows of the wanted class. Weights are searched for. If that row is not certified, `confidence` is
+    raised in steps up to `last`, and what all further descents find is offered, the cheapest first.
 
     Derivatives are the model's own, or finite differences where it has none, as in `Wachter`. On the way categories
     are mixtures of their levels; where the model is asked they are levels.
@@ -103,7 +104,7 @@ class Prototype:
 
     @property
     def ordered(self) -> bool:
-        """True: the first certified one is wanted, since those that follow ask for more confidence."""
+        """True: the row of the first descents is wanted if it is certified, else the cheapest that is."""
         return True
 
     def unsupported(self, task: Task) -> str | None:
@@ -115,13 +116,13 @@ class Prototype:
             )
         return None
 
-    def candidates(self, search: Search) -> Iterator[Candidate]:
+    def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
         """Different candidates for one row, allowed by the space and valid on the model.
 
         The generator returns why there are no more.
         """
         relaxed = Relaxed(search)
-        return offered(search, self._levels(relaxed), "Prototype", relaxed)
+        return (yield from offered(relaxed, self._levels(relaxed), "Prototype"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each higher confidence, that of its own."""
@@ -138,8 +139,8 @@ class Prototype:
         def descend(confidences: _Array, weights: _Array) -> tuple[_Array, _Array]:
             return self._descend(relaxed, confidences, weights, prototype)
 
-        deadline, first = relaxed.search.task.deadline, np.full(len(asked), float(self.weight))
-        costs, points = strengths_tried(descend, asked, first, self.rounds, deadline)
+        first = np.full(len(asked), float(self.weight))
+        costs, points = strengths_tried(descend, asked, first, self.rounds)
         return levels_of(relaxed, asked, costs, _drawn_back(relaxed, asked, points))
 
     def _descend(
@@ -151,6 +152,8 @@ class Prototype:
         at, ahead = points.copy(), points.copy()
         threshold = self.sparsity / (1.0 + self.attraction) * relaxed.weights
         for t in range(self.iterations):
+            if time.monotonic() > relaxed.search.task.deadline:
+                break
             allowed = relaxed.rounded(np.concatenate([at, ahead]))
             margins, slopes = relaxed.gradients(allowed)
             excess = np.tanh(0.5 * margins)

@@ -23,14 +23,14 @@ from apas.counterfactuals.source import Search
 from apas.errors import Unsupported
 from apas.models.protocol import Differentiable, offers
 
-__all__ = ["Relaxed"]
+__all__ = ["Relaxed", "derives", "probabilities"]
 
 _Array = NDArray[np.float64]
 #: In how many pieces a number is encoded to see whether it reaches the model along a straight line.
 PIECES = 64
 #: How far from straight a line may be, in units of the largest entry of its column.
 STRAIGHT = 1e-9
-#: Width of a finite difference, in units of the range of a number, or of a whole level.
+#: How far to each side a finite difference goes, in units of the range of a number, or of a whole level.
 WIDTH = 0.01
 #: Margins further below 0 than this are scaled down to it when derived: there probabilities do not move any more.
 FAR = 20.0
@@ -48,7 +48,7 @@ class Relaxed:
     differences : bool
         Whether derivatives are finite differences, since the model does not know its own.
     flat : bool
-        Whether all derivatives are 0 at the input, as where every unit of a network is off.
+        Whether all derivatives are 0 at the input, as where every unit of a network is off or nothing may change.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Relaxed:
         self._lines = np.zeros((self.at.size, len(self._base)))
         self._bent = self._encode_parts()
         self.low, self.high = self._limits()
-        self.differences = not _derives(task.model, self._base, search.target)
+        self.differences = not derives(task.model, self._base, search.target)
         margins, slopes = self.gradients(self.start[None])
         self.flat = not slopes.any()
         self._heat = max(1.0, -float(margins[0]) / FAR)
@@ -105,7 +105,7 @@ class Relaxed:
         Far below 0 it does not, in floating point, and no descent would ever start. So where the input is that far
         away, margins are taken in larger units, in which it is at -20.
         """
-        scaled = _probabilities(margins / self._heat)
+        scaled = probabilities(margins / self._heat)
         return scaled * (1.0 - scaled) / self._heat
 
     def rounded(self, points: _Array) -> _Array:
@@ -231,7 +231,7 @@ class Relaxed:
         return found
 
 
-def _derives(model: Any, columns: _Array, target: Any) -> bool:
+def derives(model: Any, columns: _Array, target: Any) -> bool:
     """Whether the model knows its derivatives by the columns."""
     if not offers(model, Differentiable):
         return False
@@ -242,5 +242,6 @@ def _derives(model: Any, columns: _Array, target: Any) -> bool:
     return True
 
 
-def _probabilities(margins: _Array) -> _Array:
+def probabilities(margins: _Array) -> _Array:
+    """Of the wanted class against the best other one: 0.5 where the margin is 0."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * margins)))

@@ -7,20 +7,22 @@ gradient descent (Adam). Of several prices the row of the highest that is still 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream
 from apas._validation import check_integer
+from apas.counterfactuals.levels import check_number, first_and_by_cost, usable
 from apas.counterfactuals.neighbourhood import Columns, InSpace, Neighbourhood
+from apas.counterfactuals.relaxed import derives
 from apas.counterfactuals.source import Candidate, Search, Task
 from apas.counterfactuals.surrogate import BALLS, Surrogate, fitted, fitted_by_default
 from apas.errors import InputError, Unsupported
-from apas.models.protocol import Differentiable, offers
 from apas.shifts.normal import standard_normals
 
 __all__ = ["PRICES", "Roar"]
@@ -43,7 +45,7 @@ class Roar:
     """Robust algorithmic recourse: rows that a line in place of the model accepts even after the worst move.
 
     The first candidate has the highest price of distance that is valid on the model before a higher one is not. If
-    it is not taken, rows of lower prices and of larger radii follow, by their costs.
+    it is not certified, rows of other prices and of larger radii follow, the cheapest first.
 
     Parameters
     ----------
@@ -91,14 +93,12 @@ class Roar:
             if getattr(self, name) not in known:
                 choices = " or ".join([", ".join(f'"{k}"' for k in known[:-1]), f'"{known[-1]}"'])
                 raise InputError(f"`{name}` of Roar must be {choices}, got {getattr(self, name)!r}.")
-        radius = self.radius
-        if isinstance(radius, bool | np.bool_) or not isinstance(radius, Real) or not 0 <= radius < np.inf:
-            raise InputError(f"`radius` of Roar must be a number of at least 0, got {radius!r}.")
+        check_number(self.radius, "radius", "Roar", least=0.0)
         object.__setattr__(self, "samples", check_integer(self.samples, "samples", "Roar", least=2))
 
     @property
     def ordered(self) -> bool:
-        """Whether no candidate costs less than those before it."""
+        """True: the row of the chosen price is wanted if it is certified, else the cheapest that is."""
         return True
 
     def unsupported(self, task: Task) -> str | None:
@@ -110,16 +110,24 @@ class Roar:
                     'such as the training table, as `background`, or use surrogate="gradient".'
                 )
             return None
-        if _derives(task):
+        if derives(task.model, np.zeros(task.model.n_features), task.model.classes[0]):
             return None
         return (
             f'Roar(surrogate="gradient") needs a model that knows its derivatives, got {task.model!r}; use '
             'surrogate="local", which only asks it for classes.'
         )
 
-    def candidates(self, search: Search) -> Iterator[Candidate]:
-        """Different rows, allowed by the space and valid on the model, cheapest first."""
-        return self._found(search)
+    def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
+        """Different rows, allowed by the space and valid on the model: the one of `radius`, then others by cost.
+
+        The generator returns why there are no more.
+        """
+        place = InSpace(search)
+        lines = self._lines(search, place)
+        if lines is None:
+            return f"all {self.samples} neighbours are of one class, so that Roar has no line between classes"
+        found = yield from first_and_by_cost(search, self._rows(place, *lines))
+        return "no further prices and radii" if found else "at no price and radius Roar found a row that is valid"
 
     def recourse(self, search: Search) -> _Array:
         """The row of the published method in the columns of the model: no limits, valid on the model or not.
@@ -149,30 +157,17 @@ class Roar:
         found: _Array = rows[chosen]
         return found
 
-    def _found(self, search: Search) -> Generator[Candidate, float | None, str]:
-        place = InSpace(search)
-        lines = self._lines(search, place)
-        if lines is None:
-            return f"all {self.samples} neighbours are of one class, so that Roar has no line between classes"
-        choosing, last = lines
+    def _rows(self, place: InSpace, choosing: Surrogate, last: Surrogate) -> Iterator[_Array]:
+        """The row of the chosen price, if it can be offered; then those of all prices and radii."""
+        search = place.search
         points = self._descended(place, choosing, self.radius, PRICES)
         chosen = _before_the_fall(search.task.valid(place.numbers(points), search.target))
         if choosing is not last:
             points = self._descended(place, last, self.radius, PRICES)
-        rows, costs = _usable(search, place.numbers(points[[chosen]]))
-        floor, seen = 0.0, set[bytes]()
-        if len(rows):
-            floor, seen = float(costs[0]), {rows[0].tobytes()}
-            yield Candidate(rows[0])
+        yield usable(search, place.numbers(points[[chosen]]))
         wider = self.radius + np.array(WIDER) * max(0.0, float(np.abs(last.slopes).max()) - self.radius)
         further = self._descended(place, last, np.repeat(wider, len(PRICES)), np.tile(PRICES, len(wider)))
-        rows, costs = _usable(search, place.numbers(np.concatenate([points, further])))
-        for i in np.argsort(costs, kind="stable"):
-            key = rows[i].tobytes()
-            if costs[i] >= floor and key not in seen:
-                seen.add(key)
-                yield Candidate(rows[i])
-        return "no further prices and radii" if seen else "at no price and radius Roar found a row that is valid"
+        yield usable(search, place.numbers(np.concatenate([points, further])))
 
     def _lines(self, search: Search, place: Neighbourhood) -> tuple[Surrogate, Surrogate] | None:
         """The line that the price is chosen on, and the one that the row is from."""
@@ -203,6 +198,8 @@ class Roar:
         first, second = np.zeros_like(points), np.zeros_like(points)
         going, last = np.arange(len(points)), np.full(len(points), np.inf)
         for step in range(1, STEPS + 1):
+            if time.monotonic() > place.search.task.deadline:
+                break
             at = points[going]
             scores, slopes = line.worst(at, radii[going], self.ball)
             moved = (at - place.start) * place.weights
@@ -232,22 +229,3 @@ def _before_the_fall(valid: NDArray[np.bool_]) -> int:
     """
     falls = np.flatnonzero(valid[:-1] & ~valid[1:])
     return int(falls[0]) if len(falls) else len(valid) - 1
-
-
-def _usable(search: Search, rows: _Array) -> tuple[_Array, _Array]:
-    """The rows that could be offered, and their costs."""
-    changed = (rows != search.input).any(axis=1)
-    rows = rows[changed & np.array([search.is_different(row) for row in rows], dtype=bool)]
-    if len(rows):  # preprocessing need not take an empty table
-        rows = rows[search.task.valid(rows, search.target)]
-    return rows, np.array([search.cost(row) for row in rows])
-
-
-def _derives(task: Task) -> bool:
-    if not offers(task.model, Differentiable):
-        return False
-    try:
-        task.model.input_gradient(np.zeros((1, task.model.n_features)), task.model.classes[0])
-    except Unsupported:
-        return False
-    return True

@@ -184,7 +184,10 @@ class CandidateSource(Protocol):
 
     @property
     def ordered(self) -> bool:
-        """Whether no candidate costs less than those before it, so that the first certified one is the cheapest."""
+        """Whether the first certified candidate is returned, as where none costs less than those before it.
+
+        From other sources the cheapest certified one is, after all of them.
+        """
         ...
 
     def unsupported(self, task: Task) -> str | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apas._validation import check_integer
 from apas.counterfactuals.levels import Level, check_number, levels_of, offered, rising, strengths_tried
-from apas.counterfactuals.relaxed import Relaxed
+from apas.counterfactuals.relaxed import Relaxed, probabilities
 from apas.counterfactuals.source import Candidate, Search, Task
 from apas.errors import InputError
 
@@ -27,7 +29,8 @@ class Wachter:
 
     A descent makes ``(probability - target)**2 + penalty * distance`` small, the distance being the sum of the changes
     in units of the features' ranges. Penalties are searched for: the larger one is, the nearer the row, if there is
-    one. If a row is not certified the target probability is raised.
+    one. If that row is not certified, the target probability is raised in steps up to `last`, and what all further
+    descents find is offered, the cheapest first.
 
     Works on any model: by its own derivatives where it has some (dense networks, scikit-learn's, PyTorch modules), by
     finite differences where it has none; where a search ends without a row, its reason says so.
@@ -96,20 +99,20 @@ class Wachter:
 
     @property
     def ordered(self) -> bool:
-        """True: the first certified one is wanted, since those that follow ask for a higher probability."""
+        """True: the row of the first descents is wanted if it is certified, else the cheapest that is."""
         return True
 
     def unsupported(self, task: Task) -> str | None:
         """None: any model will do."""
         return None
 
-    def candidates(self, search: Search) -> Iterator[Candidate]:
+    def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
         """Different candidates for one row, allowed by the space and valid on the model.
 
         The generator returns why there are no more.
         """
         relaxed = Relaxed(search)
-        return offered(search, self._levels(relaxed), "Wachter", relaxed)
+        return (yield from offered(relaxed, self._levels(relaxed), "Wachter"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
@@ -129,8 +132,7 @@ class Wachter:
         def descend(targets: _Array, strengths: _Array) -> tuple[_Array, _Array]:
             return self._descend(relaxed, targets, 1.0 / strengths)
 
-        deadline = relaxed.search.task.deadline
-        costs, points = strengths_tried(descend, asked, 1.0 / penalties, self.rounds, deadline)
+        costs, points = strengths_tried(descend, asked, 1.0 / penalties, self.rounds)
         return levels_of(relaxed, asked, costs, points)
 
     def _descend(self, relaxed: Relaxed, targets: _Array, penalties: _Array) -> tuple[_Array, _Array]:
@@ -141,9 +143,11 @@ class Wachter:
         same, before = np.zeros(len(targets), dtype=int), np.zeros(len(targets), dtype=bool)
         prices = penalties[:, None] * relaxed.weights
         for t in range(self.iterations):
+            if time.monotonic() > relaxed.search.task.deadline:
+                break
             allowed = relaxed.rounded(at)
             margins, slopes = relaxed.gradients(allowed)
-            probability = 0.5 * (1.0 + np.tanh(0.5 * margins))
+            probability = probabilities(margins)
             costs = relaxed.costs(allowed)
             good = (probability >= targets - self.tolerance) & (margins >= 0)
             nearer = good & (costs < best[going])
