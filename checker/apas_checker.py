@@ -10,10 +10,13 @@ NOT CHECKED. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all 
 import hashlib
 import json
 import math
+import os
 import re
 import sys
-from decimal import Decimal, localcontext
+from collections import Counter
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -24,6 +27,13 @@ ACTIVATIONS = {
     "softplus": lambda z: np.logaddexp(z, 0.0), "elu": lambda z: np.maximum(z, np.expm1(np.minimum(z, 0.0))),
 }  # fmt: skip
 COUNTS = ("allowed", "refuting", "draws", "failures", "doubtful", "first_failure")
+FIELDS = {  # of each kind of object
+    "linf": "relative kinds layers scale floor", "gaussian": "relative kinds layers scale floor",
+    "lp": "p kinds layers", "every": "measure rows", "most": "measure rows coverage confidence tries",
+    "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
+    "bound": "step bound nodes exact", "draw": "index", "corner": "delta signs", "parameters": "delta values",
+}  # fmt: skip
+MOST = 10**6  # draws that are made again for one row
 
 
 class Stop(Exception):
@@ -36,10 +46,21 @@ def need(true, message, status="FAILS"):
         raise Stop(status, message)
 
 
+def once(pairs):
+    """An object of a file: no key occurs twice, none of its kind is missing, and none is there that nobody looks at."""
+    found = dict(pairs)
+    fields = FIELDS.get(str(found.get("kind")))
+    if len(found) < len(pairs) or (fields and {"kind", *fields.split()} != set(found)):
+        raise ValueError(f"an object must not have the keys {[key for key, _ in pairs][:12]}")
+    return found
+
+
 def read(path, kind):
     """A JSON object of a kind, in which numbers are finite."""
+    if not os.path.isfile(path):  # a pipe would keep us waiting
+        raise ValueError(f"{path} is not a plain file")
     with open(path, encoding="utf-8-sig") as file:
-        content = json.load(file)
+        content = json.load(file, object_pairs_hook=once)
     if not isinstance(content, dict) or (content.get("format"), content.get("version")) != (kind, 1):
         raise ValueError(f"{path} does not have the format {kind}, version 1")
     json.dumps(content, allow_nan=False)
@@ -60,8 +81,8 @@ class Net:
         about |= {"threshold": threshold, "shapes": [list(s) for s in self.shapes[::2]]}
         absent = [i for i, (_, b) in enumerate(layers) if b is None]
         about |= {"without_biases": absent} if absent else {}
-        self.parts = [(f"layer{i}", kind, kind == "weight" or i not in absent)
-                      for i in range(len(layers)) for kind in ("weight", "bias")]  # fmt: skip
+        kinds = [(i, kind) for i in range(len(layers)) for kind in ("weight", "bias")]
+        self.parts = [(f"layer{i}", kind, kind == "weight" or i not in absent) for i, kind in kinds]
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
         text = json.dumps([about, layout], sort_keys=True).encode()
         self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
@@ -69,18 +90,22 @@ class Net:
 
     def reach(self, shifts):
         """How far each parameter moves when delta is 1."""
-        depth = len(self.act) + 1
+        depth, sizes, named = len(self.act) + 1, np.diff(self.cuts), shifts["layers"]
+        kinds, scale, relative = shifts["kinds"], shifts.get("scale"), shifts.get("relative", False)
         known = {f"{i}": f"layer{i % depth}" for i in range(-depth, depth)} | {a: a for a, _, _ in self.parts}
-        layers = known.values() if shifts["layers"] is None else [known[str(name)] for name in shifts["layers"]]
-        moves = [float(there and kind in shifts["kinds"] and name in layers) for name, kind, there in self.parts]
-        sizes, scale = np.diff(self.cuts), shifts.get("scale")
-        radii = np.repeat(moves, sizes) * (
-            np.maximum(np.abs(self.theta), shifts["floor"]) if shifts.get("relative") else 1.0
-        )
-        if isinstance(scale, dict):
-            factors = {known[name]: factor for name, factor in scale.items()}
-            return radii * np.repeat([factors.get(name, 1.0) for name, _, _ in self.parts], sizes)
-        return radii if scale is None else radii * np.concatenate([np.array(s, dtype=float).ravel() for s in scale])
+        layers = known.values() if named is None else [known[str(name)] for name in named]
+        moves = [float(there and kind in kinds and name in layers) for name, kind, there in self.parts]
+        radii = np.repeat(moves, sizes) * (np.maximum(np.abs(self.theta), shifts["floor"]) if relative else 1.0)
+        if isinstance(scale, dict | None):
+            by_name = {known[name]: factor for name, factor in (scale or {}).items()}
+            factors = np.repeat([float(by_name.get(name, 1.0)) for name, _, _ in self.parts], sizes)
+        else:
+            factors = np.concatenate([np.array(s, dtype=float).ravel() for s in scale])
+        typed = isinstance(named, list | None) and isinstance(kinds, list) and isinstance(relative, bool)
+        same = typed and factors.shape == radii.shape and {*kinds} <= {"weight", "bias"} and shifts.get("p", 1) >= 1
+        if not (same and (factors >= 0).all() and 0 < (radii * factors).max() < math.inf):
+            raise ValueError("the shifts are no set of models, or move nothing")
+        return radii * factors
 
     def split(self, flat):
         """Vectors of parameters (..., k) as one array per tensor."""
@@ -142,7 +167,7 @@ class Net:
 
     def scan(self, X, delta, k, purpose, entropy, samples):
         """Which draws fail for each row, which of them beyond rounding, and the margins on the first one."""
-        d = hashlib.sha256(f"apas/1/{purpose}/{int(entropy, 16)}".encode()).digest()
+        d = hashlib.sha256(f"apas/1/{purpose}/{entropy}".encode()).digest()
         stream = {"state": int.from_bytes(d[:16], "little"), "inc": int.from_bytes(d[16:], "little") | 1}
         step = max(1, 2**21 // (len(self.theta) + len(X) * max(map(max, self.shapes))) // 128 * 128)
         band = self.band(X, delta * self.radii * (8.4 if self.shifts["kind"] == "gaussian" else 1.0))
@@ -168,45 +193,40 @@ class Net:
         return min(bounds)
 
 
-def plan(claim, n):
+@cache
+def plan(coverage, confidence, parts, n):
     """How many failures certify at most and refute at least, from a binomial distribution with 80 digits."""
-    confidence, coverage = Fraction(repr(claim["confidence"])), Fraction(repr(claim["coverage"]))
-    need(0 < confidence < 1 and 0 < coverage < 1, "coverage and confidence must lie between 0 and 1")
-    shares = (1 - confidence) / (claim["rows"] * claim["tries"]), 1 - coverage
-    with localcontext() as context:
-        context.prec = 80
-        risk, q = (Decimal(f.numerator) / f.denominator for f in shares)
-        term, below, allowed, j = (1 - q) ** n, Decimal(0), -1, 0
-        while 1 - below > risk:  # the chance of j or more failures
+    shares = Fraction(repr(coverage)), (1 - Fraction(repr(confidence))) / parts
+    with localcontext(Context(prec=80, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+        p, risk = (Decimal(f.numerator) / f.denominator for f in shares)
+        term, below, allowed, j = p**n, Decimal(0), -1, 0
+        while j <= n and 1 - below > risk:  # the chance of j or more failures
             below += term
             allowed = j if below <= risk else allowed
-            term, j = term * (n - j) / (j + 1) * q / (1 - q), j + 1
+            term, j = term * (n - j) / (j + 1) * (1 - p) / p, j + 1
     return allowed, max(j, allowed + 1)
 
 
 def sampled(c, drawn, together):
     """Count the draws again."""
-    claim, evidence = c["claim"], c["evidence"]
-    test = re.fullmatch(r"certify|generate/\d+/(\d+)", evidence["purpose"])
+    claim, e, n = c["claim"], c["evidence"], c["evidence"]["samples"]
+    test = re.fullmatch(r"certify|generate/[0-9]{1,9}/([0-9]{1,9})", e["purpose"])
     number = int(test[1] or 0) if test else 0
-    accounted = test and claim["kind"] == "most" and claim["tries"] == max(1, number * (number + 1))
-    need(
-        accounted and (claim["rows"] == 1 or together <= claim["rows"]), "the claim hides tests or rows that there were"
-    )
-    allowed, refuting = plan(claim, evidence["samples"])
+    need(test and claim["kind"] == "most", "draws on such a stream do not show what is claimed")
+    share, sure, rows, tries = (claim[key] for key in ("coverage", "confidence", "rows", "tries"))
+    whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and tries == max(1, number * (number + 1))
+    need(whole and 0 < share < 1 and 0 < sure < 1 and (rows == 1 or together <= rows), "the claim hides tests or rows")
+    allowed, refuting = plan(share, sure, rows * tries, n)
     where = np.flatnonzero(drawn[0])
     sure = drawn[1][where]
     ends = (np.cumsum(sure) == refuting) | (np.arange(1, len(where) + 1) == 10 * refuting)
     if ends.any():
         where, sure = where[: ends.argmax() + 1], sure[: ends.argmax() + 1]
-    draws, first = (
-        int(where[-1]) + 1 if ends.any() else evidence["samples"],
-        int(where[sure][0]) if sure.any() else None,
-    )
+    draws, first = int(where[-1]) + 1 if ends.any() else n, int(where[sure][0]) if sure.any() else None
     found = (allowed, refuting, draws, len(where), int((~sure).sum()), first)
     verdict = "CERTIFIED" if len(where) <= allowed else "REFUTED" if sure.sum() >= refuting else "UNKNOWN"
-    need(allowed >= 0 and found == tuple(evidence[key] for key in COUNTS) and verdict == c["verdict"],
-         f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")  # fmt: skip
+    same = allowed >= 0 and found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"]
+    need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
     need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another draw")
     return f"drawn again: {len(where)} of {draws} failed"
 
@@ -225,10 +245,8 @@ def replayed(net, x, k, c):
     need(len(values) == len(base), "the witness has another number of parameters")
     moved = [abs(Fraction(v) - b) for v, b in zip(values, base, strict=True)]
     inside = all(m <= r for m, r in zip(moved, reach, strict=True))
-    need(
-        inside and (p == math.inf or sum(m ** int(p) for m in moved) <= delta ** int(p)),
-        "the witness is not in the set",
-    )
+    inside = inside and (p == math.inf or sum(m ** int(p) for m in moved) <= delta ** int(p))
+    need(inside, "the witness is not in the set")
     failing = net.margin(x[None], np.array(values), k)[0] < -net.band(x[None], c["delta"] * net.radii)[0]
     if not failing and set(net.act) <= {"relu", "hard_tanh", "identity"}:  # too close to 0 for floats
         row, flat = (np.array([Fraction(v) for v in vector]) for vector in (x.tolist(), values))
@@ -240,8 +258,8 @@ def replayed(net, x, k, c):
 def proved(net, x, k, c):
     """Prove a bound again: interval arithmetic in a box, a closed form in a ball where only the output layer moves."""
     step, told, p, r = c["evidence"]["step"], c["evidence"]["bound"], net.shifts.get("p"), net.radii
-    closed = step == "ball" and p is not None and not r[: net.cuts[-3]].any()
-    need(closed or (step == "interval" and p is None), f"a proof by the step {step!r}", "NOT CHECKED")
+    box, closed = net.shifts["kind"] == "linf", step == "ball" and p is not None and not r[: net.cuts[-3]].any()
+    need(closed or (step == "interval" and box), f"a proof by the step {step!r}", "NOT CHECKED")
     if closed:
         a, order = net.hidden(x[None], net.split(net.theta))[0], math.inf if p == 1 else p / (p - 1)
         slopes = [np.append(a * r[net.cuts[-3]], r[net.cuts[-2]])] * min(2, *net.shapes[-1])
@@ -249,10 +267,8 @@ def proved(net, x, k, c):
     else:
         bound = net.least(x, c["delta"], k)
     error = 100 * net.band(x[None], c["delta"] * r)[0]  # rounding, and bounds of six digits
-    need(
-        bound > 0.01 * error and -error <= bound - told <= 1.1e-5 * bound + error,
-        f"the bound is {bound:.7g}, not {told}",
-    )
+    same = bound > 0.01 * error and -error <= bound - told <= 1.1e-5 * bound + error
+    need(same, f"the bound is {bound:.7g}, not {told}")
     return f"proved again: the margin is at least {told} on every shift"
 
 
@@ -266,48 +282,58 @@ def checked(net, x, k, entry, drawn, together):
         same = abs(told - margin) <= 1e-8 * abs(margin) + band if math.isfinite(margin) else math.isnan(told)
         need(same, f"the margin ({name}) is {margin}, the file says {told}")
     if kind == "model" or not net.valid(base, k):
-        need(kind == "model" and verdict == "REFUTED" and not net.valid(base, k) and c["witness"] is None,
-             "file and model do not agree on whether the model itself gives the class")  # fmt: skip
+        same = kind == "model" and verdict == "REFUTED" and not net.valid(base, k) and c["witness"] is None
+        need(same, "file and model do not agree on whether the model itself gives the class")
         return "not valid on the model itself"
     if kind == "sampling":
         return sampled(c, drawn, together)
     need(kind == "bound", f"evidence of the kind {kind!r}", "NOT CHECKED")
-    consistent = c["claim"]["kind"] == "every" and (bound is not None and bound > 0) == (verdict == "CERTIFIED")
-    need(
-        consistent and (c["witness"] is not None) == (verdict == "REFUTED"),
-        "claim, bound, witness and verdict contradict",
-    )
-    return "nothing is claimed" if verdict == "UNKNOWN" else (proved if bound and bound > 0 else replayed)(net, x, k, c)
+    same = c["claim"]["kind"] == "every" and (bound is not None and bound > 0) == (verdict == "CERTIFIED")
+    need(same and (c["witness"] is not None) == (verdict == "REFUTED"), "claim, bound, witness, verdict contradict")
+    check = {"CERTIFIED": proved, "REFUTED": replayed, "UNKNOWN": lambda *_: "nothing is claimed"}[verdict]
+    return check(net, x, k, c)
+
+
+def streams(net, entries):
+    """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
+    for c in (entry["certificate"] for entry in entries):
+        e, claim = (c["evidence"], c["claim"]) if c and c["evidence"]["kind"] == "sampling" else ({}, {})
+        seed = e.get("entropy", "0x0")
+        if not re.fullmatch("0x[0-9a-f]{1,1024}", seed):
+            raise ValueError("an entropy is a hexadecimal number")
+        k = [i for i, label in enumerate(net.classes) if c and repr(label) == repr(c["target"])]
+        shared = [claim.get(key) for key in ("coverage", "confidence", "rows", "tries")]
+        yield (*k, None)[0], (e.get("purpose", "probe"), int(seed, 16), e.get("samples", 1)), (*shared, int(seed, 16))
 
 
 def check(file, net):
     """Yield what became of each row."""
-    entries, groups, drawn, together, wide = file["certificates"], {}, {}, {}, net.shapes[0][0]
+    entries, groups, drawn, wide = file["certificates"], {}, {}, net.shapes[0][0]
     behind = file["model"]["preprocessing"]  # which is not in a model file
     names = file["points"]["columns"] if file["points"]["kind"] == "frame" else file["feature_names"]
-    order = [names.index(n) for n in net.names] if names and net.names and not behind else range(wide)
-    X = np.array([[e["encoded" if behind else "values"][j] for j in order] for e in entries], dtype=float).reshape(
-        -1, wide
-    )
+    order = [names.index(n) for n in net.names] if net.names and not behind else range(wide)
+    given = [e["encoded" if behind else "values"] for e in entries]
+    if any(len(row) != wide for row in given):
+        raise ValueError(f"a row has {wide} values")
+    X = [[row[j] for j in order] for row in given]
+    X = np.array(X, dtype=float).reshape(-1, wide)
     known = net.radii is not None and net.shifts.get("p", 1) in (1, 2) and set(net.act) <= set(ACTIVATIONS)
-    same = lambda c: json.dumps([c["claim"], c["evidence"].get("entropy")])  # noqa: E731
-    for i, c in enumerate(entry["certificate"] for entry in entries):
-        e = c["evidence"] if c and c["evidence"]["kind"] == "sampling" else {}
-        stream = (e.get("purpose", "probe"), e.get("entropy", "0x0"), e.get("samples", 1))
-        if c and c["target"] in net.classes and known and 0 < stream[2] <= 10**7:
-            groups.setdefault((c["target"], c["delta"], *stream, i // 512), []).append(i)
-            together[same(c)] = together.get(same(c), 0) + 1
-    for (target, delta, *stream, _), part in groups.items():
-        fails, sure, first = net.scan(X[part], delta, net.classes.index(target), *stream)
-        drawn |= {i: (fails[:, j], sure[:, j], first[j]) for j, i in enumerate(part)}
+    asked = list(streams(net, entries))
+    for i, (k, stream, _) in enumerate(asked):
+        if k is not None and known and 0 < stream[2] <= MOST:
+            part = i // max(1, 10**7 // stream[2])  # for what fits into memory
+            groups.setdefault((entries[i]["certificate"]["delta"], k, *stream, part), []).append(i)
+    for (*question, _), rows in groups.items():
+        fails, sure, first = net.scan(X[rows], *question)
+        drawn |= {i: (fails[:, j], sure[:, j], first[j]) for j, i in enumerate(rows)}
+    together = Counter(claim for _, _, claim in asked)
     for i, (entry, c) in enumerate((entry, entry["certificate"]) for entry in entries):
         try:
             need(np.array_equal(X[i], np.array(entry["encoded"], dtype=float)), "its values in model units are others")
             usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
-            fits = [j for j, label in enumerate(net.classes) if c and repr(label) == repr(c["target"])]
-            need(not c or (fits and c["delta"] > 0), "its target is no class of the model, or nothing moves")
+            need(not c or (asked[i][0] is not None and c["delta"] > 0), "its target is no class of the model")
             need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")
-            reason = checked(net, X[i], fits[0], entry, drawn.get(i), together.get(same(c), 0))
+            reason = checked(net, X[i], asked[i][0], entry, drawn.get(i), together[asked[i][2]])
             need(not behind, f"{reason}, in model units; not the preprocessing", "NOT CHECKED")
             need(entry["max_shift"] is None, f"{reason}; not its largest shift", "NOT CHECKED")
             yield "HOLDS", reason

@@ -39,6 +39,12 @@ def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) ->
     return content.getvalue()
 
 
+def _twice(name: str, content: bytes) -> bytes:
+    """An archive with two members of one name."""
+    other = f"{name[:-1]}~"
+    return archive({name: content, other: content}).replace(other.encode(), name.encode())
+
+
 def bomb(name: str, size: int, said: int | None = None) -> bytes:
     """An archive of `size` zeros in a thousandth of that, which says that it expands to `said` bytes."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -93,11 +99,22 @@ def json_files() -> dict[str, bytes | Write]:
         "infinite": network_json(biases=[[float("inf")]]),
         "wrong shapes": network_json(weights=[[[1.0], [2.0, 3.0]]]),
         "layers that do not fit": network_json(weights=[[[1.0]], [[1.0], [1.0]]], biases=[[0.0], [0.0]]),
-        "ten megabytes of brackets": b"[" + b"[]," * (10 * 2**20 // 3) + b"[]]",
+        "a number of a million digits": network_json().replace(b"2.0", b"2" * 10**6),
+        "a number beyond floats": network_json().replace(b"2.0", b"2" * 400),
+        "a number beyond floats, as a float": network_json().replace(b"2.0", b"2e400"),
+        "a field twice": network_json().replace(b'"threshold": 0.5', b'"threshold": 0.9, "threshold": 0.5'),
         "ten gigabytes of nothing": lambda path: os.truncate(_touched(path), 10**10),
         "a pipe": lambda path: os.mkfifo(path),
         "a device": lambda path: path.symlink_to("/dev/zero"),
         "a folder": lambda path: path.mkdir(),
+    }
+
+
+def slow_json_files() -> dict[str, bytes | Write]:
+    """What is refused by and by: millions of lists or numbers, until the memory is full."""
+    return {
+        "ten megabytes of brackets": b"[" + b"[]," * (10 * 2**20 // 3) + b"[]]",
+        "thirty megabytes of numbers": b"[" + b"1.5," * (30 * 2**20 // 4) + b"1]",
     }
 
 
@@ -125,7 +142,12 @@ def safetensors_files() -> dict[str, bytes | Write]:
         path.write_bytes(struct.pack("<Q", 10**10))
         os.truncate(path, 10**10 + 8)
 
+    def placed(*parts: tuple[int, int], dtype: str = "F64", shape: tuple[int, ...] = (1, 1)) -> bytes:
+        tensors = {f"{i}.weight": {"dtype": dtype, "shape": shape, "data_offsets": p} for i, p in enumerate(parts)}
+        return header(json.dumps(tensors).encode(), bytes(max(8, *(end for _, end in parts))))
+
     nan = np.full((2, 3), np.nan)
+    twice = b'{"a":{"dtype":"F64","shape":[1,1],"data_offsets":[0,8]},"__metadata__":{},"__metadata__":{"apas":"{}"}}'
     shapes = {"dtype": "F64", "shape": [10**6, 10**6], "data_offsets": [0, 8]}
     return {
         "a header of ten gigabytes": struct.pack("<Q", 10**10) + good[8:],
@@ -135,6 +157,17 @@ def safetensors_files() -> dict[str, bytes | Write]:
         "nested brackets": header(b'{"a":' + b"[" * 10**6),
         "no object": header(b"[]"),
         "a shape without numbers": header(json.dumps({"0.weight": shapes}).encode(), bytes(8)),
+        "a header in no encoding": header(b'{"\xff\xfe": 1}'),
+        "two tensors in one place": placed((0, 8), (0, 16)),
+        "tensors that overlap": placed((0, 8), (4, 12)),
+        "a hole between tensors": placed((0, 8), (16, 24)),
+        "negative offsets": placed((-8, 0)),
+        "offsets the wrong way round": placed((8, 0)),
+        "numbers of half the size": placed((0, 8), dtype="F32"),
+        "numbers of a kind that is none": placed((0, 8), dtype="F65"),
+        "negative sizes": placed((0, 8), shape=(-1, -1)),
+        "sizes that wrap around": placed((0, 8), shape=(2**32, 2**32)),
+        "metadata twice": header(twice, bytes(8)),
         "offsets beyond the end": header(b'{"a":{"dtype":"F64","shape":[1],"data_offsets":[0,80000000000]}}', bytes(8)),
         "NaN": said(layer0_weight=nan, layer1_weight=np.ones((3, 1))),
         "wrong shapes": said(layer0_weight=np.ones((2, 3)), layer1_weight=np.ones((4, 1))),
@@ -198,6 +231,10 @@ def skops_files(flag: Path) -> dict[str, bytes | Write]:
         "texts for numbers": setting("coef_", np.array([["a", "b"]])),
         "objects for numbers": setting("coef_", np.array([[{}, []]], dtype=object)),
         "not fitted": skops_estimator(LogisticRegression(), lambda _: None),
+        "members of one name": _twice("schema.json", b"{}"),
+        "members that lead out of the folder": archive({"../schema.json": b"{}", "/schema.json": b"{}"}),
+        "a file outside": archive({"schema.json": json.dumps({**skops_node(
+            "NdArrayNode", "numpy", "ndarray", type="numpy", file="../../secret.bin"), "protocol": 2}).encode()}),
         "no shape": archive({"schema.json": json.dumps({**skops_node(
             "NdArrayNode", "numpy", "ndarray", type="numpy", file="a.npy"), "protocol": 2}).encode(),
             "a.npy": b"\x93NUMPY\x01\x00F\x00{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,), }   \n"}),
@@ -273,7 +310,29 @@ def onnx_files(secret: Path) -> dict[str, bytes | Write]:
 
         return change
 
+    def beside(name: str, make: Write, **more: object) -> Write:
+        def place(path: Path) -> None:
+            make(path.parent / name)
+            path.write_bytes(outside(name, **more))
+
+        return place
+
+    def nested(path: Path) -> None:
+        content = b""
+        for _ in range(2000):  # an attribute with a graph with a node with an attribute ..., by hand
+            for tag in (b"\x32", b"\x2a", b"\x0a"):
+                content = tag + _varint(len(content)) + content
+        path.write_bytes(b"\x08\x09\x3a" + _varint(len(content)) + content)
+
     return {
+        "outside, through a pipe": beside("pipe.bin", os.mkfifo),
+        "outside, five gigabytes of nothing": beside("big.bin", lambda path: os.truncate(_touched(path), 5 * 10**9)),
+        "outside, more than the shape": beside("more.bin", lambda path: path.write_bytes(bytes(10**6))),
+        "outside, a folder": beside("inner", Path.mkdir),
+        "negative sizes": changed(lambda model: model.graph.initializer[0].dims.__setitem__(0, -1)),
+        "sizes that wrap around": changed(lambda model: model.graph.initializer[0].dims.extend([2**32, 2**32])),
+        "a number of a million digits": changed(lambda model: setattr(model.metadata_props[0], "value", "9" * 10**6)),
+        "nested graphs": nested,
         "outside": outside(f"../{secret.name}"),
         "outside, by backslash": outside(f"..\\{secret.name}"),
         "outside, in a constant that nobody uses": changed(unused),
@@ -298,6 +357,14 @@ def onnx_files(secret: Path) -> dict[str, bytes | Write]:
         "too many nodes": changed(lambda model: model.graph.node.extend([model.graph.node[1]] * 20_000)),
         "nested metadata": changed(lambda model: setattr(model.metadata_props[0], "value", "[" * 10**6)),
     }
+
+
+def _varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
 
 
 def state_record(*tensors: tuple[str, str, int, int, tuple[int, ...], tuple[int, ...]]) -> bytes:
@@ -367,6 +434,8 @@ def state_files(flag: Path) -> dict[str, bytes | Write]:
         "a large record": state_file(b"\x80\x02" + b"N" * 2 * 2**20 + b"."),
         "not a dictionary": state_file(b"\x80\x02N."),
         "a dictionary of numbers": state_file(b"\x80\x02}X\x01\x00\x00\x00aK\x01s."),
+        "members of one name": _twice("net/data.pkl", b"\x80\x02}."),
+        "members that lead out of the folder": archive({"../data.pkl": b"\x80\x02N.", "../../etc/passwd": b""}),
         "two records": archive({"a/data.pkl": b"\x80\x02}.", "b/data.pkl": b"\x80\x02}."}),
         "a zip bomb": bomb("net/data.pkl", 2**31),
         "a zip bomb that lies": bomb("net/data.pkl", 2**31, said=100),

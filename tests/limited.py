@@ -1,11 +1,14 @@
 """Run as a program: tries model files, each in a process of its own with 200 MB of memory above what is there, and 20 s.
 
+What is there is measured in that very process, before it is limited.
+
 Reads a JSON object from standard input: ``good`` (files that load, to import what reading needs), ``target`` (a
 file for commands to write) and ``files`` (what to try). Writes, per file, what `load_model` raised, and how the command line ended.
 """
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -57,6 +60,11 @@ def allocate(path: str) -> dict[str, object]:
         return {"error": "MemoryError", "ours": False, "message": ""}
 
 
+def both(path: str, target: str) -> dict[str, object]:
+    """What Python and the command line say about a file."""
+    return {"load": load(path), "command": command(path, target)}
+
+
 def limited(work, *arguments: str) -> dict[str, object]:
     """What `work` gives in a process of its own."""
     reader, writer = os.pipe()
@@ -77,10 +85,10 @@ def limited(work, *arguments: str) -> dict[str, object]:
         content += piece
     else:
         os.kill(child, signal.SIGKILL)
-        content = b'{"error": "took more than 20 s", "code": "took more than 20 s"}'
+        content = b'{"load": {"error": "took more than 20 s"}}'
     os.close(reader)
     os.waitpid(child, 0)
-    return json.loads(content or b'{"error": "died", "code": "died"}')
+    return json.loads(content or b'{"load": {"error": "died"}}')
 
 
 def run() -> None:
@@ -88,9 +96,10 @@ def run() -> None:
     for path in jobs["good"]:
         assert load(path)["error"] is None, load(path)
         assert command(path, jobs["target"])["code"] == 0, command(path, jobs["target"])
+    gc.freeze()  # so that no process copies what is there by counting it
     results = {"limit": limited(allocate, str(MEMORY + 2**20))}
     for path in jobs["files"]:
-        results[path] = {"load": limited(load, path), "command": limited(command, path, jobs["target"])}
+        results[path] = limited(both, path, jobs["target"])
     print(json.dumps(results))
 
 

@@ -105,6 +105,48 @@ def test_rows_that_are_not_checked(folder, capsys):
     assert "NOT CHECKED" in out
 
 
+def test_rows_behind_a_space_need_the_space(folder, capsys):
+    table, net = pd.read_csv("rows.csv"), apas.load_model("model.json")
+    features = {name: {"kind": "continuous", "range": [-9.0, 9.0]} for name in "abcd"}
+    space = apas.FeatureSpace.from_dict({"features": features, "scale": "minmax"})
+    apas.save_certificates(apas.certify(space.bind(net), table, 0.02, target="predicted", rng=1), "coded.json")
+    space.to_toml("space.toml")
+    code, out, _ = run(capsys, "verify", "coded.json", "model.json")
+    assert code == 3
+    assert "30 rows: 30 NOT CHECKED." in out
+    assert run(capsys, "verify", "coded.json", "model.json", "--space", "space.toml")[0] == 0
+    features["a"]["range"] = [-9.0, 8.0]
+    apas.FeatureSpace.from_dict({"features": features, "scale": "minmax"}).to_toml("other.toml")
+    code, out, _ = run(capsys, "verify", "coded.json", "model.json", "--space", "other.toml")
+    assert code == 1
+    assert "this is not the model that the file is about" in out
+
+
+def test_a_state_needs_its_activation_and_output(folder, capsys):
+    torch = pytest.importorskip("torch")
+    net = apas.load_model("model.json")
+    state = {}
+    for i, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
+        state |= {f"{2 * i}.weight": torch.tensor(weight.T.copy()), f"{2 * i}.bias": torch.tensor(bias)}
+    torch.save(state, "model.pt")
+    plain = network()
+    apas.save_certificates(apas.certify(plain, rows(2), 0.02, target="predicted", rng=1), "plain.json")
+    words = ("verify", "plain.json", "model.pt")
+    assert run(capsys, *words, "--activation", "relu", "--output", "sigmoid")[0] == 0
+    assert run(capsys, *words, "--activation", "tanh", "--output", "sigmoid")[0] == 1
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert "--activation" in err
+
+
+def test_the_help_has_an_example_and_the_exit_codes(capsys):
+    code, out, _ = run(capsys, "verify", "--help")
+    assert code == 0
+    assert "apas verify certificates.json model.json" in out
+    for words in ("0 if all hold", "1 if something", "2 for bad input", "--activation", "--output", "--space"):
+        assert words in " ".join(out.split())
+
+
 @pytest.mark.parametrize("place", ["certs.txt", "none/certs.json", "folder.json"])
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(place, folder, capsys):
     (folder / "folder.json").mkdir()

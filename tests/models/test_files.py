@@ -297,6 +297,11 @@ REFUSED = {
     "a list": ("[]", 'is not a model file: it must hold an object with "format": "apas-model"'),
     "null": ("null", "is not a model file"),
     "another format": (changed(format="onnx"), "is not a model file"),
+    "a field twice": (json.dumps(GOOD)[:-1] + ', "threshold": 0.9}', "the key 'threshold' occurs twice in an object"),
+    "a field twice among many": (
+        "{" + "".join(f'"{i}": 0, ' for i in range(300_000)) + '"299999": 1}',
+        "the key '299999' occurs twice in an object",
+    ),
     "no format": (without("format"), "is not a model file"),
     "a newer version": (changed(version=2), "version 2 .*reads version 1.*newer apas"),
     "version as text": (changed(version="1"), "version '1'"),

@@ -22,6 +22,7 @@ from hostile import (
     pickles,
     safetensors_files,
     skops_files,
+    slow_json_files,
     state_files,
 )
 from sklearn.linear_model import LogisticRegression
@@ -78,7 +79,7 @@ def is_sentence(text: str) -> bool:
 
 def complaint(result: dict, path: Path) -> str | None:
     """What is wrong with how a file was refused."""
-    load, command = result["load"], result["command"]
+    load, command = result["load"], result.get("command", {})
     if load.get("error") not in ("UnsafeFile", "InputError", "Unsupported") or not load["ours"]:
         return f"load_model: {load}"
     if not is_sentence(load["message"]) or path.name not in load["message"]:
@@ -106,12 +107,23 @@ UNSAFE = [".pkl", ".pickle", ".joblib", ".ckpt", ".bin", ".dill", ".sav", ".kera
 
 @pytest.mark.parametrize("suffix", [*SUFFIXES, ".pkl"])
 def test_hostile_files_are_refused(suffix, tmp_path):
-    folder, flag, secret = tmp_path / "models", tmp_path / "flag", tmp_path / "secret.bin"
-    folder.mkdir()
+    flag, secret = tmp_path / "flag", tmp_path / "secret.bin"
     secret.write_bytes(bytes(48))
     good = good_file(suffix, tmp_path) if suffix in SUFFIXES else None
     contents = files_of(suffix, flag, secret, None if good is None else good.read_bytes())
-    files = {}
+    check_refused(suffix, contents, good, tmp_path)
+    assert not flag.exists()
+
+
+@pytest.mark.validity
+def test_files_that_fill_the_memory_by_and_by_are_refused(tmp_path):
+    (tmp_path / "secret.bin").touch()
+    check_refused(".json", slow_json_files(), good_file(".json", tmp_path), tmp_path)
+
+
+def check_refused(suffix: str, contents: dict, good: Path | None, tmp_path: Path) -> None:
+    folder, secret, files = tmp_path / "models", tmp_path / "secret.bin", {}
+    folder.mkdir()
     for i, (name, content) in enumerate(contents.items()):
         place = folder / str(i)
         place.mkdir()
@@ -125,7 +137,6 @@ def test_hostile_files_are_refused(suffix, tmp_path):
     watch = Watch(secret)
     results = tried(list(files.values()), [] if good is None else [good], tmp_path / "out.json")
     assert not watch.noticed()
-    assert not flag.exists()
     assert results["limit"]["error"] == "MemoryError"
     complaints = {name: complaint(results[str(path)], path) for name, path in files.items()}
     assert {name: text for name, text in complaints.items() if text is not None} == {}

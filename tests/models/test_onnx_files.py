@@ -217,7 +217,7 @@ def test_numbers_beside_the_file(tmp_path):
     assert (tmp_path / "net.onnx.data").stat().st_size
     assert model_digest(apas.load_model(tmp_path / "net.onnx")) == expected
     (tmp_path / "net.onnx.data").write_bytes(b"")
-    with pytest.raises(apas.InputError, match="expects more numbers in 'net.onnx.data' than there are"):
+    with pytest.raises(apas.InputError, match="must have 12 bytes of numbers in 'net.onnx.data' for 'w1', but has not"):
         apas.load_model(tmp_path / "net.onnx")
 
 

@@ -25,6 +25,9 @@ def verify_command(
         bool, typer.Option("--fresh", help="Put certified rows to the same test on new draws, too (sampling).")
     ] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of the new draws, to repeat a run.")] = None,
+    space: Annotated[
+        Path | None, typer.Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
+    ] = None,
     activation: options.Activation = None,
     output: options.Output = None,
     as_json: options.Json = False,
@@ -36,11 +39,13 @@ def verify_command(
 
     Example:  apas verify certificates.json model.json
     """
-    from apas import verify
+    from apas import FeatureSpace, verify
 
     if seed is not None and not fresh:
         raise InputError("`--seed` goes with `--fresh`; leave it out.")
-    report = verify(certificates, read_model(model, activation=activation, output=output), fresh=fresh, rng=seed)
+    net = read_model(model, activation=activation, output=output)
+    bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
+    report = verify(certificates, bound, fresh=fresh, rng=seed)
     if as_json:
         print_json(report.to_dict())
     else:

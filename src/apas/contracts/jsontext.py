@@ -1,15 +1,16 @@
-"""JSON as it is written down in the standard: read without surprises, written so that numbers come back bit by bit."""
+"""The JSON of certificate files: read within limits, written so that numbers come back bit by bit."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
+import stat
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from apas.errors import InputError, UnsafeFile
+from apas.models.jsonfile import parse_json
 
 __all__ = ["content_digest", "read_object", "written"]
 
@@ -31,23 +32,24 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     except TypeError:
         raise InputError(f"`path` must be the name of a {what}, got {type(path).__name__}.") from None
     try:
+        if not stat.S_ISREG(file.stat().st_mode):  # before it is opened, as a pipe would keep us waiting
+            raise InputError(f"{file} cannot be read: it is not a plain file.")
         with file.open("rb") as opened:
             raw = opened.read(MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror or error}.") from None
     except ValueError as error:  # a zero byte in the name
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"`path` must be the name of a {what}, got {str(file)!r}: {error}.") from None
     if len(raw) > MOST_BYTES:
         raise InputError(f"{file} is larger than a {what} may be ({MOST_BYTES} bytes); keep fewer rows in a file.")
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
         raise UnsafeFile(f"{file} is not JSON but looks like a pickle or an archive, which could run code when read.")
     try:
-        content = json.loads(
-            raw.decode("utf-8-sig"), parse_constant=_not_json, parse_float=_finite, object_pairs_hook=_once
-        )
-    except (ValueError, RecursionError) as error:  # ValueError: bad encoding, bad JSON, numbers of too many digits
-        first = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"{file} is not valid JSON: {first}.") from None
+        content = parse_json(file, raw, finite=True)
+    except MemoryError:
+        raise InputError(f"{file} needs more memory than there is; keep fewer rows in a file.") from None
     if not isinstance(content, dict):
         raise InputError(f"{file} is not a {what}: it must hold an object, got {type(content).__name__}.")
     return content
@@ -88,23 +90,3 @@ def content_digest(content: dict[str, Any]) -> str:
     rest = {key: value for key, value in content.items() if key != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"the number {text[:20]} is beyond floats")
-    return number
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys occur once: readers differ on which of two to believe."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)[:40]!r} occurs twice in an object")
-    return found

@@ -19,7 +19,7 @@ from apas.errors import ApasError
 from apas.models.digest import model_digest
 from apas.models.protocol import Dense, Model, Named, Raw, offers
 
-__all__ = ["Matched", "match_model", "row_complaints"]
+__all__ = ["Matched", "asked", "match_model", "row_complaints", "wrong_targets"]
 
 #: How far a preprocessing may be off on another machine, and a margin of nine digits.
 SAME_UNITS, NINE_DIGITS = 1e-12, 1e-8
@@ -35,17 +35,21 @@ class Matched:
         Takes rows in the file's raw units, unless only the network is known.
     network_only : bool
         Whether it is the network behind a preprocessing that is not at hand: rows are then taken in model units.
+    borrowed_space : bool
+        Whether only the file says how raw rows are encoded, so that whoever wrote it could say anything.
     """
 
     model: Model
     network_only: bool = False
+    borrowed_space: bool = False
 
 
 def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
     """The model as the file needs it, or why it is another one."""
     origin = found.readings[0].origin if found.readings else None
-    own = model
+    own, borrowed = model, False
     if origin is not None and origin.space is not None and model_digest(model) != found.model_digest:
+        borrowed = True
         try:
             own = FeatureSpace.from_dict(origin.space).bind(model)
         except (ApasError, TypeError, ValueError, KeyError, AttributeError) as error:
@@ -53,7 +57,7 @@ def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
     digest = model_digest(own)
     if digest == found.model_digest:
         complaint = _other(found, own, origin)
-        return complaint if complaint is not None else Matched(own)
+        return complaint if complaint is not None else Matched(own, borrowed_space=borrowed)
     network = model.as_feedforward() if offers(model, Dense) and not offers(model, Raw) else None
     behind = origin is not None and origin.preprocessing and network is not None
     if behind and origin is not None and network is not None and model_digest(network) == origin.network:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,14 +12,14 @@ import numpy as np
 
 from apas.bounds.interval import is_exact
 from apas.certify.certificate import NOT_VALID
-from apas.certify.claims import Every
+from apas.certify.claims import Every, Most
 from apas.certify.interval import IntervalBounds, LinearBounds
 from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
 from apas.certify.radius import proved_answers, sampled_answers
 from apas.certify.sampling import Sampling
 from apas.contracts.fields import Fields
-from apas.contracts.redrawn import MOST_DRAWS
+from apas.contracts.redrawn import MOST_DRAWS, too_many_rows
 from apas.contracts.report import Checked
 from apas.errors import ApasError
 from apas.shifts.linf import LinfShifts
@@ -35,11 +36,14 @@ _PROOFS: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds(
 def searched_again(problem: Problem, items: Sequence[MaxShift]) -> list[_Answer]:
     """Check every largest shift, row by row: a row's answer does not depend on the others."""
     valid = problem.valid_rows() if len(problem) else np.empty(0, dtype=bool)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return [
-            _checked(problem.take(slice(i, i + 1)), item, bool(ok))
-            for i, (item, ok) in enumerate(zip(items, valid, strict=True))
-        ]
+    shared = [(item.claim, item.trace.get("entropy")) for item in items]
+    together = Counter(key for key, ok in zip(shared, valid, strict=True) if ok)
+    answers: list[_Answer] = []
+    for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
+        crowded = too_many_rows(item.claim, together[shared[i]]) if isinstance(item.claim, Most) and ok else None
+        answer = _checked(problem.take(slice(i, i + 1)), item, ok) if crowded is None else (Checked.FAILS, crowded)
+        answers.append(answer)
+    return answers
 
 
 def _checked(alone: Problem, item: MaxShift, valid: bool) -> _Answer:

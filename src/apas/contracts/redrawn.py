@@ -20,7 +20,7 @@ from apas.contracts.report import Checked
 from apas.errors import InputError
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["confirmed_anew", "redrawn"]
+__all__ = ["MOST_DRAWS", "confirmed_anew", "redrawn", "too_many_rows"]
 
 #: No more draws than this are made again for one row; a file can ask for any number.
 MOST_DRAWS = 10_000_000
@@ -84,6 +84,11 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, problem: Problem, t
     tries = 1 if isinstance(problem.shifts, ObservedShifts) else max(1, number * (number + 1))
     if claim.tries != tries:
         return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
+    return too_many_rows(claim, together)
+
+
+def too_many_rows(claim: Most, together: int) -> str | None:
+    """What is wrong if so many rows of a file share a claim and its draws, or None."""
     if 1 < claim.rows < together:
         return f"the claim is about {claim.rows} rows together, but {together} rows of the file share it"
     return None

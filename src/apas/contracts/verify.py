@@ -56,7 +56,8 @@ def verify(
     certificates : Certificates, Counterfactuals, MaxShifts or path
         What `certify`, `generate`, `max_shift` or `load_certificates` returned, or the name of a certificate file.
     model : object
-        The model that they are about: see `as_model`.
+        The model that they are about: see `as_model`. If raw rows are encoded by a `FeatureSpace`, pass
+        ``space.bind(model)``: without the space that you trust, such rows are not checked.
     models : sequence of object, optional
         The models of `ObservedShifts`, of which a file holds fingerprints only; without them such rows are not checked.
     fresh : bool, default False
@@ -140,7 +141,7 @@ def _checked(found: Certificates | MaxShifts, net: Model, entropy: int | None) -
             answers = _answers(found, problem, told, entropy)
     except ApasError as error:  # a set that moves nothing of this model, rows that it cannot read
         return [(Checked.FAILS, f"the question makes no sense: {error}")] * len(found)
-    return [_in_model_units(answer, matched) for answer in answers]
+    return [_as_far_as_known(answer, matched) for answer in answers]
 
 
 def _answers(
@@ -185,13 +186,14 @@ def _base(problem: Problem, item: Certificate, valid: bool) -> _Answer:
     return Checked.HOLDS, NOT_VALID
 
 
-def _in_model_units(answer: _Answer, matched: Matched) -> _Answer:
-    if not matched.network_only or answer[0] is not Checked.HOLDS:
+def _as_far_as_known(answer: _Answer, matched: Matched) -> _Answer:
+    """What holds only if raw rows are encoded in a way that the model at hand does not tell is not checked."""
+    if answer[0] is not Checked.HOLDS or not (matched.network_only or matched.borrowed_space):
         return answer
-    return (
-        Checked.NOT_CHECKED,
-        f"in model units it holds ({answer[1]}), but the preprocessing is not part of this model",
-    )
+    missing = "the preprocessing is not part of this model"
+    if matched.borrowed_space:
+        missing = "only the file says how its space encodes rows; verify with space.bind(model), or --space"
+    return Checked.NOT_CHECKED, f"in model units it holds ({answer[1]}), but {missing}"
 
 
 def _report(lines: list[VerifyRow], parts: Sequence[Certificates | MaxShifts]) -> VerifyReport:

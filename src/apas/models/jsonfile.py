@@ -14,8 +14,9 @@ Numbers are written so that they come back bit by bit.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from apas.errors import InputError, UnsafeFile
 from apas.models.description import CONVERT, build_network, check_description, describe_network
@@ -54,10 +55,50 @@ def read_json(path: Path, raw: bytes, stated: Stated) -> FeedForward:
     return stated.confirm(path, build_network(path, fields))
 
 
-def parse_json(path: Path, raw: bytes, what: str = "") -> Any:
-    """Decode JSON, or say in one sentence why it is none; `what` names a part of the file."""
+def parse_json(path: Path, raw: bytes, what: str = "", *, finite: bool = False) -> Any:
+    """Decode JSON in which no key occurs twice, or say in one sentence why it is none.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    raw : bytes
+        What to decode.
+    what : str
+        Names a part of the file.
+    finite : bool, default False
+        Refuse numbers that JSON lacks here, rather than leave them to whoever can say where they stand.
+
+    Examples
+    --------
+    >>> parse_json(Path("a.json"), b'{"delta": 0.1, "delta": 5}')
+    Traceback (most recent call last):
+    apas.errors.InputError: a.json is not valid JSON: the key 'delta' occurs twice in an object.
+    """
     try:
-        return json.loads(raw.decode("utf-8-sig"))
+        numbers: dict[str, Any] = {"parse_constant": _not_json, "parse_float": _finite} if finite else {}
+        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_once, **numbers)
     except (ValueError, RecursionError) as error:  # ValueError: bad encoding, bad JSON, numbers of too many digits
         first = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{what}{path} is not valid JSON: {first}.") from None
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:20]} is beyond floats")
+    return number
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys occur once: readers differ on which of two to believe."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        first = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {first[:40]!r} occurs twice in an object")
+    return found

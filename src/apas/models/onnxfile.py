@@ -150,7 +150,8 @@ def _check_place(onnx: Any, path: Path, tensor: Any) -> None:
         )
 
 
-def _external(path: Path, tensor: Any) -> bytes:
+def _external(path: Path, tensor: Any, size: int) -> bytes:
+    """The `size` bytes of a tensor that are kept in a file beside the model."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     place = path.parent / said["location"]
     try:
@@ -159,8 +160,11 @@ def _external(path: Path, tensor: Any) -> bytes:
             raise UnsafeFile(f"{path} keeps numbers in {said['location']!r}, which is not a plain file.")
         offset = int(said.get("offset", 0))
         length = int(said.get("length", status.st_size - offset))
-        if offset < 0 or length < 0 or offset + length > status.st_size:
-            raise InputError(f"{path} expects more numbers in {said['location']!r} than there are; it is damaged.")
+        if offset < 0 or length != size or offset + length > status.st_size:
+            raise InputError(
+                f"{path} must have {size} bytes of numbers in {said['location']!r} for {tensor.name!r}, but has not; "
+                "it is damaged."
+            )
         with place.open("rb") as file:
             file.seek(offset)
             content: bytes = file.read(length)
@@ -170,16 +174,18 @@ def _external(path: Path, tensor: Any) -> bytes:
 
 
 def _array(onnx: Any, path: Path, tensor: Any) -> NDArray[Any]:
-    external = tensor.data_location == onnx.TensorProto.EXTERNAL
+    shape = tuple(tensor.dims)
     try:
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
-        if external:
-            shape = tuple(tensor.dims)
-            return np.frombuffer(_external(path, tensor), dtype=kind.newbyteorder("<")).reshape(shape)
+        if min(shape, default=0) < 0:  # NumPy would take -1 for as many as there are
+            raise ValueError("no size")
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            content = _external(path, tensor, math.prod(shape) * kind.itemsize)
+            return np.frombuffer(content, dtype=kind.newbyteorder("<")).reshape(shape)
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except BROKEN as error:
         if isinstance(error, InputError | UnsafeFile):
             raise
         raise InputError(
-            f"{path} must have numbers of shape {tuple(tensor.dims)} for {tensor.name!r}, but has not; it is damaged."
+            f"{path} must have numbers of shape {shape} for {tensor.name!r}, but has not; it is damaged."
         ) from None

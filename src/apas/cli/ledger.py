@@ -1,0 +1,180 @@
+"""`apas ledger`: the promises that are owed, in one file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from apas.cli import options
+from apas.cli.audit import (
+    Junit,
+    Markdown,
+    NoRepairs,
+    Space,
+    ValidityOnly,
+    check_places,
+    print_audit,
+    read_space,
+    write_reports,
+)
+from apas.cli.modelfile import read_model
+from apas.cli.output import print_json, print_table
+from apas.cli.references import read_references
+
+__all__ = ["ledger_app"]
+
+ledger_app = typer.Typer(
+    help="Keep the promises that were made to people, and audit new models against all of them.", no_args_is_help=True
+)
+LedgerFile: TypeAlias = Annotated[Path, typer.Argument(help="Ledger file (SQLite).")]
+
+
+class Retired(StrEnum):
+    """How a promise ends."""
+
+    honoured = "honoured"
+    withdrawn = "withdrawn"
+
+
+class State(StrEnum):
+    """What has become of a promise."""
+
+    open = "open"
+    honoured = "honoured"
+    broken = "broken"
+    expired = "expired"
+    withdrawn = "withdrawn"
+
+
+@ledger_app.command("add")
+def add_command(
+    ledger: Annotated[Path, typer.Argument(help="Ledger file; made if there is none.")],
+    certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],
+    references: Annotated[
+        Path | None,
+        typer.Option(help="File with a reference per row, one per line; or a CSV file.", show_default="names of rows"),
+    ] = None,
+    reference_column: Annotated[
+        str | None, typer.Option(help="Column of the CSV file that holds the references.", show_default="none")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="Last day of the promises (UTC), such as 2027-06-30.", show_default="never")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Add the certified rows of a certificate file, each in a transaction of its own; again does no harm.
+
+    Example:  apas ledger add ledger.db certificates.json --references applicants.txt --expires 2027-06-30
+    """
+    from apas import Ledger
+
+    names = read_references(references, reference_column)
+    with Ledger(ledger) as book:
+        done = book.add(certificates, names, expires=expires)
+    if as_json:
+        print_json(done._asdict())
+    else:
+        typer.echo(f"{done.added} added, {done.known} known already, {done.not_certified} not certified.")
+
+
+@ledger_app.command("list")
+def list_command(
+    ledger: LedgerFile,
+    state: Annotated[State | None, typer.Option(help="Only promises in this state.", show_default="all")] = None,
+    history: Annotated[
+        str | None, typer.Option(help="Show what became of the promises to this reference.", show_default="none")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """List promises and their states.
+
+    Example:  apas ledger list ledger.db --state open
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from apas import Ledger
+
+    with Ledger(ledger, create=False) as book:
+        frame = book.to_frame(None if state is None else state.value) if history is None else book.history(history)
+    frame = frame.astype(object).where(frame.notna(), None)
+    if as_json:
+        kind = "apas-ledger" if history is None else "apas-ledger-history"
+        print_json({"format": kind, "rows": frame.to_dict("records")})
+        return
+    hidden = [c for c in ("digest", "model") if c in frame]
+    short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
+    table = Table(*short.columns, box=None, pad_edge=False)
+    for line in short.itertuples(index=False):
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in line))
+    counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
+    parts = ", ".join(f"{n} {name}" for name, n in counts.items())
+    what = "promise" if history is None else "event"
+    print_table(
+        table,
+        f"{len(frame)} {what}{'' if len(frame) == 1 else 's'}{f': {parts}' if history is None and parts else ''}.",
+    )
+
+
+@ledger_app.command("audit")
+def audit_command(
+    ledger: LedgerFile,
+    new_model: options.ModelFile,
+    base: Annotated[
+        list[Path] | None,
+        typer.Option(help="Model file of a certified model; may be given several times.", show_default="none"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing: the model may never be used.")] = False,
+    validity_only: ValidityOnly = False,
+    space: Space = None,
+    no_repairs: NoRepairs = False,
+    activation: options.Activation = None,
+    output: options.Output = None,
+    as_json: options.Json = False,
+    markdown: Markdown = None,
+    junit: Junit = None,
+) -> None:
+    """Ask a new model about every promise that is owed, and write the outcome into the history.
+
+    The exit code is 0 if no promise is broken, 1 if any is, and 2 for bad input.
+
+    Example:  apas ledger audit ledger.db new.json --base old.json --dry-run
+    """
+    from apas import Ledger
+
+    check_places(markdown, junit)
+    new, *old = (read_model(path, activation=activation, output=output) for path in (new_model, *(base or ())))
+    with Ledger(ledger, create=False) as book:
+        report = book.audit(
+            new, base=old or None, validity_only=validity_only, space=read_space(space), repairs=not no_repairs,
+            record=not dry_run,
+        )  # fmt: skip
+    write_reports(report, markdown, junit)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        print_audit(report)
+    raise typer.Exit(report.exit_code)
+
+
+@ledger_app.command("retire")
+def retire_command(
+    ledger: LedgerFile,
+    references: Annotated[list[str], typer.Argument(help="Whose promises to close.")],
+    outcome: Annotated[Retired, typer.Option("--as", help="How they ended.")] = Retired.honoured,
+    digest: Annotated[
+        str, typer.Option(help="How the digest of the promise begins, if there are several.", show_default="all")
+    ] = "",
+) -> None:
+    """Close promises that are owed: they were honoured, or withdrawn.
+
+    Example:  apas ledger retire ledger.db A-17 A-18 --as honoured
+    """
+    from apas import Ledger
+
+    with Ledger(ledger, create=False) as book:
+        closed = book.retire(references, outcome.value, digest=digest)
+    typer.echo(f"{closed} {outcome.value}.")

@@ -1,0 +1,76 @@
+"""An audit for other programs: Markdown for people, JUnit XML for build servers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from apas.display.numbers import at_most
+from apas.display.tables import markdown_table
+
+if TYPE_CHECKING:
+    from apas.contracts.auditreport import AuditReport
+
+__all__ = ["as_junit", "as_markdown"]
+
+#: Characters that XML 1.0 cannot hold, not even escaped.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def as_markdown(report: AuditReport) -> str:
+    """A heading, what was found, a table of the rows, and one of the distances."""
+    import pandas as pd
+
+    verdict = "All promises are kept" if report.ok else f"{int(report.broken.sum())} promises are broken"
+    verdict = verdict.replace("1 promises are", "1 promise is") if report.broken.sum() == 1 else verdict
+    parts = [f"## {verdict}", _one_line(report.summary())]
+    parts += ["\n".join(f"- {_one_line(note)}" for note in report.notes)] if report.notes else []
+    lines = [
+        (label, row.outcome.name, row.target, f"{row.delta:g}", row.reason, "" if row.repair is None else row.repair)
+        for label, row in zip(report._labels(), report, strict=True)
+    ]
+    if lines:
+        names = ["row", "outcome", "target", "delta", "reason", "nearest repair"]
+        parts.append(_table(pd.DataFrame(lines, columns=names)))
+    for digest, shift in report.shifts.items():
+        sizes = shift.to_frame()
+        sizes = sizes[sizes["p"] == shift.p].assign(change=sizes[shift.models[0]].map(at_most))
+        parts.append(
+            f"### Shift from {digest[:12]}\n\n{_table(sizes[['layer', 'kind', 'size', 'change']].astype(str))}"
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def as_junit(report: AuditReport) -> str:
+    """One test suite; a row without a promise is skipped."""
+    outcomes = [row.outcome for row in report]
+    skipped = sum(outcome.name == "NOT_PROMISED" for outcome in outcomes)
+    counts = {"tests": len(report), "failures": int(report.broken.sum()), "errors": 0, "skipped": skipped}
+    suites = Element("testsuites")
+    suite = SubElement(suites, "testsuite", {"name": "apas audit", **{k: str(v) for k, v in counts.items()}})
+    for label, row in zip(report._labels(), report, strict=True):
+        case = SubElement(suite, "testcase", {"classname": "apas.audit", "name": _clean(f"row {label}"), "time": "0"})
+        if row.outcome.is_broken:
+            failure = SubElement(case, "failure", {"type": row.outcome.name, "message": _clean(row.reason)})
+            failure.text = _clean(f"{row.reason}\nnearest repair: {row.repair or 'nobody asked'}")
+        elif row.outcome.name == "NOT_PROMISED":
+            SubElement(case, "skipped", {"message": _clean(row.reason)})
+    out = SubElement(suite, "system-out")
+    out.text = _clean("\n".join([report.summary(), *report.notes]))
+    indent(suites, " ")
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
+
+
+def _table(frame: object) -> str:
+    texts = frame.map(lambda cell: _one_line(str(cell)))  # type: ignore[attr-defined]
+    return markdown_table(texts)
+
+
+def _one_line(text: str) -> str:
+    """Text that cannot leave its cell, nor become a tag."""
+    return " ".join(text.split()).replace("<", "&lt;")
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("?", text)

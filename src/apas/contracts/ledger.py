@@ -1,0 +1,249 @@
+"""`Ledger`: all promises that are owed, in one SQLite file that many may write to at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from apas.certify.certificates import Certificates
+from apas.certify.claims import Every, Most
+from apas.contracts.auditreport import AuditReport
+from apas.contracts.book import Book
+from apas.contracts.jointaudit import joint_audit
+from apas.contracts.ledgerfile import STATES
+from apas.contracts.promises import checked_references, parts_of, read_part
+from apas.counterfactuals.result import Counterfactuals
+from apas.counterfactuals.space import FeatureSpace
+from apas.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Added", "Ledger"]
+
+_COLUMNS = ("reference", "state", "issued", "expires", "target", "delta", "claim", "digest")
+
+
+class Added(NamedTuple):
+    """What became of the rows that were to be added."""
+
+    added: int
+    known: int
+    not_certified: int
+
+
+class Ledger:
+    """The promises that were made to people, and what became of them.
+
+    A promise is one certified row for one reference. It is **open** until its expiry date has passed (**expired**),
+    until it is retired as **honoured** or **withdrawn**, or until an audit finds a model that does not keep it
+    (**broken**). A broken promise is still owed: later audits ask about it again, and open it again if their model
+    keeps it.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    create : bool, default True
+        Whether to make a ledger where there is none.
+    clock : callable, optional
+        Gives the present time (a `datetime` in UTC), for tests.
+
+    Notes
+    -----
+    Each certificate is a transaction of its own that is on the disk before the next begins; whoever is interrupted
+    adds the same certificates again and gets the same ledger. References are opaque texts: keep names out of them.
+
+    Examples
+    --------
+    >>> import apas, tempfile
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> certificates = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.01, target=1, rng=0)
+    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
+    ...     ledger.add(certificates, ["A-17", "A-18"]).added
+    ...     ledger.audit(apas.FeedForward([[[1.0], [-1.0]]], [[-0.2]])).ok
+    ...     ledger.to_frame()["state"].tolist()
+    2
+    False
+    ['open', 'broken']
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, create: bool = True, clock: Callable[[], datetime] | None = None
+    ) -> None:
+        self._book = Book(path, create=create, clock=clock or (lambda: datetime.now(UTC)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._book.connection.close()
+
+    def __len__(self) -> int:
+        return int(self._book.rows("SELECT count(*) FROM promises")[0][0])
+
+    def __repr__(self) -> str:
+        return f"<Ledger {str(self._book.path)!r}>"
+
+    def add(
+        self,
+        certificates: Certificates | Counterfactuals | str | os.PathLike[str],
+        references: Sequence[str] | None = None,
+        *,
+        expires: date | str | None = None,
+    ) -> Added:
+        """Add the certified rows of certificates, each in a transaction of its own.
+
+        Parameters
+        ----------
+        certificates : Certificates, Counterfactuals or path
+        references : sequence of str, optional
+            Whom each row belongs to, one per row; what the rows are called unless given.
+        expires : date or str, optional
+            Last day on which the promises hold, such as "2027-06-30"; None for no end.
+
+        Returns
+        -------
+        Added
+            How many are new, how many the ledger had already (the same promise to the same reference; nothing about
+            them changes), and how many rows are not certified, so that nothing was promised.
+        """
+        parts = parts_of(certificates)
+        names, last = checked_references(references, parts), self._expiry(expires)
+        pairs = zip(names, parts, strict=True)
+        fresh = sum(part is not None and self._book.insert(name, part, last) for name, part in pairs)
+        certified = sum(part is not None for part in parts)
+        return Added(fresh, certified - fresh, len(parts) - certified)
+
+    def audit(
+        self,
+        new_model: Any,
+        *,
+        base: Any = None,
+        validity_only: bool = False,
+        space: FeatureSpace | None = None,
+        repairs: bool = True,
+        record: bool = True,
+    ) -> AuditReport:
+        """Ask a new model about every promise that is owed; see `audit`.
+
+        Parameters
+        ----------
+        new_model : object
+        base : object or list of object, optional
+            The certified model, or several, for promises that were made about different ones. Promises about none of
+            them are asked about without measuring a shift.
+        validity_only, space, repairs
+            See `audit`.
+        record : bool, default True
+            Whether to write the outcome into the history and change states. Pass False to ask about a model that
+            may never be used.
+
+        Returns
+        -------
+        AuditReport
+            One line per promise that is owed, called by its reference, in the order in which they were added.
+        """
+        if record:
+            self._book.expire()
+        owed = self._book.owed()
+        report = joint_audit(
+            [text for _, _, text in owed], [name for _, name, _ in owed], new_model,
+            base=base, validity_only=validity_only, space=space, repairs=repairs,
+        )  # fmt: skip
+        if record:
+            with self._book.changing():
+                for (number, _, _), row in zip(owed, report, strict=True):
+                    self._book.record(number, row, report.new_digest)
+        return report
+
+    def retire(self, references: str | Sequence[str], outcome: str = "honoured", *, digest: str = "") -> int:
+        """Close promises that are owed.
+
+        Parameters
+        ----------
+        references : str or sequence of str
+            Whose.
+        outcome : {"honoured", "withdrawn"}, default "honoured"
+        digest : str, optional
+            How the digest of the promise begins, where somebody has several.
+
+        Returns
+        -------
+        int
+            How many were closed.
+        """
+        if outcome not in ("honoured", "withdrawn"):
+            raise InputError(f'`outcome` must be "honoured" or "withdrawn", got {outcome!r}.')
+        names = [references] if isinstance(references, str) else list(references)
+        self._book.expire()
+        query = "SELECT id, digest FROM promises WHERE reference = ? AND state IN ('open', 'broken')"
+        closed = 0
+        with self._book.changing():
+            for name in names:
+                chosen = [number for number, known in self._book.rows(query, name) if known.startswith(digest)]
+                if not chosen:
+                    raise InputError(
+                        f"{self._book.path} holds no promise to {name!r} that is still owed; nothing was changed."
+                    )
+                for number in chosen:
+                    self._book.close(number, outcome)
+                closed += len(chosen)
+        return closed
+
+    def to_frame(self, state: str | None = None) -> DataFrame:
+        """One line per promise, in the order in which they were added; `state` chooses some."""
+        import pandas as pd
+
+        if state is not None and state not in STATES:
+            raise InputError(f"`state` must be one of {', '.join(STATES)}, got {state!r}.")
+        today, lines = self._book.today, []
+        for row in self._book.rows(
+            "SELECT reference, state, issued, expires, content, digest FROM promises ORDER BY id"
+        ):
+            told = read_part(row[4])["certificates"][0]["certificate"]
+            is_over = row[1] == "open" and row[3] is not None and row[3] < today
+            words = _claim(told["claim"])
+            lines.append(
+                (row[0], "expired" if is_over else row[1], row[2], row[3], told["target"], told["delta"], words, row[5])
+            )
+        frame = pd.DataFrame(lines, columns=list(_COLUMNS))
+        return frame if state is None else frame[frame["state"] == state].reset_index(drop=True)
+
+    def history(self, reference: str | None = None) -> DataFrame:
+        """What became of the promises to a reference, or of all, line by line."""
+        import pandas as pd
+
+        lines = self._book.rows(
+            "SELECT reference, digest, at, event, history.state, history.model, detail FROM history "
+            "JOIN promises ON promises.id = promise WHERE ? IS NULL OR reference = ? ORDER BY history.id",
+            reference, reference,
+        )  # fmt: skip
+        return pd.DataFrame(lines, columns=["reference", "digest", "at", "event", "state", "model", "detail"])
+
+    def _expiry(self, expires: date | str | None) -> str | None:
+        if expires is None:
+            return None
+        try:
+            last = (
+                date.fromisoformat(expires)
+                if isinstance(expires, str)
+                else date(expires.year, expires.month, expires.day)
+            )
+        except (ValueError, AttributeError):
+            raise InputError(f"`expires` must be a day such as 2027-06-30, got {expires!r}.") from None
+        if last.isoformat() < self._book.today:
+            raise InputError(f"`expires` must not lie before today ({self._book.today}), got {last}.")
+        return last.isoformat()
+
+
+def _claim(told: dict[str, Any]) -> str:
+    """A claim in words, as certificates print it."""
+    rest = {key: value for key, value in told.items() if key != "kind"}
+    return str(Every(**rest) if told["kind"] == "every" else Most(**rest))

@@ -1,0 +1,140 @@
+"""The SQLite file of a ledger: opened, made, and its errors in one sentence."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from apas.errors import InputError
+
+__all__ = ["STATES", "open_file", "readable_errors", "transaction"]
+
+#: Written into the header of the file: "apas" in ASCII, and the version of the tables.
+APPLICATION, VERSION = 0x61706173, 1
+#: Seconds to wait for other writers.
+PATIENCE = 60.0
+STATES = ("open", "honoured", "broken", "expired", "withdrawn")
+_TABLES = (
+    """CREATE TABLE promises (
+        id INTEGER PRIMARY KEY, reference TEXT NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL,
+        content TEXT NOT NULL, issued TEXT NOT NULL, expires TEXT,
+        state TEXT NOT NULL CHECK (state IN ('open', 'honoured', 'broken', 'expired', 'withdrawn')),
+        UNIQUE (reference, digest))""",
+    """CREATE TABLE history (
+        id INTEGER PRIMARY KEY, promise INTEGER NOT NULL REFERENCES promises (id), at TEXT NOT NULL,
+        event TEXT NOT NULL, state TEXT NOT NULL, model TEXT, detail TEXT NOT NULL)""",
+    "CREATE INDEX history_of_promise ON history (promise)",
+    "CREATE INDEX promises_by_state ON promises (state)",
+)
+
+
+def open_file(path: str | os.PathLike[str], *, create: bool) -> sqlite3.Connection:
+    """Open a ledger, or make one; every commit is on the disk before it returns.
+
+    Parameters
+    ----------
+    path : path
+    create : bool
+        Whether to make a ledger where there is none.
+    """
+    try:
+        file = Path(path)
+    except TypeError:
+        raise InputError(f"`path` of a ledger must be the name of a file, got {type(path).__name__}.") from None
+    if not file.exists() and not create:
+        raise InputError(f"{file} does not exist; `apas ledger add` makes a ledger.")
+    if file.is_dir() or not file.parent.is_dir():
+        raise InputError(f"`path` of a ledger must be a file in a folder that exists, got {str(file)!r}.")
+    with readable_errors(file):
+        connection = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)
+        try:
+            _prepare(connection, file, create)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _prepare(connection: sqlite3.Connection, file: Path, create: bool) -> None:
+    there = _is_ledger(connection, file)
+    if not there and not create:
+        raise InputError(f"{file} is not a ledger of apas: it is empty; `apas ledger add` makes a ledger.")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA foreign_keys = ON")
+    _write_ahead(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    if there:
+        return
+    with transaction(connection):
+        if _is_ledger(connection, file):  # another process has made it meanwhile
+            return
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _is_ledger(connection: sqlite3.Connection, file: Path) -> bool:
+    """True for a ledger, False for an empty file; others are refused before anything is written to them."""
+    application, version = (_number(connection, f"PRAGMA {name}") for name in ("application_id", "user_version"))
+    if application == APPLICATION:
+        if version != VERSION:
+            raise InputError(
+                f"{file} is a ledger of version {version}, but this apas reads {VERSION}; use a newer apas."
+            )
+        return True
+    if application or _number(connection, "SELECT count(*) FROM sqlite_master"):
+        raise InputError(f"{file} is not a ledger of apas but another SQLite database; name another file.")
+    return False
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging; SQLite does not wait for other processes here, so this does."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] == "wal":
+                return
+        except sqlite3.OperationalError:
+            if time.monotonic() > end:
+                raise
+        else:
+            raise InputError("the ledger must be on a disk that takes write-ahead logging; this one does not.")
+        time.sleep(0.01)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing; other writers wait."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def readable_errors(path: Path) -> Iterator[None]:
+    """What SQLite says about a file, as a sentence."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        said = str(error)
+        if "not a database" in said:
+            raise InputError(f"{path} is not a ledger of apas: it is no SQLite file.") from None
+        if "malformed" in said or "corrupt" in said or "no such" in said:
+            raise InputError(f"{path} is damaged ({said}); get it from a backup.") from None
+        if "locked" in said or "busy" in said:
+            raise InputError(f"{path} was in use by others for {PATIENCE:g} s; try again.") from None
+        raise InputError(f"{path} cannot be used: {said}.") from None

@@ -1,0 +1,155 @@
+"""Promises one by one: each certified row of a certificate file as a file of its own, and back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from apas._validation import is_path
+from apas.certify.certificates import Certificates
+from apas.contracts.contents import stored_content
+from apas.contracts.jsontext import content_digest, read_object
+from apas.contracts.stored import read_content, read_stored
+from apas.counterfactuals.result import Counterfactuals
+from apas.errors import InputError
+
+__all__ = ["Part", "checked_references", "joined", "parts_of", "read_part"]
+
+#: What differs between two promises of one table, and what a later version of apas writes differently.
+_OWN, _WRITER = ("certificates", "digest"), "versions"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One certified row.
+
+    Attributes
+    ----------
+    label : object
+        What the row is called.
+    digest : str
+        SHA-256 of what is promised. What the row is called, and which version of apas wrote it, play no part.
+    model : str
+        SHA-256 of the model that was certified.
+    content : dict
+        What a certificate file with this row alone holds, but for the digest.
+    """
+
+    label: Any
+    digest: str
+    model: str
+    content: dict[str, Any]
+
+    def text(self, reference: str) -> str:
+        """A certificate file whose row is called by the reference."""
+        content = {**self.content, "certificates": [{**self.content["certificates"][0], "row": reference}]}
+        return json.dumps({**content, "digest": content_digest(content)}, allow_nan=False)
+
+
+def parts_of(certificates: Certificates | Counterfactuals | str | os.PathLike[str]) -> list[Part | None]:
+    """The certified rows one by one; None for a row that is not certified.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0]]], [[0.0]])
+    >>> parts = parts_of(apas.certify(net, [[1.0], [-1.0]], 0.1, target=1, rng=0))
+    >>> [part is not None for part in parts]
+    [True, False]
+    """
+    content = _content(certificates)
+    about = {key: value for key, value in content.items() if key not in _OWN}
+    return [_part(about, entry) for entry in content["certificates"]]
+
+
+def _part(about: dict[str, Any], entry: dict[str, Any]) -> Part | None:
+    if entry["certificate"]["verdict"] != "CERTIFIED":
+        return None
+    content = {**about, "certificates": [{**entry, "row": None}]}
+    digest = content_digest({key: value for key, value in content.items() if key != _WRITER})
+    return Part(entry["row"], digest, about["model"]["digest"], content)
+
+
+def _content(certificates: Any) -> dict[str, Any]:
+    if is_path(certificates):
+        path = Path(os.fsdecode(certificates))
+        if read_stored(path).certificates is None:
+            raise InputError(
+                f"{path} holds the largest shifts of rows but no certificates, so that nothing is promised."
+            )
+        return read_object(path, "certificate file")
+    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
+    if not isinstance(found, Certificates):
+        raise InputError(
+            "`certificates` must be what certify, generate or load_certificates returns, or the name of a certificate "
+            f"file, got {type(certificates).__name__}."
+        )
+    return stored_content(found)
+
+
+def read_part(text: str) -> dict[str, Any]:
+    """The content that a part's text holds; its row and its certificate are there."""
+    try:
+        content = json.loads(text)
+        (entry,) = content["certificates"]
+        if not isinstance(entry["certificate"], dict):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        raise InputError("a promise of the ledger is damaged: it holds no certificate; get it from a backup.") from None
+    return dict(content)
+
+
+def joined(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[list[int], Certificates]]:
+    """Promises as certificates again, those of one table together, each with the numbers of its rows.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Certificate files of one row each: the `text` of parts.
+    labels : iterable
+        What the rows are to be called.
+    """
+    groups: dict[str, tuple[list[int], dict[str, Any], list[Any]]] = {}
+    for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
+        content = read_part(text)
+        read_content(content)  # a damaged one is an error, whatever its digest will be among others
+        about = {key: value for key, value in content.items() if key not in _OWN}
+        key = content_digest({**about, _WRITER: None})
+        rows, _, entries = groups.setdefault(key, ([], about, []))
+        rows.append(number)
+        entries.append({**content["certificates"][0], "row": label})
+    found = []
+    for rows, about, entries in groups.values():
+        whole = {**about, "certificates": _alike(entries)}
+        certificates = read_content({**whole, "digest": content_digest(whole)}).certificates
+        assert certificates is not None
+        found.append((rows, certificates))
+    return found
+
+
+def _alike(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Entries without largest shifts, which of one table some rows may have and others not."""
+    return [{**entry, "max_shift": None} for entry in entries]
+
+
+def checked_references(references: Sequence[str] | None, parts: Sequence[Part | None]) -> list[str]:
+    """Whom each row belongs to, as texts."""
+    if references is None:
+        labels = [None if part is None else part.label for part in parts]
+        if any(part is not None and not isinstance(part.label, str) for part in parts):
+            raise InputError(
+                "`references` must say whom each row belongs to, since the rows have no names of their own; pass a "
+                "text per row (--references FILE)."
+            )
+        return [str(label) for label in labels]
+    names = list(references) if not isinstance(references, str) else [references]
+    if len(names) != len(parts):
+        raise InputError(f"`references` must have one text per row ({len(parts)}), got {len(names)}.")
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise InputError(f"`references` must be texts that are not empty, got {name!r}.")
+    return names

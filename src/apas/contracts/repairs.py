@@ -1,0 +1,183 @@
+"""What somebody must change on top of a broken promise: the nearest allowed row that is valid on the new model."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import is_frame
+from apas.contracts.tables import table_cells
+from apas.counterfactuals.changes import changes_of
+from apas.counterfactuals.feature import Feature
+from apas.counterfactuals.milp import MilpSource
+from apas.counterfactuals.source import NoneExists, Search, Task
+from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.wachter import Wachter
+from apas.counterfactuals.wanted import own_columns
+from apas.errors import ApasError
+
+__all__ = ["Repair", "assumed_space", "repaired"]
+
+_Array = NDArray[np.float64]
+#: Seconds for one program, and for all repairs of one file.
+PER_ROW, ALTOGETHER = 5.0, 60.0
+#: How often the way to a point that descent found is halved.
+HALVINGS = 40
+#: How far beyond it to look for rows that change fewer features.
+FURTHER = (1.05, 1.2, 1.5)
+#: A descent that ends just inside the wanted class.
+_DESCENT = Wachter(target_probability=0.5, tolerance=0.0, step=0.1)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The nearest allowed row that is valid on the new model, as seen from the promised one.
+
+    Attributes
+    ----------
+    values : tuple or None
+        The row in raw units as JSON values, one per feature of `names`; None if there is none.
+    names : tuple of str
+    changes : str
+        What has to change on top of the promise, in words.
+    cost : float or None
+        Mean of the changes, each in units of the feature's range.
+    reason : str
+        How it was found, or why there is none.
+    """
+
+    values: tuple[Any, ...] | None
+    names: tuple[str, ...]
+    changes: str
+    cost: float | None
+    reason: str
+
+    def __str__(self) -> str:
+        return self.changes if self.values is not None else f"none: {self.reason}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The repair as JSON values."""
+        values = None if self.values is None else dict(zip(self.names, self.values, strict=True))
+        return {"values": values, "changes": self.changes, "cost": self.cost, "reason": self.reason}
+
+
+def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> FeatureSpace:
+    """What features may be where nobody says so, from the rows of the certificates alone.
+
+    Numbers may go as far beyond the rows as these are apart, or as large. Where it is known what the rows were made
+    from, only features may change that some of them changed.
+
+    Examples
+    --------
+    >>> space = assumed_space(np.array([[2.0, 5.0]]), np.array([[1.0, 5.0]]), ("income", "age"))
+    >>> [(f.name, f.mutable, f.high) for f in space]
+    [('income', True, 4.0), ('age', False, 10.0)]
+    """
+    import pandas as pd
+
+    tables = [
+        t if is_frame(t) else pd.DataFrame(t, columns=names and list(names)) for t in (points, inputs) if t is not None
+    ]
+    tables = [t.set_axis([f"x{c}" if isinstance(c, int) else str(c) for c in t.columns], axis=1) for t in tables]
+    space = FeatureSpace.from_frame(pd.concat(tables, ignore_index=True))
+    changed = set(space.names)
+    if inputs is not None:
+        before, after = (table_cells(t) for t in reversed(tables))
+        pairs = [pair for a, b in zip(before, after, strict=True) for pair in zip(space.names, a, b, strict=True)]
+        changed = {name for name, a, b in pairs if a != b} or changed
+    return FeatureSpace([replace(_widened(f), mutable=f.name in changed) for f in space])
+
+
+def _widened(feature: Feature) -> Feature:
+    if feature.low is None or feature.high is None:
+        return feature
+    reach = max(feature.high - feature.low, abs(feature.low), abs(feature.high)) or 1.0
+    return replace(feature, low=feature.low - reach, high=feature.high + reach)
+
+
+def repaired(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) -> list[Repair]:
+    """One repair per row.
+
+    Parameters
+    ----------
+    model : Model
+        The new model.
+    space : FeatureSpace
+        What is allowed, as seen from the promised rows.
+    rows : ndarray or data frame
+        The promised rows in raw units.
+    targets : list
+        The promised classes.
+    """
+    names, end = space.names, time.monotonic() + ALTOGETHER
+    try:
+        task = Task(space.bind(model), space, deadline=end)
+        starts = space.numbers(own_columns(rows, space), "points")
+        programs = MilpSource(margin=0.0, step=1.0, time_limit=PER_ROW)
+        exact = programs.unsupported(task) is None
+    except ApasError as error:
+        return [Repair(None, names, "", None, f"the space does not fit: {error}")] * len(targets)
+    found = []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, (start, target) in enumerate(zip(starts, targets, strict=True)):
+            search = Search(task, i, start, target)
+            found.append(_repair(search, programs if exact else None, end))
+    return found
+
+
+def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
+    names = search.task.space.names
+    if time.monotonic() > end:
+        return Repair(None, names, "", None, f"not looked for: the {ALTOGETHER:g} s for all repairs are over")
+    try:
+        point = _nearest(search, programs)
+    except NoneExists as error:
+        return Repair(None, names, "", None, f"no allowed row has the class: {error}")
+    except ApasError as error:
+        return Repair(None, names, "", None, f"not found: {error}")
+    if point is None or not search.is_valid(point):
+        return Repair(None, names, "", None, "not found")
+    space = search.task.space
+    how = "cheapest change that a mixed-integer program found" if programs else "found by descent; there may be nearer"
+    values = table_cells(space.table(point[None]))[0]
+    return Repair(tuple(values), names, changes_of(space, search.input, point), search.cost(point), how)
+
+
+def _nearest(search: Search, programs: MilpSource | None) -> _Array | None:
+    if programs is not None:
+        return next((c.point for c in programs.candidates(search)), None)
+    found = next((c.point for c in _DESCENT.candidates(search)), None)
+    if found is None:
+        return None
+    # a little further on there is room to leave features alone, which may cost less in the end
+    further = [search.snapped(search.input + part * (found - search.input)) for part in FURTHER]
+    tried = [found, *(_sparse(search, point) for point in further if search.is_valid(point))]
+    return min((_drawn_back(search, point) for point in tried), key=search.cost)
+
+
+def _drawn_back(search: Search, found: _Array) -> _Array:
+    """The first valid row on the way to a point: descent stops somewhere inside the class."""
+    best, outside, inside = found, 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (outside + inside) / 2
+        point = search.snapped(search.input + middle * (found - search.input))
+        good = search.is_valid(point)
+        outside, inside = (outside, middle) if good else (middle, inside)
+        if good and search.cost(point) < search.cost(best):
+            best = point
+    return best
+
+
+def _sparse(search: Search, point: _Array) -> _Array:
+    """The point with features as they were wherever it stays valid, the smallest changes first."""
+    apart = search.task.space.differences(point[None], search.input[None])[0]
+    for j in np.argsort(apart, kind="stable"):
+        tried = point.copy()
+        tried[j] = search.input[j]
+        if search.is_valid(tried):
+            point = tried
+    return point

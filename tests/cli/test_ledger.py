@@ -1,0 +1,106 @@
+"""`apas ledger add | list | audit | retire`."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+from command import run
+
+import apas
+
+
+def linear(bias):
+    return apas.FeedForward([[[1.0], [-1.0]]], [[bias]], feature_names=("income", "debt"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, bias in (("old", 0.0), ("good", -0.01), ("bad", -0.2)):
+        apas.save_model(linear(bias), f"{name}.json")
+    table = pd.DataFrame([[2.0, 0.5], [1.0, 0.9], [0.5, 0.9]], columns=["income", "debt"])
+    apas.save_certificates(apas.certify(linear(0.0), table, 0.02, target=1, method="interval"), "certs.json")
+    named = table.set_axis(["x", "y", "z"])
+    apas.save_certificates(apas.certify(linear(0.0), named, 0.02, target=1, method="interval"), "named.json")
+    (tmp_path / "names.txt").write_text("A-1\nA-2\nA-3\n")
+    return tmp_path
+
+
+def test_the_life_of_promises(folder, capsys):
+    add = ("ledger", "add", "ledger.db", "certs.json", "--references", "names.txt", "--expires", "2999-12-31")
+    assert run(capsys, *add)[:2] == (0, "2 added, 0 known already, 1 not certified.\n")
+    assert run(capsys, *add)[:2] == (0, "0 added, 2 known already, 1 not certified.\n")
+    code, out, _ = run(capsys, *add, "--json")
+    assert json.loads(out) == {"added": 0, "known": 2, "not_certified": 1}
+    code, out, _ = run(capsys, "ledger", "list", "ledger.db")
+    assert code == 0
+    assert "2999-12-31" in out
+    assert out.rstrip().endswith("2 promises: 2 open.")
+    assert run(capsys, "ledger", "audit", "ledger.db", "good.json", "--base", "old.json")[0] == 0
+    words = ("--base", "old.json", "--markdown", "r.md", "--junit", "r.xml")
+    code, out, _ = run(capsys, "ledger", "audit", "ledger.db", "bad.json", "--dry-run", *words)
+    assert code == 1
+    assert "A-2" in out
+    assert "BROKEN_OUTSIDE" in (folder / "r.md").read_text()
+    assert 'name="row A-2"' in (folder / "r.xml").read_text()
+    assert "2 open" in run(capsys, "ledger", "list", "ledger.db")[1]
+    for _ in range(2):  # it does not pass the second time
+        code, out, _ = run(capsys, "ledger", "audit", "ledger.db", "bad.json", "--json")
+        assert code == 1
+        assert [row["row"] for row in json.loads(out)["rows"]] == ["A-1", "A-2"]
+    code, out, _ = run(capsys, "ledger", "list", "ledger.db", "--state", "broken", "--json")
+    assert [row["reference"] for row in json.loads(out)["rows"]] == ["A-2"]
+    code, out, _ = run(capsys, "ledger", "list", "ledger.db", "--history", "A-2")
+    assert out.count("audited: ") == 3
+    assert out.rstrip().endswith("4 events.")
+    assert run(capsys, "ledger", "retire", "ledger.db", "A-2", "--as", "withdrawn")[:2] == (0, "1 withdrawn.\n")
+    assert run(capsys, "ledger", "audit", "ledger.db", "bad.json")[0] == 0
+    assert run(capsys, "ledger", "retire", "ledger.db", "A-1")[:2] == (0, "1 honoured.\n")
+    code, out, _ = run(capsys, "ledger", "audit", "ledger.db", "bad.json")
+    assert code == 0
+    assert "nothing was promised" in out
+
+
+def test_references(folder, capsys):
+    assert run(capsys, "ledger", "add", "l.db", "named.json")[0] == 0
+    code, out, _ = run(capsys, "ledger", "list", "l.db", "--json")
+    told = json.loads(out)
+    assert told["format"] == "apas-ledger"
+    assert [row["reference"] for row in told["rows"]] == ["x", "y"]
+    assert [row["expires"] for row in told["rows"]] == [None, None]
+    (folder / "applicants.csv").write_text("id,branch\nA-1,north\nA-2,south\nA-3,west\n")
+    words = ("--references", "applicants.csv", "--reference-column")
+    assert run(capsys, "ledger", "add", "l.db", "certs.json", *words, "id")[1].startswith("2 added")
+    code, _, err = run(capsys, "ledger", "add", "l.db", "certs.json", *words, "name")
+    assert code == 2
+    assert "'id', 'branch'" in err
+
+
+def test_bad_input(folder, capsys):
+    (folder / "short.txt").write_text("A-1\n")
+    (folder / "blank.txt").write_text("A-1\n\nA-3\n")
+    (folder / "text.db").write_text("nothing " * 1000)
+    apas.Ledger("good.db").close()
+    for words in (
+        ("add", "l.db", "certs.json"),
+        ("add", "l.db", "certs.json", "--references", "short.txt"),
+        ("add", "l.db", "certs.json", "--references", "blank.txt"),
+        ("add", "l.db", "certs.json", "--references", "none.txt"),
+        ("add", "l.db", "certs.json", "--reference-column", "id"),
+        ("add", "l.db", "named.json", "--expires", "tomorrow"),
+        ("add", "l.db", "named.json", "--expires", "2001-01-01"),
+        ("add", "l.db", "old.json"),
+        ("add", "text.db", "named.json"),
+        ("list", "none.db"),
+        ("list", "text.db"),
+        ("audit", "none.db", "good.json"),
+        ("audit", "good.db", "none.json"),
+        ("retire", "good.db", "A-1"),
+    ):
+        code, out, err = run(capsys, "ledger", *words)
+        assert (code, out) == (2, ""), words
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+    assert not (folder / "none.db").exists()

@@ -1,0 +1,203 @@
+"""Which new models `audit` takes: pipelines, spaces, networks behind a preprocessing; what it refuses; repairs."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from certificatefiles import network, rows
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import apas
+from apas.contracts.auditreport import Outcome
+from apas.contracts.repairs import assumed_space
+
+LOANS = apas.datasets.make_loans(800, rng=0)
+NUMERIC = list(apas.datasets.NUMERIC)
+FEATURES = list(apas.datasets.LOAN_FEATURES)
+SPACE = apas.FeatureSpace.from_frame(
+    LOANS[FEATURES], immutable=["age", "years_employed"], increase=["income"], steps={"income": 10}, scale="minmax"
+)
+
+
+def pipeline(count):
+    return make_pipeline(StandardScaler(), LogisticRegression()).fit(LOANS[NUMERIC][:count], LOANS["approved"][:count])
+
+
+def mlp(sizes, seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return MLPClassifier(sizes, max_iter=300, random_state=seed).fit(
+            SPACE.encode(LOANS[FEATURES]), LOANS["approved"]
+        )
+
+
+@pytest.fixture(scope="module")
+def spaced():
+    """Counterfactuals of a network behind a space, and networks that could follow it."""
+    old = mlp((6,), 0)
+    rejected = LOANS.loc[old.predict(SPACE.encode(LOANS[FEATURES])) == 0, FEATURES].head(10)
+    found = apas.generate(old, rejected, 0.02, space=SPACE, source="milp", rng=0)
+    return found, old, mlp((6,), 1), mlp((9,), 1)
+
+
+def test_repairs_keep_to_the_space(spaced, tmp_path):
+    found, old, new, _ = spaced
+    apas.save_certificates(found, tmp_path / "c.json")
+    report = apas.audit(tmp_path / "c.json", new, base=old)
+    assert report.broken.any()
+    assert report.notes == ()
+    again = apas.audit(found, new, base=old)
+    assert [row.to_dict() for row in again] == [row.to_dict() for row in report]
+    promised = SPACE.numbers(found.certificates.points)
+    repaired = 0
+    for start, row in zip(promised, report, strict=True):
+        if not row.outcome.is_broken:
+            assert row.repair is None
+            continue
+        if row.repair.values is None:
+            continue
+        repaired += 1
+        values = np.array([row.repair.values], dtype=object)
+        point = SPACE.numbers(values)
+        assert SPACE.allowed(point, start[None]).all()
+        assert apas.metrics.validity(SPACE.bind(new), values, row.target).all()
+        assert point[0, FEATURES.index("age")] == start[FEATURES.index("age")]
+        assert point[0, FEATURES.index("income")] >= start[FEATURES.index("income")]
+        assert row.repair.cost == pytest.approx(SPACE.costs(point, start[None])[0])
+        assert row.repair.changes not in ("", "(no change)")
+    assert repaired == int(report.broken.sum())
+
+
+def test_the_repair_is_the_nearest():
+    # income + 2 savings >= 4 is asked, the promised row has 1 + 2: half a unit of savings is the cheapest
+    old = apas.FeedForward([[[1.0], [2.0]]], [[-2.5]], feature_names=("income", "savings"))
+    new = apas.FeedForward([[[1.0], [2.0]]], [[-4.0]], feature_names=("income", "savings"))
+    space = apas.FeatureSpace([apas.Feature(name, low=0, high=10) for name in ("income", "savings")])
+    certificates = apas.certify(old, [[1.0, 1.0]], 0.01, target=1, method="interval")
+    repair = apas.audit(certificates, new, base=old, space=space)[0].repair
+    assert repair.values == pytest.approx((1.0, 1.5), abs=1e-6)
+    assert repair.changes == "savings 1 -> 1.5"
+    assert repair.cost == pytest.approx(0.025, abs=1e-6)
+    fixed = apas.FeatureSpace(
+        [apas.Feature("income", low=0, high=1.5), apas.Feature("savings", low=0, high=10, mutable=False)]
+    )
+    repair = apas.audit(certificates, new, base=old, space=fixed)[0].repair
+    assert repair.values is None
+    assert "no allowed row" in str(repair)
+    assert apas.audit(certificates, new, base=old, repairs=False)[0].repair is None
+    other = apas.FeatureSpace([apas.Feature("cars", low=0, high=1)])
+    assert "does not fit" in str(apas.audit(certificates, new, base=old, space=other)[0].repair)
+
+
+def test_repairs_by_descent():
+    old = network(2, activation="tanh", feature_names=list("abcd"))
+    certificates = apas.certify(old, rows(40), 0.01, target=1, rng=0)
+    new = old.with_parameters(old.parameters.values - 0.25)
+    report = apas.audit(certificates, new, base=old)
+    broken = [row for row in report if row.outcome.is_broken]
+    assert broken
+    found = [row.repair for row in broken if row.repair.values is not None]
+    assert found
+    for repair in found:
+        assert "descent" in repair.reason
+        assert apas.metrics.validity(new, np.array([repair.values], dtype=float), 1).all()
+        assert new.margin(np.array([repair.values], dtype=float), 1)[0] < 1e-6  # just inside
+
+
+def test_what_is_assumed_without_a_space(tmp_path):
+    points, inputs = np.array([[2.0, 5.0, 1.0], [3.0, 5.0, 0.0]]), np.array([[1.0, 5.0, 1.0], [1.0, 5.0, 0.0]])
+    space = assumed_space(points, inputs, ("a", "b", "c"))
+    assert [f.mutable for f in space] == [True, False, False]
+    assert space["c"].kind == "binary"
+    assert (space["a"].low, space["a"].high) == (-2.0, 6.0)
+    assert all(f.mutable for f in assumed_space(points, None, None))
+    assert assumed_space(points, None, None).names == ("x0", "x1", "x2")
+    old = apas.FeedForward([[[1.0], [2.0]]], [[-2.5]])
+    report = apas.audit(
+        apas.certify(old, [[1.0, 1.0]], 0.01, target=1, rng=0), old.with_parameters(np.array([1.0, 2.0, -4.0]))
+    )
+    assert "repairs change any feature" in report.notes[0]
+    assert report[0].repair.values is not None
+
+
+def test_pipelines(tmp_path):
+    old, new = pipeline(800), pipeline(300)
+    rejected = LOANS.loc[old.predict(LOANS[NUMERIC]) == 0, NUMERIC].head(6)
+    space = apas.FeatureSpace.from_frame(LOANS[NUMERIC], increase=["income"])
+    found = apas.generate(old, rejected, 0.02, space=space, source="milp", rng=0)
+    apas.save_certificates(found, tmp_path / "c.json")
+    report = apas.audit(tmp_path / "c.json", new, base=old)
+    kept = new.predict(found.certificates.points) == 1
+    assert [row.valid for row in report] == kept.tolist()
+    assert not kept.all()
+    assert all(row.inside is False for row in report)
+    assert "(preprocessing)" in report[int(np.flatnonzero(~kept)[0])].reason
+    assert "features that promises of these certificates changed" in report.notes[0]
+    assert report.to_frame().index.tolist() == rejected.index.tolist()
+    # the networks alone, in model units
+    networks = [apas.as_model(model).as_feedforward() for model in (old, new)]
+    report = apas.audit(tmp_path / "c.json", networks[1], base=networks[0])
+    encoded = old[:-1].transform(found.certificates.points)
+    assert [row.valid for row in report] == (networks[1].margin(encoded, 1) >= 0).tolist()
+    assert "taken in model units" in report.notes[0]
+    assert {str(row.repair) for row in report if row.outcome.is_broken} <= {"none: the preprocessing is not at hand"}
+    with pytest.raises(apas.InputError, match="both come with their preprocessing"):
+        apas.audit(tmp_path / "c.json", new, base=networks[0])
+    with pytest.raises(apas.InputError, match="pass the whole pipeline"):
+        apas.audit(tmp_path / "c.json", network())
+
+
+def test_other_architectures_are_refused(spaced, tmp_path):
+    found, old, _, other = spaced
+    apas.save_certificates(found, tmp_path / "c.json")
+    for certificates, options in ((found, {}), (tmp_path / "c.json", {"base": old})):
+        with pytest.raises(apas.InputError, match=r"architecture of the certified model.*--validity-only"):
+            apas.audit(certificates, other, **options)
+    for options in ({}, {"base": old}):
+        report = apas.audit(tmp_path / "c.json", other, validity_only=True, **options)
+        assert report.shift is None
+        assert [row.valid for row in report] == (
+            other.predict(SPACE.encode(found.certificates.points)) == [row.target for row in report]
+        ).tolist()
+        assert {row.outcome for row in report} <= {Outcome.HELD, Outcome.BROKEN}
+    net = network(feature_names=list("abcd"))
+    certificates = apas.certify(net, rows(3), 0.01, target="predicted", rng=0)
+    tanh = apas.FeedForward(net.weights, net.biases, activation="tanh", feature_names=list("abcd"))
+    with pytest.raises(apas.InputError, match=r"differs in activation \(\['tanh'\] instead of \['relu'\]\)"):
+        apas.audit(certificates, tanh)
+    with pytest.raises(apas.InputError, match="`new_model` cannot read the rows"):
+        apas.audit(certificates, network(0, (5, 6, 1)), validity_only=True)
+
+
+def test_feature_orders(tmp_path):
+    net = network(feature_names=list("abcd"))
+    certificates = apas.certify(net, rows(20), 0.01, target="predicted", rng=0)
+    apas.save_certificates(certificates, tmp_path / "c.json")
+    order = [1, 0, 3, 2]
+    same = apas.FeedForward([net.weights[0][order], *net.weights[1:]], net.biases, feature_names=list("badc"))
+    for found in (certificates, tmp_path / "c.json"):
+        for options in ({}, {"base": net}):
+            with pytest.raises(apas.InputError, match="same features in another order: number 0 is 'b' instead of 'a'"):
+                apas.audit(found, same, **options)
+        assert all(row.valid for row in apas.audit(found, same, validity_only=True))
+    renamed = apas.FeedForward(net.weights, net.biases, feature_names=list("abce"))
+    with pytest.raises(apas.InputError, match="other features: number 3 is 'e' instead of 'd'"):
+        apas.audit(tmp_path / "c.json", renamed)
+    with pytest.raises(apas.InputError, match="cannot read the rows"):
+        apas.audit(tmp_path / "c.json", renamed, validity_only=True)
+    # a model of fewer features takes those it knows, by name
+    small = network(3, (2, 5, 1), feature_names=list("db"))
+    report = apas.audit(tmp_path / "c.json", small, validity_only=True)
+    margins = [
+        small.margin(row[None, [3, 1]], c.target)[0] for row, c in zip(certificates.points, certificates, strict=True)
+    ]
+    assert [row.valid for row in report] == [
+        m >= 0 if c.target else m > 0 for m, c in zip(margins, certificates, strict=True)
+    ]
+    unnamed = apas.FeedForward(net.weights, net.biases)
+    assert "does not name its features" in apas.audit(tmp_path / "c.json", unnamed).notes[0]
