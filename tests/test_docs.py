@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 COMMANDS = ("bash", "console")
-LANGUAGES = {"python", "text", "json", "bibtex", *COMMANDS}
+LANGUAGES = {"python", "text", "json", "bibtex", "yaml", *COMMANDS}
 #: Commands that may be shown; only the first is executed.
 PROGRAMS = ("apas", "make", "pip")
 FENCE = re.compile(r"^ *(`{3,}|~{3,})(.*)$")

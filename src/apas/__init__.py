@@ -25,6 +25,9 @@ from apas.certify.outputranges import OutputRanges as OutputRanges
 from apas.certify.outputs import output_range as output_range
 from apas.certify.radius import max_shift as max_shift
 from apas.certify.sampling import Sampling as Sampling
+from apas.contracts.audit import audit as audit
+from apas.contracts.auditreport import AuditReport as AuditReport
+from apas.contracts.ledger import Ledger as Ledger
 from apas.contracts.report import VerifyReport as VerifyReport
 from apas.contracts.storage import load_certificates as load_certificates
 from apas.contracts.storage import save_certificates as save_certificates
@@ -82,16 +85,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ApasError", "Attack", "Candidate", "CandidateSource", "Cascade", "Certificate", "Certificates", "Counterfactual",
-    "Counterfactuals", "Enumeration", "Evaluation", "Every", "Exact", "Feature", "FeatureSpace", "FeedForward",
-    "FractionCurve", "FractionCurves", "GaussianShifts", "Given", "GuaranteeWarning", "InputError", "InputNoise",
-    "IntervalBounds", "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts", "MilpSource", "MissingExtra",
-    "Model", "Most", "NearestNeighbours", "ObservedShifts", "OutputRange", "OutputRanges", "Parameters", "Prototype",
-    "RetrainedModels", "Roar", "RobustOptimum", "Sampling", "ShiftReport", "ShiftSet", "Status", "UnsafeFile",
-    "Unsupported", "Verdict", "VerifyReport", "Wachter", "allowed_failures", "as_model", "certify", "datasets",
-    "estimate_delta", "evaluate", "experiments", "generate", "load_certificates", "load_model", "max_shift",
-    "measure_shift", "metrics", "output_range", "retrain", "robust_fraction", "sample_size", "save_certificates",
-    "save_model", "stats", "theory", "verify",
+    "ApasError", "Attack", "AuditReport", "Candidate", "CandidateSource", "Cascade", "Certificate", "Certificates",
+    "Counterfactual", "Counterfactuals", "Enumeration", "Evaluation", "Every", "Exact", "Feature", "FeatureSpace",
+    "FeedForward", "FractionCurve", "FractionCurves", "GaussianShifts", "Given", "GuaranteeWarning", "InputError",
+    "InputNoise", "IntervalBounds", "Ledger", "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts",
+    "MilpSource", "MissingExtra", "Model", "Most", "NearestNeighbours", "ObservedShifts", "OutputRange", "OutputRanges",
+    "Parameters", "Prototype", "RetrainedModels", "Roar", "RobustOptimum", "Sampling", "ShiftReport", "ShiftSet",
+    "Status", "UnsafeFile", "Unsupported", "Verdict", "VerifyReport", "Wachter", "allowed_failures", "as_model",
+    "audit", "certify", "datasets", "estimate_delta", "evaluate", "experiments", "generate", "load_certificates",
+    "load_model", "max_shift", "measure_shift", "metrics", "output_range", "retrain", "robust_fraction", "sample_size",
+    "save_certificates", "save_model", "stats", "theory", "verify",
 ]  # fmt: skip
 
 _ON_FIRST_USE = ("datasets", "experiments", "metrics", "stats", "theory")

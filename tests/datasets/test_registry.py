@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from apas.datasets import DATASETS, data_folder, dataset_path
+from apas.datasets import DATASETS, data_folder, data_from, dataset_path
 from apas.errors import InputError
 
 PAPER = ("diabetes", "no2", "sba", "credit", "spam", "news")
@@ -56,6 +56,38 @@ def test_variable_goes_first(shared, monkeypatch, tmp_path):
     monkeypatch.chdir(shared.parent / "project")
     monkeypatch.setenv("APAS_DATA", str(tmp_path / "mine"))
     assert data_folder() == tmp_path / "mine"
+
+
+def test_what_is_named_goes_before_the_variable(shared, monkeypatch, tmp_path):
+    for name in ("mine", "yours"):
+        (tmp_path / name / "no2").mkdir(parents=True)
+    monkeypatch.setenv("APAS_DATA", str(tmp_path / "mine"))
+    assert data_folder(shared) == shared / "datasets"
+    with data_from(shared):
+        assert data_folder() == shared / "datasets"
+        assert dataset_path("no2") == shared / "datasets" / "no2" / "no2.csv"
+        assert data_folder(tmp_path / "yours") == tmp_path / "yours"
+        with data_from(tmp_path / "yours"):
+            assert data_folder() == tmp_path / "yours"
+        with data_from(None):
+            assert data_folder() == shared / "datasets"
+    assert data_folder() == tmp_path / "mine"
+
+
+def test_a_relative_folder_stays_where_it_was(shared, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with data_from("shared"):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert data_folder() == shared / "datasets"
+
+
+def test_a_wrong_folder_is_not_passed_over(shared, monkeypatch, tmp_path):
+    monkeypatch.setenv("APAS_DATA", str(shared))
+    wrong = tmp_path / "elsewhere"
+    with pytest.raises(InputError, match=rf"the data folder must be .*got '{wrong}'.*apas paper data --data {wrong}"):
+        data_folder(wrong)
+    with pytest.raises(InputError, match="the data folder must be"), data_from(wrong):
+        pass
 
 
 @pytest.mark.usefixtures("shared")

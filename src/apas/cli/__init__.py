@@ -7,11 +7,14 @@ import sys
 import typer
 
 from apas import __version__
+from apas.cli.audit import audit_command
 from apas.cli.certify import certify_command
 from apas.cli.convert import convert_command
 from apas.cli.demo import demo_command
 from apas.cli.generate import generate_command
+from apas.cli.ledger import ledger_app
 from apas.cli.maxshift import max_shift_command
+from apas.cli.paper import paper_app
 from apas.cli.shift import shift_command
 from apas.cli.verify import verify_command
 from apas.errors import ApasError
@@ -31,7 +34,10 @@ app.command("max-shift")(max_shift_command)
 app.command("generate")(generate_command)
 app.command("shift")(shift_command)
 app.command("verify")(verify_command)
+app.command("audit")(audit_command)
+app.add_typer(ledger_app, name="ledger")
 app.command("convert")(convert_command)
+app.add_typer(paper_app, name="paper")
 
 
 def _print_version(asked: bool) -> None:

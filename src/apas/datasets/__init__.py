@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apas.datasets.loans import CATEGORICAL, LOAN_FEATURES, NUMERIC, make_loans
-from apas.datasets.registry import DATASETS, data_folder, dataset_path
+from apas.datasets.registry import DATASETS, data_folder, data_from, dataset_path
 
 __all__ = [
     "CATEGORICAL",
@@ -11,6 +11,7 @@ __all__ = [
     "LOAN_FEATURES",
     "NUMERIC",
     "data_folder",
+    "data_from",
     "dataset_path",
     "make_loans",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from apas.errors import InputError
 
-__all__ = ["DATASETS", "data_folder", "dataset_path"]
+__all__ = ["DATASETS", "chosen_folder", "data_folder", "data_from", "dataset_path"]
 
 #: Name of each dataset and its file below the data folder. The paper trains on ``credit`` and retrains on
 #: ``credit-new``, a part of ``credit-new-complete``; its ``spam`` lacks one row of ``spam-complete``.
@@ -30,14 +32,23 @@ DATASETS: Final[Mapping[str, str]] = MappingProxyType(
 
 _VARIABLE = "APAS_DATA"
 _FOLDERS: Final = tuple(dict.fromkeys(file.split("/")[0] for file in DATASETS.values()))
+_FETCH = "apas paper data --data"
 _LAYOUT = f"a folder with the sub-folders {', '.join(_FOLDERS)} (or one whose sub-folder 'datasets' has them)"
 
 
-def data_folder() -> Path:
+_CHOSEN: ContextVar[Path | None] = ContextVar("chosen data folder", default=None)
+
+
+def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """Find the folder that holds the datasets.
 
-    The environment variable ``APAS_DATA`` decides if it is set; otherwise ``../shared`` is tried,
-    seen from the current directory.
+    The folder given decides; without one, that of the enclosing `data_from`; then the environment variable
+    ``APAS_DATA`` if it is set; otherwise ``../shared`` is tried, seen from the current directory.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder itself, or one whose sub-folder ``datasets`` it is.
 
     Returns
     -------
@@ -47,7 +58,7 @@ def data_folder() -> Path:
     Raises
     ------
     InputError
-        If ``APAS_DATA`` names a folder without datasets, or is not set and ``../shared`` has none.
+        If `folder` or ``APAS_DATA`` names a folder without datasets, or neither is given and ``../shared`` has none.
 
     Examples
     --------
@@ -59,20 +70,57 @@ def data_folder() -> Path:
     ...     data_folder().name
     'datasets'
     """
+    chosen = _CHOSEN.get() if folder is None else Path(folder)
     named = os.environ.get(_VARIABLE, "").strip()
-    start = Path(named).expanduser() if named else Path("..", "shared")
-    for folder in (start, start / "datasets"):
-        if any((folder / name).is_dir() for name in _FOLDERS):
-            return folder.resolve()
+    start = Path(chosen or named or Path("..", "shared")).expanduser()
+    for place in (start, start / "datasets"):
+        if any((place / name).is_dir() for name in _FOLDERS):
+            return place.resolve()
+    if chosen is not None:
+        raise InputError(
+            f"the data folder must be {_LAYOUT}, got {str(chosen)!r}, which has none of them. "
+            f"Name another, or fetch the data: {_FETCH} {chosen}"
+        )
     if named:
         raise InputError(
             f"{_VARIABLE} must be {_LAYOUT}, got {named!r}, which has none of them. "
-            f"Correct the variable, e.g. export {_VARIABLE}=/path/to/datasets"
+            f"Correct the variable, e.g. export {_VARIABLE}=/path/to/datasets, or fetch the data: {_FETCH} DIR"
         )
     raise InputError(
         f"{_VARIABLE} must be {_LAYOUT}, but it is not set and there is no such folder at {start.resolve()}. "
-        f"Say where the data lie, e.g. export {_VARIABLE}=/path/to/datasets"
+        f"Say where the data lie, e.g. export {_VARIABLE}=/path/to/datasets, or fetch them: {_FETCH} DIR"
     )
+
+
+@contextmanager
+def data_from(folder: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Read datasets from a folder, whatever the environment says; None changes nothing.
+
+    Parameters
+    ----------
+    folder : path or None
+        As `data_folder` takes it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from apas.datasets import data_folder, data_from
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (pathlib.Path(folder) / "no2").mkdir()
+    ...     with data_from(folder):
+    ...         data_folder() == pathlib.Path(folder).resolve()
+    True
+    """
+    token = _CHOSEN.set(_CHOSEN.get() if folder is None else data_folder(folder))
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def chosen_folder() -> Path | None:
+    """The folder of the enclosing `data_from`, to be handed to other processes; None outside of any."""
+    return _CHOSEN.get()
 
 
 def dataset_path(name: str) -> Path:
@@ -112,7 +160,7 @@ def dataset_path(name: str) -> Path:
     path = data_folder() / DATASETS[name]
     if not path.is_file():
         raise InputError(
-            f"{_VARIABLE} must be a folder with the file {DATASETS[name]} for the dataset {name!r}, "
-            f"but {path} is no file. Put it there, or point {_VARIABLE} to a folder that has it."
+            f"{_VARIABLE} (or --data) must be a folder with the file {DATASETS[name]} for the dataset {name!r}, "
+            f"but {path} is no file. Put it there, or fetch it: {_FETCH} {path.parents[1]}"
         )
     return path

@@ -1,0 +1,171 @@
+"""Finished work in one SQLite file: what was computed once is not computed again.
+
+A unit of work is known by its key: the experiment, its settings, the bytes of the data it reads, and the code. So a run
+that was ended at any moment goes on where it was, and no result outlives the code or the data it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from apas.datasets.registry import dataset_path
+from apas.errors import InputError
+
+__all__ = ["Store", "code_version", "data_version", "unit_key"]
+
+_TABLE = """
+create table if not exists results (
+    key text primary key,
+    experiment text not null,
+    settings text not null,
+    result text not null,
+    seconds real not null
+) without rowid
+"""
+#: "apar" in ASCII: marks a file of results, so that nothing is written into other databases, our ledgers included.
+APPLICATION = 0x61706172
+#: Seconds to wait for another run that writes to the same file.
+PATIENCE = 60.0
+
+
+@cache
+def code_version() -> str:
+    """Version of the package and a digest of its source files.
+
+    Examples
+    --------
+    >>> code_version().split("+")[0]
+    '0.1.0'
+    """
+    return f"{sys.modules['apas'].__version__}+{source_digest(Path(str(files('apas'))))[:12]}"
+
+
+def source_digest(root: Path) -> str:
+    """Digest of the Python files of a folder: their places and their bytes."""
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+@cache
+def _file_digest(path: Path, size: int, changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def data_version(names: tuple[str, ...]) -> str:
+    """Digest of the files of datasets, by name.
+
+    Examples
+    --------
+    >>> data_version(()) == data_version(())
+    True
+    """
+    digest = hashlib.sha256()
+    for name in names:
+        path = dataset_path(name)
+        state = path.stat()
+        digest.update(f"{name} {_file_digest(path, state.st_size, state.st_mtime_ns)}\n".encode())
+    return digest.hexdigest()
+
+
+def unit_key(experiment: str, settings: Mapping[str, Any], data: str, code: str) -> str:
+    """What a unit of work is known by.
+
+    Examples
+    --------
+    >>> unit_key("toy", {"a": 1, "b": 2}, "", "") == unit_key("toy", {"b": 2, "a": 1}, "", "")
+    True
+    """
+    text = json.dumps([experiment, dict(settings), data, code], sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Store:
+    """Results in a file, one transaction each.
+
+    Parameters
+    ----------
+    path : path-like
+        Made if it is not there; its folder too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.sqlite") as store:
+    ...     store.put("k", "toy", {"depth": 6}, {"share": 0.9}, seconds=0.1)
+    ...     store.get("k")
+    {'share': 0.9}
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._base = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise self._refused(error) from None
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self._base.close()
+            raise self._refused(error) from None
+        except BaseException:
+            self._base.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Make the table in an empty file; what is neither empty nor ours is left as it is."""
+        tables, known = (  # in this order: whoever has made the table has marked the file
+            self._base.execute(query).fetchone()[0]
+            for query in ("select count(*) from sqlite_master", "pragma application_id")
+        )
+        if known != APPLICATION and (known or tables):
+            raise sqlite3.DatabaseError("another program's database")
+        if not tables:  # with the lock, since another run may do the same: all of it is there, or nothing
+            self._base.execute("begin immediate")
+            self._base.execute(_TABLE)
+            self._base.execute(f"pragma application_id = {APPLICATION}")
+            self._base.execute("commit")
+
+    def _refused(self, error: Exception) -> InputError:
+        return InputError(
+            f"{str(self.path)!r} must be a file of results of `apas paper` or a new one, got {error}; name another."
+        )
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The result of a unit, or None if it is not done."""
+        row = self._base.execute("select result from results where key = ?", (key,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def put(
+        self, key: str, experiment: str, settings: Mapping[str, Any], result: Mapping[str, Any], *, seconds: float
+    ) -> None:
+        """Keep the result of a unit; done when this returns."""
+        values = (key, experiment, json.dumps(dict(settings), sort_keys=True), json.dumps(dict(result)), seconds)
+        self._base.execute("insert or replace into results values (?, ?, ?, ?, ?)", values)
+
+    def __len__(self) -> int:
+        return int(self._base.execute("select count(*) from results").fetchone()[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._base.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
