@@ -82,6 +82,22 @@ def test_changed_data_are_done_again_and_workers_read_the_folder_named(store, tm
     assert len(store) == 2
 
 
+def test_every_worker_reads_the_folder_named(store, tmp_path, monkeypatch):
+    """Most of many units are handed out by threads that know nothing of `data_from`."""
+    monkeypatch.setenv("APAS_DATA", str(tmp_path / "nowhere"))
+    (tmp_path / "data" / "no2").mkdir(parents=True)
+    (tmp_path / "data" / "no2" / "no2.csv").write_text("1")
+    expected = [{"size": 1, "folder": str(tmp_path / "data")}] * 30
+    with data_from(tmp_path / "data"):
+        assert run_units(sizes("named"), store, n_jobs=2) == expected
+    monkeypatch.setenv("APAS_DATA", str(tmp_path / "data"))  # the workers were started before
+    assert run_units(sizes("set"), store, n_jobs=2) == expected
+
+
+def sizes(word):
+    return [Unit(f"{word} {i}", unitwork.size, {"name": "no2"}, ("no2",)) for i in range(30)]
+
+
 def test_a_unit_that_fails_leaves_the_others(store, notes):
     units = [Unit("squares", unitwork.failing, {"number": number}) for number in range(4)]
     for _ in range(2):

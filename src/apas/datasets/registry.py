@@ -12,7 +12,7 @@ from typing import Final
 
 from apas.errors import InputError
 
-__all__ = ["DATASETS", "chosen_folder", "data_folder", "data_from", "dataset_path"]
+__all__ = ["DATASETS", "data_folder", "data_from", "dataset_path"]
 
 #: Name of each dataset and its file below the data folder. The paper trains on ``credit`` and retrains on
 #: ``credit-new``, a part of ``credit-new-complete``; its ``spam`` lacks one row of ``spam-complete``.
@@ -116,11 +116,6 @@ def data_from(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         yield
     finally:
         _CHOSEN.reset(token)
-
-
-def chosen_folder() -> Path | None:
-    """The folder of the enclosing `data_from`, to be handed to other processes; None outside of any."""
-    return _CHOSEN.get()
 
 
 def dataset_path(name: str) -> Path:

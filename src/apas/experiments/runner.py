@@ -11,7 +11,7 @@ from typing import Any
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from apas.datasets.registry import chosen_folder, data_from
+from apas.datasets.registry import data_folder, data_from
 from apas.display.progress import Progress
 from apas.experiments.store import Store, code_version, data_version, unit_key
 
@@ -54,7 +54,7 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
         Those with the same key are done once.
     store : Store
     n_jobs : int, default 1
-        Number of processes, -1 for all cores. All of them read the data of the enclosing `apas.datasets.data_from`.
+        Number of processes, -1 for all cores. All of them read the data that this one finds.
     label : str
         Beside the progress bar.
 
@@ -71,7 +71,9 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
     open_ = {key: unit for key, unit in asked if store.get(key) is None}
     with Progress(len(asked), label) as progress:
         progress.advance(sum(key not in open_ for key, _ in asked))
-        jobs = (delayed(_done)(key, unit, chosen_folder()) for key, unit in open_.items())
+        # here and not below: joblib asks for most jobs in threads of its own, which know nothing of `data_from`
+        folder = data_folder() if any(unit.data for unit in open_.values()) else None
+        jobs = (delayed(_done)(key, unit, folder) for key, unit in open_.items())
         for key, result, seconds in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs):
             unit = open_[key]
             store.put(key, unit.experiment, unit.settings, result, seconds=seconds)
