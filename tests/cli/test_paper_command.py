@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
 from command import run
 from conftest import shared_folder
 
+from apas.cli import paper
 from apas.datasets import DATASETS
+from apas.experiments.register import available
+from apas.experiments.store import code_version
 
 
 @pytest.fixture
@@ -26,7 +37,7 @@ def test_all_files_are_there(capsys):
     folder = shared_folder("datasets")
     code, out, err = run(capsys, "paper", "data", "--data", str(folder))
     assert (code, err) == (0, "")
-    assert f"9 of 9 files are in {folder}." in out
+    assert f"9 of 9 files are in {folder.resolve()}." in out
     assert out.count("was there") == 9
 
 
@@ -100,3 +111,110 @@ def test_table2(capsys, tmp_path, monkeypatch):
     before = (tmp_path / "out" / "table2.csv").read_bytes()
     assert run(capsys, *words)[0] == 0
     assert (tmp_path / "out" / "table2.csv").read_bytes() == before
+
+
+EXAMPLES = {"drawings": "figure2", "toy": "toy-delta", "lemma": "lemma", "hardness": "hardness"}
+
+
+@pytest.mark.parametrize("name", ["data", "all", *(entry.name for entry in available())])
+def test_help_has_an_example(capsys, name):
+    code, out, _ = run(capsys, "paper", name, "--help")
+    assert code == 0
+    assert f"Example:  apas paper {name} --data datasets" in out
+
+
+def test_help_lists_every_experiment(capsys):
+    _, out, _ = run(capsys, "paper", "--help")
+    for entry in available():
+        assert re.search(rf"^. {entry.name} +{entry.title.split()[0]}", out, re.MULTILINE), entry.name
+
+
+def test_unknown_names(capsys):
+    code, out, err = run(capsys, "paper", "table9")
+    assert (code, out) == (2, "")
+    assert "No such command 'table9'" in err
+
+
+@pytest.mark.parametrize("name", ["drawings", "lemma"])
+def test_experiments_without_data(capsys, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("APAS_DATA", str(tmp_path / "nowhere"))
+    words = ["paper", name, "--output", str(tmp_path / "out"), "--quick"]
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    table = EXAMPLES[name]
+    assert table in out
+    text = (tmp_path / "out" / f"{table}.md").read_text()
+    assert f"Made by `apas paper {name} --quick` with apas 0.1.0+" in text
+    before = rows(tmp_path / "out")
+    assert len(before) > 1
+    assert run(capsys, *words)[0] == 0
+    assert rows(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("jobs", ["0", "two"])
+def test_jobs_are_checked_first(capsys, tmp_path, jobs):
+    code, out, err = run(capsys, "paper", "all", "--output", str(tmp_path / "out"), "--jobs", jobs)
+    assert (code, out) == (2, "")
+    assert "jobs" in err
+    assert not (tmp_path / "out").exists()
+
+
+def rows(folder):
+    """Keys of finished units, and how long each took: one that is done again takes another time."""
+    with contextlib.closing(sqlite3.connect(folder / "results.sqlite", timeout=60)) as base:
+        return dict(base.execute("select key, seconds from results"))
+
+
+def test_a_run_that_was_killed_goes_on(capsys, tmp_path):
+    words = ["paper", "hardness", "--output", str(tmp_path / "out"), "--quick"]
+    process = subprocess.Popen([sys.executable, "-m", "apas", *words], stdout=subprocess.DEVNULL)
+    before = {}
+    while process.poll() is None and len(before) < 3:
+        time.sleep(0.005)
+        with contextlib.suppress(sqlite3.OperationalError):  # no file or no table yet
+            before = rows(tmp_path / "out")
+    process.kill()
+    process.wait()
+    assert len(before) >= 3
+    before = rows(tmp_path / "out")
+    assert not (tmp_path / "out" / "hardness.csv").exists() or len(before) == 10
+    assert run(capsys, *words)[0] == 0
+    after = rows(tmp_path / "out")
+    assert len(after) == 10
+    assert before.items() <= after.items()
+    table = pd.read_csv(tmp_path / "out" / "hardness.csv")
+    assert (table["yes"] == table["can be true"]).all()
+    assert (table["wrong"] == 0).all()
+
+
+def test_all_says_what_is_missing_before_it_works(capsys, tmp_path):
+    (tmp_path / "spam").mkdir()
+    code, out, err = run(capsys, "paper", "all", "--data", str(tmp_path), "--output", str(tmp_path / "out"))
+    assert (code, out) == (2, "")
+    assert "must be a folder with the file" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_runs_what_is_registered(capsys, tmp_path, monkeypatch):
+    chosen = tuple(entry for entry in available() if entry.name in ("drawings", "lemma"))
+    monkeypatch.setattr(paper, "available", lambda: chosen)
+    words = ["paper", "all", "--output", str(tmp_path), "--quick", "--jobs", "2"]
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    assert [line for line in out.splitlines() if " of 2: " in line] == [
+        f"{number} of 2: {entry.title}" for number, entry in enumerate(chosen, start=1)
+    ]
+    assert out.splitlines()[-1] == f"page: {tmp_path / 'paper.html'}"
+    page = (tmp_path / "paper.html").read_text()
+    for word in ("4159/8000", "figure2", "apas paper lemma --quick", f">{code_version()}<"):
+        assert word in page
+    pictures = sorted(tmp_path.glob("*.png"))
+    assert [picture.stem for picture in pictures] == ["appendix-network", "figure1", "figure2", "figure3", "lemma"]
+    for picture in pictures:
+        assert base64.b64encode(picture.read_bytes()).decode() in page
+        assert picture.with_suffix(".svg").exists()
+    assert str(tmp_path) not in page
+    before = rows(tmp_path)
+    assert run(capsys, *words)[0] == 0
+    assert rows(tmp_path) == before
+    assert (tmp_path / "paper.html").read_text() == page

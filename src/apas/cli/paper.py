@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -11,9 +12,13 @@ import typer
 
 from apas.cli import options
 from apas.cli.output import print_table
+from apas.experiments.register import available
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from apas.experiments.experiment import Outcome
+    from apas.experiments.register import Entry
 
 __all__ = ["paper_app"]
 
@@ -72,31 +77,68 @@ def _place(data: Path | None) -> Path:
         return Path(named).expanduser().absolute()
 
 
-@paper_app.command("table2")
-def table2_command(
-    data: Data = None, output: Output = FOLDER, quick: Quick = False, jobs: options.Jobs = 1
-) -> None:  # fmt: skip
-    """Table 2: how far plausible shifts move the expected output, which naturally occurring ones leave alone.
+def _experiment_command(entry: Entry) -> Callable[..., None]:
+    """The sub-command of an experiment; all of them take the same options."""
 
-    Example:  apas paper table2 --data datasets --output results --jobs 2
+    def command(data: Data = None, output: Output = FOLDER, quick: Quick = False, jobs: options.Jobs = 1) -> None:
+        with _prepared(data, jobs):
+            run(entry, output=output, quick=quick, jobs=jobs)
+
+    command.__doc__ = f"""{entry.title}.
+
+    Example:  apas paper {entry.name} --data datasets --output results --jobs 2
     """
-    run("table2", data=data, output=output, quick=quick, jobs=jobs)
+    return command
 
 
-def run(name: str, *, data: Path | None, output: Path, quick: bool, jobs: int) -> None:
-    """Run the experiment `apas.experiments.NAME`, write its tables and figures, and print the tables."""
+for _entry in available():
+    paper_app.command(_entry.name)(_experiment_command(_entry))
+
+
+@paper_app.command("all")
+def all_command(data: Data = None, output: Output = FOLDER, quick: Quick = False, jobs: options.Jobs = 1) -> None:
+    """Run all experiments in turn, and write one HTML page with all tables and figures besides their files.
+
+    Give the same command again to go on with a run that was ended.
+
+    Example:  apas paper all --data datasets --output results --jobs 2
+    """
+    from apas.experiments.page import Section, write_page
+    from apas.experiments.register import datasets_of
+
+    entries, sections = available(), []
+    with _prepared(data, jobs):
+        datasets_of(entries, quick=quick)
+        for number, entry in enumerate(entries, start=1):
+            typer.echo(f"{number} of {len(entries)}: {entry.title}")
+            outcome = run(entry, output=output, quick=quick, jobs=jobs)
+            sections.append(Section(entry, entry.load().units({"quick": quick}), outcome))
+        page = write_page(sections, output, quick=quick, n_jobs=jobs)
+    typer.echo(f"page: {page}")
+
+
+@contextmanager
+def _prepared(data: Path | None, jobs: int) -> Iterator[None]:
+    """What every run begins with: a number of processes that makes sense, and the folder to read from."""
     from apas._validation import check_jobs
     from apas.datasets import data_from
+
+    check_jobs(jobs)
+    with data_from(data):
+        yield
+
+
+def run(entry: Entry, *, output: Path, quick: bool, jobs: int) -> Outcome:
+    """Run an experiment, write its tables and figures, and print the tables."""
     from apas.experiments.experiment import run_experiment
 
-    experiment: Any = import_module(f"apas.experiments.{name}")
-    with data_from(data):
-        outcome = run_experiment(experiment, output, quick=quick, n_jobs=check_jobs(jobs), label=name)
+    outcome = run_experiment(entry.load(), output, quick=quick, n_jobs=jobs, label=entry.name)
     for title, table in outcome.tables.items():
         print_table(_shown(title, table), "")
     typer.echo(f"written: {', '.join(str(file) for file in outcome.files)}")
     if outcome.without_figures:
         typer.echo(f"no figures: {outcome.without_figures}", err=True)
+    return outcome
 
 
 def _shown(title: str, frame: DataFrame) -> Any:

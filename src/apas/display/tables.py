@@ -14,8 +14,8 @@ __all__ = ["html_table", "markdown_table"]
 ENDS = 10
 
 
-def html_table(frame: DataFrame, *, caption: str) -> str:
-    """Show a data frame with a caption; of a long one only both ends.
+def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
+    """Show a data frame with a caption; of a long one only so many lines at both ends.
 
     Examples
     --------
@@ -25,9 +25,9 @@ def html_table(frame: DataFrame, *, caption: str) -> str:
     """
     head = "".join(f"<th>{escape(str(c))}</th>" for c in ["", *frame.columns])
     lines = [_line(index, cells) for index, cells in zip(frame.index, frame.itertuples(index=False), strict=True)]
-    if len(lines) > 2 * ENDS:
-        hidden = f'<tr><td colspan="{len(frame.columns) + 1}">... {len(lines) - 2 * ENDS} more rows ...</td></tr>'
-        lines = [*lines[:ENDS], hidden, *lines[-ENDS:]]
+    if len(lines) > 2 * ends:
+        hidden = f'<tr><td colspan="{len(frame.columns) + 1}">... {len(lines) - 2 * ends} more rows ...</td></tr>'
+        lines = [*lines[:ends], hidden, *lines[-ends:]]
     body = "".join(lines)
     return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

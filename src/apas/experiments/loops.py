@@ -32,7 +32,7 @@ class Loops:
     times : ndarray of int, shape (m,)
         How often each is among the 50.
     points : dict of str to ndarray of shape (m, inputs)
-        What each loop found.
+        What each loop found; NaN where the program has no point of a margin that passes.
     """
 
     inputs: _Array
@@ -40,8 +40,10 @@ class Loops:
     points: Mapping[str, _Array]
 
     def l1(self, name: str) -> float:
-        """Mean distance over all inputs, as often as they occur."""
-        return float(np.average(np.abs(self.points[name] - self.inputs).mean(axis=1), weights=self.times))
+        """Mean distance over all inputs that have a point, as often as they occur."""
+        apart = np.abs(self.points[name] - self.inputs).mean(axis=1)
+        there = ~np.isnan(apart)
+        return float(np.average(apart[there], weights=self.times[there]))
 
 
 def published_loops(preparation: Preparation, tests: Mapping[str, Method | str | None]) -> Loops:
@@ -59,8 +61,14 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
     rows, times = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_counts=True)
     streams = [source.candidates(Search(task, i, row, 1)) for i, row in enumerate(rows)]
     found = {name: np.full((len(rows), network.n_features), np.nan) for name in tests}
-    while (waiting := np.flatnonzero(np.any([np.isnan(f[:, 0]) for f in found.values()], axis=0))).size:
-        points = task.encoded(np.array([next(streams[i]).point for i in waiting]))
+    ended = np.zeros(len(rows), dtype=bool)
+    while (waiting := np.flatnonzero(~ended & np.any([np.isnan(f[:, 0]) for f in found.values()], axis=0))).size:
+        offered = [next(streams[i], None) for i in waiting]
+        ended[waiting] = [candidate is None for candidate in offered]
+        waiting = waiting[~ended[waiting]]
+        if not waiting.size:
+            break
+        points = task.encoded(np.array([candidate.point for candidate in offered if candidate is not None]))
         for name, method in tests.items():
             passed = np.ones(len(waiting), dtype=bool)
             if method is not None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.certify.entry import certify
+from apas._validation import check_flag
+from apas.experiments.inputs import certified_inputs, distinct_inputs
 from apas.experiments.tables import Part, Tables, read_tables
 from apas.models.feedforward import FeedForward
 from apas.shifts.measure import measure_shift
@@ -32,8 +33,8 @@ _Array = NDArray[np.float64]
 _Rows = NDArray[np.int64]
 #: Passes over drawn parts of D2, seeded 0 to 4; and the share of D2 for the most shifted network.
 ROUNDS, MOST = 5, 0.99
-#: How many inputs are explained, and the seed of drawing them.
-INPUTS, INPUT_SEED = 50, 1
+#: The seed of drawing the inputs that are explained.
+INPUT_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,10 @@ class Preparation:
         Largest change of any weight or bias among the five passes over a part of D2 (the shift explanations are made
         for), and among the five over 99 % of it.
     n_class_0, n_certified : int
-        Rows of D1 that M puts into class 0, from which as many are drawn with replacement (up to a limit); and how
-        many of the drawn ones keep class 0 under every shift up to `delta`.
+        Rows of D1 that M puts into class 0 (with distinct inputs: how many differ), and how many of those drawn from
+        them keep class 0 under every shift up to `delta`.
     rows : ndarray of int, shape (50,)
-        The first 50 of these: rows of D1, some of them several times.
+        Rows of D1 to explain, as published some of them several times: see `apas.experiments.inputs`.
     """
 
     tables: Tables
@@ -185,15 +186,19 @@ def one_pass(estimator: Any, X: _Array, y: Any) -> Any:
     return copy.deepcopy(estimator).partial_fit(X, y)
 
 
-def prepare(name: str, *, aligned: bool = False) -> Preparation:
-    """Train the networks of a dataset, measure their shifts and choose the inputs, as published.
+def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distinct: bool = False) -> Preparation:
+    """Train the networks of a dataset, measure their shifts and choose the inputs, as published unless told otherwise.
 
     Parameters
     ----------
     name : {"diabetes", "no2", "sba", "credit"}
     aligned : bool, default False
-        Whether to put right the rows of credit's D2: see `read_tables`. The base network and the inputs are the same
-        either way, and so are the first six decimals of `delta`.
+        Whether to put right the rows of credit's D2: see `read_tables`. Base network, inputs and the first six decimals
+        of `delta` are the same either way.
+    seed : int, optional
+        Of everything that is drawn: D1, its split, training, parts of D2, inputs. As published each has its own.
+    distinct : bool, default False
+        Whether the inputs are different rows of class 0, drawn without replacement, certified or not.
 
     Returns
     -------
@@ -209,23 +214,23 @@ def prepare(name: str, *, aligned: bool = False) -> Preparation:
     """
     from sklearn.model_selection import train_test_split
 
-    tables = read_tables(name, aligned=aligned)
+    check_flag(distinct, "distinct")
+    tables = read_tables(name, aligned=aligned, seed=seed)
     recipe, d1, d2 = RECIPES[name], tables.d1, tables.d2
-    training, testing = train_test_split(
-        np.arange(len(d1)), stratify=d1.y, test_size=0.2, random_state=recipe.split_seed
-    )
-    estimator = fit(recipe, d1.X[training], d1.y[training])
+    split, own, drawing = (recipe.split_seed, 0, INPUT_SEED) if seed is None else (seed, seed, seed)
+    rounds = range(ROUNDS * own, ROUNDS * (own + 1))
+    training, testing = train_test_split(np.arange(len(d1)), stratify=d1.y, test_size=0.2, random_state=split)
+    estimator = fit(recipe, d1.X[training], d1.y[training], seed=own)
     network = _network(estimator, tables)
-    delta = float(estimate_delta(estimator, d2.X, d2.y, rounds=ROUNDS, fraction=recipe.fraction, rng=range(ROUNDS)))
-    farthest, delta_max = _most_shifted(estimator, d2)
-    class_0 = np.flatnonzero(network.margin(d1.X, 1) < 0)
-    drawn = class_0[np.random.RandomState(INPUT_SEED).choice(len(class_0), min(len(class_0), recipe.most_inputs))]
-    certified = certify(network, d1.X[drawn], delta, target=0, method="interval").certified
+    delta = float(estimate_delta(estimator, d2.X, d2.y, rounds=ROUNDS, fraction=recipe.fraction, rng=rounds))
+    farthest, delta_max = _most_shifted(estimator, d2, rounds)
+    options = {"seed": drawing} if distinct else {"seed": drawing, "most": recipe.most_inputs}
+    chosen = (distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)
     return Preparation(
         tables=tables, training=training, testing=testing, estimator=estimator, network=network,
         retrained=_network(one_pass(estimator, d2.X, d2.y), tables), most_shifted=_network(farthest, tables),
-        delta=delta, delta_max=delta_max, n_class_0=len(class_0), n_certified=int(certified.sum()),
-        rows=drawn[certified][:INPUTS],
+        delta=delta, delta_max=delta_max, n_class_0=chosen.n_class_0, n_certified=chosen.n_certified,
+        rows=chosen.rows,
     )  # fmt: skip
 
 
@@ -233,7 +238,7 @@ def _network(estimator: Any, tables: Tables) -> FeedForward:
     return FeedForward(estimator.coefs_, estimator.intercepts_, feature_names=tables.inputs)
 
 
-def _most_shifted(estimator: Any, d2: Part) -> tuple[Any, float]:
+def _most_shifted(estimator: Any, d2: Part, rounds: range) -> tuple[Any, float]:
     """The farthest of the networks after one pass over nearly as many rows as D2 has, and how far it is."""
     passed: list[Any] = []
 
@@ -241,5 +246,5 @@ def _most_shifted(estimator: Any, d2: Part) -> tuple[Any, float]:
         passed.append(changed.partial_fit(X, y))
         return changed
 
-    report = estimate_delta(estimator, d2.X, d2.y, update=update, rounds=ROUNDS, fraction=MOST, rng=range(ROUNDS))
+    report = estimate_delta(estimator, d2.X, d2.y, update=update, rounds=ROUNDS, fraction=MOST, rng=rounds)
     return passed[int(report.overall.loc[math.inf].to_numpy().argmax())], float(report)

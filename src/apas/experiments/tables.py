@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import check_flag
+from apas._validation import check_flag, check_integer
 from apas.counterfactuals.space import FeatureSpace
 from apas.datasets import dataset_path
 from apas.errors import InputError
@@ -90,7 +90,7 @@ class Tables:
         return self.space.coding.names
 
 
-def read_tables(name: str, *, aligned: bool = False) -> Tables:
+def read_tables(name: str, *, aligned: bool = False, seed: int | None = None) -> Tables:
     """Read a dataset and form its two parts as the paper's experiments did.
 
     Parameters
@@ -99,6 +99,8 @@ def read_tables(name: str, *, aligned: bool = False) -> Tables:
     aligned : bool, default False
         Whether to put right the rows of credit's D2, where the published ones join the levels of one record with the
         numbers and the label of the one before. The other tables have no such fault.
+    seed : int, optional
+        Of drawing D1 of diabetes and no2; the published one unless given. The parts of sba and credit are not drawn.
 
     Returns
     -------
@@ -119,7 +121,7 @@ def read_tables(name: str, *, aligned: bool = False) -> Tables:
     if not isinstance(name, str) or name not in TABLES:
         raise InputError(f"`name` of read_tables must be one of {', '.join(TABLES)}, got {name!r}.")
     check_flag(aligned, "aligned")
-    return TABLES[name](aligned)
+    return TABLES[name](aligned, None if seed is None else check_integer(seed, "seed", "read_tables", least=0))
 
 
 def _part(frame: pd.DataFrame, y: Any, space: FeatureSpace, rows: Any) -> Part:
@@ -151,21 +153,23 @@ def _drawn(name: str, frame: pd.DataFrame, y: Any, seed: int) -> Tables:
     return Tables(name, space, _part(frame, y, space, first), _part(frame, y, space, second))
 
 
-def _diabetes(aligned: bool) -> Tables:
+def _diabetes(aligned: bool, seed: int | None) -> Tables:
     import pandas as pd
 
     frame = pd.read_csv(dataset_path("diabetes"))
-    return _drawn("diabetes", frame.drop(columns="Outcome"), frame["Outcome"], seed=1)
+    return _drawn("diabetes", frame.drop(columns="Outcome"), frame["Outcome"], 1 if seed is None else seed)
 
 
-def _no2(aligned: bool) -> Tables:
+def _no2(aligned: bool, seed: int | None) -> Tables:
     import pandas as pd
 
     frame = pd.read_csv(dataset_path("no2"))
-    return _drawn("no2", frame.drop(columns="binaryClass"), frame["binaryClass"] == "P", seed=4)
+    return _drawn(
+        "no2", frame.drop(columns="binaryClass"), frame["binaryClass"] == "P", seed=4 if seed is None else seed
+    )
 
 
-def _sba(aligned: bool) -> Tables:
+def _sba(aligned: bool, seed: int | None) -> Tables:
     import pandas as pd
 
     frame = pd.read_csv(dataset_path("sba"), encoding="utf-8-sig", usecols=[*_SBA, "ApprovalFY", "Default"])
@@ -174,7 +178,7 @@ def _sba(aligned: bool) -> Tables:
     return Tables("sba", space, _part(frame, y, space, ~new), _part(frame, y, space, new))
 
 
-def _credit(aligned: bool) -> Tables:
+def _credit(aligned: bool, seed: int | None) -> Tables:
     old, new = old_credit(), new_credit(aligned=aligned)
     space = credit_space(old)  # the ranges of the new numbers are the same
     first, second = (_part(frame.drop(columns=LABEL), frame[LABEL], space, slice(None)) for frame in (old, new))
@@ -182,6 +186,6 @@ def _credit(aligned: bool) -> Tables:
 
 
 #: Names of the tables, and what reads them.
-TABLES: Final[Mapping[str, Callable[[bool], Tables]]] = MappingProxyType(
+TABLES: Final[Mapping[str, Callable[[bool, int | None], Tables]]] = MappingProxyType(
     {"diabetes": _diabetes, "no2": _no2, "sba": _sba, "credit": _credit}
 )

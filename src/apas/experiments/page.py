@@ -1,0 +1,162 @@
+"""One HTML page of a whole run: every table and figure, and what they were made with. It refers to no other file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from apas._atomic import write_text
+from apas.datasets.registry import DATASETS, dataset_path
+from apas.display.tables import html_table
+from apas.errors import InputError
+from apas.experiments.experiment import Outcome
+from apas.experiments.register import Entry
+from apas.experiments.runner import Unit
+from apas.experiments.store import code_version
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["PAGE", "Section", "write_page"]
+
+#: Name of the page in the output folder.
+PAGE = "paper.html"
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "highspy", "matplotlib", "torch")
+#: Of the settings, values that are written out; of the tables, lines at each end.
+VALUES, LINES = 12, 100
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; }
+table { border-collapse: collapse; margin: 1em 0; font-size: 13px; display: block; overflow-x: auto; }
+caption { text-align: left; font-weight: bold; padding-bottom: .3em; }
+th, td { border-bottom: 1px solid #ddd; padding: .2em .7em; text-align: left; font-weight: normal; }
+thead th { font-weight: bold; }
+img { max-width: 100%; display: block; margin: 1em 0; }
+"""
+#: A browser loads nothing for this page, whatever is in it.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """An experiment that was run.
+
+    Attributes
+    ----------
+    entry : Entry
+    units : sequence of Unit
+        Its work; their settings and datasets are named.
+    outcome : Outcome
+        Its tables, and the files of its figures.
+    """
+
+    entry: Entry
+    units: Sequence[Unit]
+    outcome: Outcome
+
+    def html(self, *, quick: bool) -> str:
+        """The part of the page about it."""
+        command = f"apas paper {self.entry.name}{' --quick' if quick else ''}"
+        settings = "; ".join(f"{name}: {values}" for name, values in _settings(self.units).items())
+        seeds = f" Seeds: {self.entry.seeds}." if self.entry.seeds else ""
+        work = f"{len(self.units)} units of work. Settings: {settings}.{seeds}"
+        lines = [
+            f'<h2 id="{escape(self.entry.name)}">{escape(self.entry.title)}</h2>',
+            f"<p><code>{escape(command)}</code>, {escape(work)}</p>",
+            *(html_table(table, caption=name, ends=LINES) for name, table in self.outcome.tables.items()),
+            *(_picture(file) for file in self.outcome.files if file.suffix == ".png"),
+        ]
+        if self.outcome.without_figures:
+            lines.append(f"<p>No figures: {escape(self.outcome.without_figures)}</p>")
+        return "\n".join(lines)
+
+
+def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, quick: bool, n_jobs: int) -> Path:
+    """Write the page of a run into a folder, in one step.
+
+    Parameters
+    ----------
+    sections : sequence of Section
+    folder : path
+    quick : bool
+    n_jobs : int
+        Number of processes that worked, as it was asked for.
+
+    Returns
+    -------
+    Path
+        Of the page, `PAGE` in the folder.
+    """
+    command = f"apas paper all{' --quick' if quick else ''}"
+    links = "".join(f'<li><a href="#{escape(s.entry.name)}">{escape(s.entry.title)}</a></li>' for s in sections)
+    read = {name for section in sections for unit in section.units for name in unit.data}
+    parts = [
+        f"<h1>The paper, reproduced</h1><p>Made by <code>{escape(command)}</code>.</p><ul>{links}</ul>",
+        *(section.html(quick=quick) for section in sections),
+        "<h2>Made with</h2>",
+        html_table(_versions(n_jobs), caption="program and machine"),
+        html_table(_digests(name for name in DATASETS if name in read), caption="data"),
+    ]
+    head = (
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>The paper, reproduced</title><style>{_STYLE}</style>"
+    )
+    body = "\n".join(parts)
+    path = Path(folder) / PAGE
+    try:
+        write_text(path, f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
+    except OSError as error:
+        raise InputError(f"{str(path)!r} must be a file to write to, got: {error.strerror or error}.") from None
+    return path
+
+
+def _settings(units: Iterable[Unit]) -> Mapping[str, str]:
+    """Each setting with the values that occur, which may have commas in them."""
+    found: dict[str, dict[str, None]] = {}
+    for unit in units:
+        for name, value in unit.settings.items():
+            found.setdefault(name, {})[str(value)] = None
+    return {
+        name: " | ".join(list(values)[:VALUES]) + (f" and {len(values) - VALUES} more" if len(values) > VALUES else "")
+        for name, values in found.items()
+    }
+
+
+def _picture(file: Path) -> str:
+    content = base64.b64encode(file.read_bytes()).decode("ascii")
+    return f'<img alt="{escape(file.stem)}" src="data:image/png;base64,{content}">'
+
+
+def _versions(n_jobs: int) -> DataFrame:
+    lines = [
+        ("apas", code_version()), ("Python", platform.python_version()),
+        *((name, _version(name)) for name in LIBRARIES),
+        ("system", f"{platform.system()} {platform.machine()}"), ("cores", str(os.cpu_count())),
+        ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
+    ]  # fmt: skip
+    return _frame(lines, "what", "which")
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _digests(names: Iterable[str]) -> DataFrame:
+    lines = [(name, DATASETS[name], hashlib.sha256(dataset_path(name).read_bytes()).hexdigest()) for name in names]
+    return _frame(lines, "dataset", "file", "SHA-256")
+
+
+def _frame(lines: Sequence[tuple[Any, ...]], *columns: str) -> DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(lines, columns=list(columns))

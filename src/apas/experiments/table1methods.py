@@ -1,0 +1,178 @@
+"""The methods of Table 1: each explains all inputs of a dataset, as the paper's authors ran it or as apas does.
+
+All give points in the columns of the network, since those of ROAR need not be rows of any table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.certify.problem import Method
+from apas.certify.sampling import Sampling
+from apas.counterfactuals.entry import generate
+from apas.counterfactuals.roar import Roar
+from apas.counterfactuals.source import CandidateSource, Search, Task
+from apas.errors import InputError
+from apas.experiments.baselines import PROTOTYPES, WACHTERS, WANTED, run_baseline
+from apas.experiments.loops import published_loops
+from apas.experiments.networks import Preparation
+from apas.experiments.published import PublishedSampling
+from apas.experiments.scratch import trained_anew
+from apas.experiments.survival import CERTIFYING, CLAIM, SEARCHED
+from apas.models.feedforward import FeedForward
+from apas.shifts.observed import ObservedShifts
+
+__all__ = ["APAS", "METHODS", "OPTIMA", "RETRAINED", "Explained", "anew", "explain", "is_run"]
+
+_Array = NDArray[np.float64]
+APAS, RETRAINED = "APΔS", "RobustOptimum, retrained"
+#: `RobustOptimum` for the shifts of the paper's delta: at the claim that the paper states, and at the one that the
+#: 10,000 draws of its program show at the same confidence.
+OPTIMA: Final[Mapping[str, Sampling]] = MappingProxyType(
+    {
+        "RobustOptimum": Sampling(coverage=0.995, confidence=0.999, n_samples=20_000),
+        "RobustOptimum, 99.931 %": Sampling(coverage=0.99931, confidence=0.999, n_samples=20_000),
+    }
+)
+#: Parts that networks trained from scratch play; those of different parts have nothing in common.
+PARTS: Final = ("search", "certify", "judge")
+
+
+class Explained(NamedTuple):
+    """What a method found.
+
+    Attributes
+    ----------
+    points : ndarray of shape (inputs, columns)
+        As the network sees them; NaN where nothing was found.
+    seconds : float
+        Wall time of the search. Inputs that occur several times are searched for once, except by ROAR.
+    """
+
+    points: _Array
+    seconds: float
+
+
+def explain(preparation: Preparation, method: str, *, seed: int = 0) -> Explained:
+    """Explain the inputs of a dataset.
+
+    Parameters
+    ----------
+    preparation : Preparation
+    method : str
+        One of `METHODS`.
+    seed : int, default 0
+        Of what the method draws. The test of APΔS has its own, as published.
+
+    Examples
+    --------
+    >>> explain(None, "FACE")
+    Traceback (most recent call last):
+        ...
+    apas.errors.InputError: `method` of Table 1 must be one of MILP, Wachter, Proto, Wacht-R, Proto-R, MILP-R, ROAR, \
+APΔS, RobustOptimum, RobustOptimum, 99.931 %, RobustOptimum, retrained, got 'FACE'.
+    """
+    if method not in METHODS:
+        raise InputError(f"`method` of Table 1 must be one of {', '.join(METHODS)}, got {method!r}.")
+    return METHODS[method](preparation, method, seed)
+
+
+def is_run(method: str, dataset: str) -> bool:
+    """Whether a method is run on a dataset: Wachter's descents are not on credit, where all derivatives are 0.
+
+    Examples
+    --------
+    >>> is_run("Wacht-R", "credit"), is_run("Proto-R", "credit")
+    (False, True)
+    """
+    return METHODS[method] is not _wachter or dataset in WACHTERS
+
+
+def anew(preparation: Preparation, part: str, count: int, *, seed: int) -> list[FeedForward]:
+    """Networks trained from scratch that play a part, others for every seed."""
+    return trained_anew(preparation, count, seed=10_000 + len(PARTS) * seed + PARTS.index(part))
+
+
+def _rows(preparation: Preparation) -> tuple[_Array, NDArray[np.intp]]:
+    """The inputs that differ, in the units of the file, and where each input is among them."""
+    numbers = preparation.tables.space.numbers(preparation.raw_inputs)
+    rows, places = np.unique(numbers, axis=0, return_inverse=True)
+    return rows, places.ravel()
+
+
+def _loop(preparation: Preparation, method: str, seed: int) -> Explained:
+    tests: dict[str, Method | str | None] = {"MILP": None, "MILP-R": "interval", APAS: PublishedSampling()}
+    places = _rows(preparation)[1]
+    began = time.perf_counter()
+    found = published_loops(preparation, {method: tests[method]}).points[method]
+    return Explained(found[places], time.perf_counter() - began)
+
+
+def _wachter(preparation: Preparation, method: str, seed: int) -> Explained:
+    return _descended(preparation, WACHTERS[preparation.name], method)
+
+
+def _prototype(preparation: Preparation, method: str, seed: int) -> Explained:
+    return _descended(preparation, PROTOTYPES[preparation.name], method)
+
+
+def _descended(preparation: Preparation, source: CandidateSource, method: str) -> Explained:
+    run = run_baseline(preparation, source, robust=method.endswith("-R"), retrained=(), method=method)
+    numbers = run.counterfactuals.numbers
+    return Explained(_encoded(preparation, numbers, run.counterfactuals.found), run.seconds)
+
+
+def _roar(preparation: Preparation, method: str, seed: int) -> Explained:
+    """With neighbours of its own for every input, also for those that occur several times, as published."""
+    space, source = preparation.tables.space, Roar(surrogate="published")
+    rows, background = space.numbers(preparation.raw_inputs), space.numbers(preparation.d1.raw)
+    began = time.perf_counter()
+    task = Task(space.bind(preparation.network), space, background=background, entropy=seed)
+    found = np.array([source.recourse(Search(task, i, row, WANTED)) for i, row in enumerate(rows)])
+    return Explained(found, time.perf_counter() - began)
+
+
+def _optimum(preparation: Preparation, method: str, seed: int) -> Explained:
+    """For a box of shifts, or for networks trained from scratch, of which some are searched and others certify."""
+    rows, places = _rows(preparation)
+    space, shifts = preparation.tables.space, None
+    if method == RETRAINED:
+        counts = {"search": SEARCHED, "certify": CERTIFYING}
+        networks = [net for part, count in counts.items() for net in anew(preparation, part, count, seed=seed)]
+        shifts = ObservedShifts(networks, process="training from scratch on a bootstrap sample")
+    began = time.perf_counter()
+    found = generate(
+        preparation.network, space.table(rows), None if shifts else preparation.delta, target=WANTED, space=space,
+        background=preparation.d1.raw, shifts=shifts or "linf", method=OPTIMA.get(method, CLAIM), rng=seed,
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    return Explained(_encoded(preparation, found.numbers, found.found)[places], seconds)
+
+
+def _encoded(preparation: Preparation, numbers: _Array, found: NDArray[np.bool_]) -> _Array:
+    points = np.full((len(numbers), preparation.network.n_features), np.nan)
+    points[found] = preparation.tables.space.coding.encode(numbers[found])
+    return points
+
+
+#: What explains the inputs, by name; in the order of the table.
+METHODS: Final[Mapping[str, Callable[[Preparation, str, int], Explained]]] = MappingProxyType(
+    {
+        "MILP": _loop,
+        "Wachter": _wachter,
+        "Proto": _prototype,
+        "Wacht-R": _wachter,
+        "Proto-R": _prototype,
+        "MILP-R": _loop,
+        "ROAR": _roar,
+        APAS: _loop,
+        **dict.fromkeys(OPTIMA, _optimum),
+        RETRAINED: _optimum,
+    }
+)
