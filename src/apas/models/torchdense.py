@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from apas._validation import check_numbers
+from apas.models.backed import BackedNetwork
 from apas.models.feedforward import FeedForward
-from apas.models.parameters import Parameters
 from apas.models.torchhead import SILENT, Head, final_layer, unhooked
 from apas.models.torchpasses import answer
 
@@ -34,7 +34,7 @@ _SETTINGS: dict[Any, dict[str, Any]] = {
 }
 
 
-class DenseTorchModel:
+class DenseTorchModel(BackedNetwork):
     """A module that is a dense network, computed in float64 by NumPy.
 
     Parameters
@@ -50,51 +50,8 @@ class DenseTorchModel:
     """
 
     def __init__(self, module: Any, head: Head, network: FeedForward, shape: tuple[int, ...]) -> None:
-        self._module, self._head, self._network, self._shape = module, head, network, shape
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels."""
-        return self._network.classes
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs."""
-        return self._network.n_features
-
-    @property
-    def parameters(self) -> Parameters:
-        """Weights (inputs, outputs) and biases, layer by layer; those that a layer does not have are absent."""
-        return self._network.parameters
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the inputs, if given."""
-        return self._network.feature_names
-
-    def margin(self, X: _Array, target: Any) -> _Array:
-        """Margins of the rows `X` towards `target`, shape (rows,)."""
-        return self._network.margin(X, target)
-
-    def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
-        """Margins on the networks ``parameters + delta * direction``, shape (directions, rows)."""
-        return self._network.shifted_margins(X, target, directions, delta)
-
-    def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
-        """Sum of magnitudes behind any margin of each row."""
-        return self._network.margin_scale(X, radii, delta)
-
-    def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
-        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        return self._network.input_gradient(X, target, moves)
-
-    def parameter_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
-        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        return self._network.parameter_gradient(X, target, moves)
-
-    def as_feedforward(self) -> FeedForward:
-        """The network in NumPy."""
-        return self._network
+        super().__init__(network, self.library_classes, type(module).__name__)
+        self._module, self._head, self._shape = module, head, shape
 
     def library_classes(self, X: Any) -> NDArray[Any]:
         """Classes of the rows according to the module itself, in float64 so that rounding has no say in it."""
@@ -105,13 +62,6 @@ class DenseTorchModel:
         labels = np.empty(len(self.classes), dtype=object)
         labels[:] = self.classes
         return np.asarray(labels[self._head.classes_of(raw)])
-
-    def describe(self) -> dict[str, Any]:
-        """As the network describes itself: it has the same digest as the one in NumPy."""
-        return self._network.describe()
-
-    def __repr__(self) -> str:
-        return f"<{type(self._module).__name__} as {self._network!r}>"
 
 
 def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
