@@ -25,8 +25,17 @@ def square(number, pause=0.0):
     if "UNIT_NOTES" in os.environ:
         with open(os.environ["UNIT_NOTES"], "a") as notes:
             notes.write(f"{number}\n")
+    if number >= int(os.environ.get("UNIT_HOLD", COUNT)):
+        wait_to_be_killed()
     time.sleep(pause)
     return {"square": number**2}
+
+
+def wait_to_be_killed():
+    """Keep a run from ending before the kill comes, however late that is; workers end with their parent."""
+    parent, began = os.getppid(), time.monotonic()
+    while os.getppid() == parent and time.monotonic() < began + 120:
+        time.sleep(0.01)
 
 
 def size(name):
@@ -43,14 +52,14 @@ def units(count=COUNT, pause=0.01):
     return [Unit("squares", square, {"number": number, "pause": pause}) for number in range(count)]
 
 
-def start(folder, notes, jobs):
-    environment = {**os.environ, "UNIT_NOTES": str(notes)}
+def start(folder, notes, jobs, hold=COUNT):
+    environment = {**os.environ, "UNIT_NOTES": str(notes), "UNIT_HOLD": str(hold)}
     return subprocess.Popen([sys.executable, __file__, str(folder), str(jobs)], env=environment)
 
 
 def killed_after(folder, notes, rows, jobs):
-    """Start a run, and kill it once so many units are in the store."""
-    process = start(folder, notes, jobs)
+    """Start a run, and kill it once so many units are in the store; later than 10 units more it cannot come."""
+    process = start(folder, notes, jobs, hold=rows + 10)
     while process.poll() is None and len(finished(folder)) < rows:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)

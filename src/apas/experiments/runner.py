@@ -74,7 +74,9 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
         # here and not below: joblib asks for most jobs in threads of its own, which know nothing of `data_from`
         folder = data_folder() if any(unit.data for unit in open_.values()) else None
         jobs = (delayed(_done)(key, unit, folder) for key, unit in open_.items())
-        for key, result, seconds in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs):
+        # short units are not bundled: a kill would lose the finished ones of a bundle
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        for key, result, seconds in parallel(jobs):
             unit = open_[key]
             store.put(key, unit.experiment, unit.settings, result, seconds=seconds)
             progress.advance(sum(key == other for other, _ in asked))
