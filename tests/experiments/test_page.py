@@ -15,7 +15,7 @@ import apas
 from apas import InputError
 from apas.datasets import data_from, dataset_path
 from apas.experiments.experiment import Outcome
-from apas.experiments.page import PAGE, Section, write_page
+from apas.experiments.page import MADE_WITH, PAGE, Section, write_page
 from apas.experiments.register import Entry
 from apas.experiments.runner import Unit
 from apas.experiments.store import code_version
@@ -103,3 +103,12 @@ def test_a_folder_in_the_way(tmp_path):
     (tmp_path / PAGE).mkdir()
     with pytest.raises(InputError, match="must be a file to write to, got"):
         write_page([], tmp_path, quick=False, n_jobs=1)
+
+
+def test_what_it_was_made_with_is_written_besides(page, tmp_path):
+    text = (tmp_path / MADE_WITH).read_text(encoding="utf-8")
+    assert text.startswith("Made by `apas paper all --quick`.")
+    assert f"| apas | {code_version()} |" in text
+    assert "| squares | 15 | 0 |" in text
+    with data_from(shared_folder("datasets")):
+        assert hashlib.sha256(dataset_path("no2").read_bytes()).hexdigest() in text

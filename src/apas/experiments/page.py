@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from apas._atomic import write_text
 from apas.datasets.registry import DATASETS, dataset_path
-from apas.display.tables import html_table
+from apas.display.tables import html_table, markdown_table
 from apas.errors import InputError
 from apas.experiments.experiment import Outcome
 from apas.experiments.register import Entry
@@ -25,10 +25,10 @@ from apas.experiments.store import code_version
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["PAGE", "Section", "write_page"]
+__all__ = ["MADE_WITH", "PAGE", "Section", "write_page"]
 
-#: Name of the page in the output folder.
-PAGE = "paper.html"
+#: Names in the output folder: of the page, and of what it was made with, which may be kept beside single tables.
+PAGE, MADE_WITH = "paper.html", "made-with.md"
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "highspy", "matplotlib", "torch")
 #: Of the settings, values that are written out; of the tables, lines at each end.
 VALUES, LINES = 12, 100
@@ -79,7 +79,7 @@ class Section:
 
 
 def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, quick: bool, n_jobs: int) -> Path:
-    """Write the page of a run into a folder, in one step.
+    """Write the page of a run into a folder, and what it was made with as Markdown besides; each in one step.
 
     Parameters
     ----------
@@ -97,12 +97,18 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     command = f"apas paper all{' --quick' if quick else ''}"
     links = "".join(f'<li><a href="#{escape(s.entry.name)}">{escape(s.entry.title)}</a></li>' for s in sections)
     read = {name for section in sections for unit in section.units for name in unit.data}
+    made_with = {
+        "program and machine": _versions(n_jobs),
+        "seeds": _frame(
+            [(s.entry.name, len(s.units), s.entry.seeds) for s in sections], "experiment", "units", "seeds"
+        ),
+        "data": _digests(name for name in DATASETS if name in read),
+    }
     parts = [
         f"<h1>The paper, reproduced</h1><p>Made by <code>{escape(command)}</code>.</p><ul>{links}</ul>",
         *(section.html(quick=quick) for section in sections),
         "<h2>Made with</h2>",
-        html_table(_versions(n_jobs), caption="program and machine"),
-        html_table(_digests(name for name in DATASETS if name in read), caption="data"),
+        *(html_table(table, caption=name) for name, table in made_with.items()),
     ]
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -111,6 +117,8 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
     body = "\n".join(parts)
     path = Path(folder) / PAGE
     try:
+        tables = "\n\n".join(markdown_table(table) for table in made_with.values())
+        write_text(path.with_name(MADE_WITH), f"Made by `{command}`.\n\n{tables}\n")
         write_text(path, f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
     except OSError as error:
         raise InputError(f"{str(path)!r} must be a file to write to, got: {error.strerror or error}.") from None

@@ -16,7 +16,7 @@ __all__ = ["draw_trade"]
 
 #: Kinds of retraining, a line of panels each.
 KINDS: Final = {"vm2_one_pass": "valid after one more pass, %", "vm2_scratch": "valid on networks from scratch, %"}
-MARKS: Final = ("o", "s", "D", "s", "D", "^", "v", "P", "*", "X", "p")
+MARKS: Final = ("o", "s", "D", "s", "D", "^", "v", "P", "*", "X", "h", "p")
 #: `RobustOptimum` for the box and for retraining, APΔS, and the paper's other methods.
 COLOURS: Final = {"RobustOptimum": "#1b4f7f", "APΔS": "#c97b2e"}
 
