@@ -8,8 +8,9 @@ from conftest import shared_folder
 from generated import appendix_data
 
 from apas import FeedForward, InputError
-from apas.datasets import data_from
-from apas.experiments.appendix import EPOCHS, explained, nearest_other, network, scaled
+from apas.datasets import DATASETS, data_from
+from apas.experiments import read_tables
+from apas.experiments.appendix import EPOCHS, READERS, explained, nearest_other, network, scaled
 
 
 def test_scaled_over_all_rows():
@@ -84,3 +85,20 @@ def test_real_tables(dataset, accuracy):
     assert found.accuracy == pytest.approx(accuracy, abs=0.02)
     assert found.accuracy > found.majority
     assert 0 <= found.points.min() < found.points.max() <= 1
+
+
+@pytest.mark.parametrize("dataset", ["credit", "spam", "news"])
+def test_another_file_in_the_place_of_a_dataset(tmp_path, dataset):
+    place = tmp_path / DATASETS[dataset]
+    place.parent.mkdir()
+    place.write_bytes(b"a,b\n1,2\n")
+    with data_from(tmp_path), pytest.raises(InputError, match=f"the files of the dataset '{dataset}' must be those of"):
+        explained(dataset)
+
+
+def test_credit_is_coded_as_in_section_7():
+    with data_from(shared_folder("datasets")):
+        X, y = READERS["credit"]()
+        part = read_tables("credit").d1
+    np.testing.assert_array_equal(X, part.X)
+    np.testing.assert_array_equal(y, part.y)

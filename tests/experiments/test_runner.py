@@ -10,7 +10,7 @@ import unitwork
 
 from apas.datasets import data_from
 from apas.experiments.runner import Unit, run_units
-from apas.experiments.store import Store, code_version, data_version, unit_key
+from apas.experiments.store import Store, data_version, made_with, unit_key
 
 
 @pytest.fixture
@@ -43,6 +43,13 @@ def test_processes_give_the_same(store, tmp_path):
         assert len(store) == len(other) == 12
 
 
+def test_another_number_of_processes_goes_on(store, notes):
+    run_units(unitwork.units(4, 0.0), store, n_jobs=2)
+    notes.unlink(missing_ok=True)  # what the processes wrote
+    run_units(unitwork.units(6, 0.0), store, n_jobs=1)
+    assert unitwork.noted(notes) == [4, 5]
+
+
 def test_changed_settings_are_done_again(store, notes):
     run_units(squares([1, 2]), store)
     run_units(squares([1, 2], pause=0.001), store)
@@ -64,7 +71,7 @@ def test_a_key_holds_data_and_code(tmp_path):
     unit = Unit("sizes", unitwork.size, {"name": "no2"}, ("no2",))
     with data_from(tmp_path):
         data = data_version(("no2",))
-        assert unit.key == unit_key("sizes/unitwork.size", {"name": "no2"}, data, code_version())
+        assert unit.key == unit_key("sizes/unitwork.size", {"name": "no2"}, data, made_with())
         assert unit.key != unit_key("sizes/unitwork.size", {"name": "no2"}, data, "0.1.0+000000000000")
 
 

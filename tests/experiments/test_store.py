@@ -11,7 +11,8 @@ import pytest
 import apas
 from apas import InputError
 from apas.datasets import data_from
-from apas.experiments.store import Store, code_version, data_version, source_digest, unit_key
+from apas.experiments import store as store_module
+from apas.experiments.store import COMPUTING, Store, code_version, data_version, made_with, source_digest, unit_key
 
 
 @pytest.fixture
@@ -96,6 +97,43 @@ def test_places_that_cannot_be_written(tmp_path, name):
         Store(tmp_path / name)
 
 
+def overwritten(path):
+    """All but the first page, which says whose file it is."""
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
+
+
+def cut(path):
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("update results set result = substr(result, 1, 3)")
+        base.commit()
+
+
+def other_columns(path):
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("drop table results")
+        base.execute("create table results (key text)")
+        base.commit()
+
+
+@pytest.mark.parametrize("damage", [overwritten, cut, other_columns])
+def test_a_damaged_file_is_refused_in_one_sentence(path, damage):
+    with Store(path) as store:
+        for i in range(40):
+            store.put(f"key {i}", "toy", {}, {"share": "x" * 500}, seconds=0.0)
+    damage(path)
+    with Store(path) as store, pytest.raises(InputError, match=r"must be a file of results .*; name another"):
+        store.get("key 7")
+
+
+def test_what_cannot_be_written_is_refused_in_one_sentence(path, monkeypatch):
+    monkeypatch.setattr(store_module, "PATIENCE", 0.05)
+    with Store(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        with pytest.raises(InputError, match="must be a file of results .* got database is locked; name another"):
+            store.put("a", "toy", {}, {}, seconds=0.0)
+
+
 # What a unit is known by
 
 
@@ -149,3 +187,12 @@ def test_code_is_known_by_its_files(tmp_path):
     assert len({first, second, third}) == 3
     assert code_version() == code_version()
     assert code_version().startswith(f"{apas.__version__}+")
+
+
+def test_libraries_are_known_by_their_versions(monkeypatch):
+    assert made_with().startswith(f"apas {code_version()}, Python ")
+    found = {made_with()}
+    for changed in COMPUTING:
+        monkeypatch.setattr(store_module, "version", lambda name, changed=changed: "0" if name == changed else "1")
+        found.add(made_with.__wrapped__())
+    assert len(found) == 1 + len(COMPUTING)

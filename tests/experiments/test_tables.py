@@ -8,8 +8,10 @@ import pytest
 from conftest import shared_folder
 
 from apas import InputError
+from apas.datasets import DATASETS, data_from
 from apas.experiments import TABLES, read_tables
 from apas.experiments.credit import LABEL, LEVELS, NUMBERS, new_credit, old_credit
+from apas.experiments.tables import files_of
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +95,17 @@ def test_bad_arguments():
         read_tables("news")
     with pytest.raises(InputError, match="aligned"):
         read_tables("credit", aligned=1)
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"", b"\x00\xff\xfe", b"x" * 100])
+@pytest.mark.parametrize("name", ["diabetes", "no2", "sba", "credit"])
+def test_another_file_in_the_place_of_a_dataset(tmp_path, name, content):
+    for file in files_of(name):
+        place = tmp_path / DATASETS[file]
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(content)
+    with data_from(tmp_path), pytest.raises(InputError, match="apas paper data --data") as caught:
+        read_tables(name)
+    said = str(caught.value)
+    assert said.startswith(f"the files of the dataset {name!r} must be those of the paper, but {tmp_path}")
+    assert "\n" not in said

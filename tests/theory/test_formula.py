@@ -57,6 +57,11 @@ def test_solutions_by_going_through_all(formula, solutions):
         ("p cnf 2 1\n1 --2 0", "got '--2' in line 2"),
         ("p cnf 2 1\n1 3 0", "got '3' in line 2"),
         ("p cnf 2 1\n1 2", "must end each clause with 0"),
+        # long enough to be refused by Python itself, and digits of other alphabets
+        ("p cnf 2 1\n" + "1" * 5000 + " 0", "their negatives and 0, got '111111"),
+        (f"p cnf {'1' * 5000} 1\n1 0", "with at least one variable, got 'p cnf 111"),
+        ("p cnf 2 1\n\u0661 0", "got '\u0661' in line 2"),
+        ("\x00" * 10_000, "first, got '\\x00"),
         ("p cnf 2 2\n1 2 0", "must hold the 2 clauses that its line 'p cnf' announces, got 1"),
         ("p cnf 2 0\n1 2 0", "must hold the 0 clauses that its line 'p cnf' announces, got 1"),
     ],
@@ -68,6 +73,7 @@ def test_what_is_no_dimacs_is_refused_in_one_sentence(text, message):
     assert message in said
     assert said.startswith("`text` must ")
     assert said.endswith(".")
+    assert len(said) < 200
 
 
 def test_other_input_is_refused(tmp_path):

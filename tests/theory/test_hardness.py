@@ -114,6 +114,8 @@ def test_shifts_that_read_as_an_assignment_make_the_formula_true():
 def test_what_is_no_formula_or_witness_is_refused():
     with pytest.raises(InputError, match="`formula` must be a Formula, got list; read one with"):
         reduction([[1]])
+    with pytest.raises(InputError, match="a network of at most 10000000 parameters, got 2000000000006000000000001 for"):
+        reduction(Formula(10**12, []))
     hard = reduction(Formula(2, [[1]]))
     with pytest.raises(InputError, match="`assignment` must be one True or False for each of the 2 variables"):
         hard.parameters([True])

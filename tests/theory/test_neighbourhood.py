@@ -69,6 +69,14 @@ def test_the_share_of_a_box_that_is_known():
     assert around.margin == pytest.approx(-0.25)
 
 
+def test_a_box_without_a_volume_is_no_neighbourhood():
+    """The float64 numbers around 1e16 are 2 apart, so that in this direction no box has a width."""
+    net = apas.FeedForward([[[1e16], [1.0]]], [[-0.8]], output="identity", threshold=0.0)
+    x, values = np.array([[0.0, 1.0]]), np.array([1e16, 0.6, -1.0])
+    with pytest.raises(InputError, match="margin is below 0 by more than rounding"):
+        failing_neighbourhood(net, x, 0.5, values, target=1)
+
+
 def test_a_witness_that_does_not_fail_is_refused():
     net = apas.FeedForward([[[1.0]]], [[0.0]], output="identity")
     x = np.array([[1.0]])

@@ -117,7 +117,13 @@ def test_what_makes_no_sense_is_refused():
         distinct_realizations(LINE, [[1.0], [2.0]], 0.1, 0.5)
     with pytest.raises(InputError, match="`method` of distinct_realizations must speak of every shift"):
         distinct_realizations(LINE, [1.0], 0.1, 0.5, method="sampling")
-    with pytest.raises(InputError, match="`threshold`"):
-        distinct_realizations(apas.FeedForward([[[1.0]]], [[0.0]]), [1.0], 0.1, 1.5)
+    for tau in (0.0, 1.0, 1.5, np.nan, "0.5"):
+        with pytest.raises(
+            InputError, match="`tau` of distinct_realizations must be a number strictly between 0 and 1"
+        ):
+            distinct_realizations(apas.FeedForward([[[1.0]]], [[0.0]]), [1.0], 0.1, tau)
+    for tau in (np.inf, np.nan, None, True):
+        with pytest.raises(InputError, match="`tau` of distinct_realizations must be a finite number"):
+            distinct_realizations(LINE, [1.0], 0.1, tau)
     with pytest.raises(TypeError, match='may be "unknown"'):
         bool(distinct_realizations(LINE, [2.0], 0.125, 2.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,9 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from apas.errors import InputError
+from apas.errors import ApasError, InputError
 
-__all__ = ["DATASETS", "data_folder", "data_from", "dataset_path"]
+__all__ = ["DATASETS", "data_folder", "data_from", "dataset_path", "reading"]
 
 #: Name of each dataset and its file below the data folder. The paper trains on ``credit`` and retrains on
 #: ``credit-new``, a part of ``credit-new-complete``; its ``spam`` lacks one row of ``spam-complete``.
@@ -159,3 +160,36 @@ def dataset_path(name: str) -> Path:
             f"but {path} is no file. Put it there, or fetch it: {_FETCH} {path.parents[1]}"
         )
     return path
+
+
+@contextmanager
+def reading(*names: str) -> Iterator[None]:
+    """Refuse files of datasets that cannot be read as what they should be, in one sentence that says which.
+
+    Parameters
+    ----------
+    *names : str
+        The datasets that are read within.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (pathlib.Path(folder) / "no2").mkdir()
+    ...     (pathlib.Path(folder) / "no2" / "no2.csv").write_text("")
+    ...     with data_from(folder), reading("no2"):  # doctest: +ELLIPSIS
+    ...         float(dataset_path("no2").read_text())
+    Traceback (most recent call last):
+        ...
+    apas.errors.InputError: the files of the dataset 'no2' must be those of the paper, but ...no2.csv ...
+    """
+    try:
+        yield
+    except ApasError:
+        raise
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
+        files = " and ".join(str(dataset_path(name)) for name in names)
+        raise InputError(
+            f"the files of the dataset {names[0]!r} must be those of the paper, but {files} cannot be read as such "
+            f"({type(error).__name__}: {error}). Move away what is there and fetch it: {_FETCH} {data_folder()}"
+        ) from error

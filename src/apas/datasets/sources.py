@@ -1,4 +1,7 @@
-"""Where the paper's datasets can be had: addresses of fixed revisions, and what the files must be to the last byte."""
+"""Where the paper's datasets can be had, and what the files must be to the last byte.
+
+Addresses in repositories name a revision. That of the news archive cannot; what it unpacks to is checked all the same.
+"""
 
 from __future__ import annotations
 

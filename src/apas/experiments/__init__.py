@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from apas.experiments.baselines import PROTOTYPES, WACHTERS, BaselineRun, baseline_table, later_network, run_baseline
-from apas.experiments.networks import RECIPES, Preparation, Recipe, prepare
-from apas.experiments.published import PublishedSampling
-from apas.experiments.tables import TABLES, Part, Tables, read_tables
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apas.experiments.baselines import PROTOTYPES as PROTOTYPES
+    from apas.experiments.baselines import WACHTERS as WACHTERS
+    from apas.experiments.baselines import BaselineRun as BaselineRun
+    from apas.experiments.baselines import baseline_table as baseline_table
+    from apas.experiments.baselines import later_network as later_network
+    from apas.experiments.baselines import run_baseline as run_baseline
+    from apas.experiments.networks import RECIPES as RECIPES
+    from apas.experiments.networks import Preparation as Preparation
+    from apas.experiments.networks import Recipe as Recipe
+    from apas.experiments.networks import prepare as prepare
+    from apas.experiments.published import PublishedSampling as PublishedSampling
+    from apas.experiments.tables import TABLES as TABLES
+    from apas.experiments.tables import Part as Part
+    from apas.experiments.tables import Tables as Tables
+    from apas.experiments.tables import read_tables as read_tables
 
 __all__ = [
     "PROTOTYPES",
@@ -24,3 +39,23 @@ __all__ = [
     "read_tables",
     "run_baseline",
 ]
+
+#: Which module defines each name, imported on first use: the command line only asks what there is.
+_DEFINED_IN = {
+    "baselines": "PROTOTYPES WACHTERS BaselineRun baseline_table later_network run_baseline",
+    "networks": "RECIPES Preparation Recipe prepare",
+    "published": "PublishedSampling",
+    "tables": "TABLES Part Tables read_tables",
+}
+_PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        found = globals()[name] = getattr(import_module(f"apas.experiments.{_PLACES[name]}"), name)
+        return found
+    raise AttributeError(f"module 'apas.experiments' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})

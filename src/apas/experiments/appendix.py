@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apas.datasets import dataset_path
+from apas.datasets.registry import dataset_path, reading
 from apas.errors import InputError
+from apas.experiments.credit import LABEL, credit_space, old_credit
 from apas.experiments.store import data_version
-from apas.experiments.tables import read_tables
 from apas.models.feedforward import FeedForward
 
 __all__ = ["EPOCHS", "Explained", "explained", "nearest_other", "network", "scaled"]
@@ -74,8 +74,8 @@ def scaled(values: ArrayLike) -> _Array:
 
 
 def _credit() -> tuple[_Array, _Labels]:
-    part = read_tables("credit").d1
-    return part.X, part.y
+    frame = old_credit()
+    return credit_space(frame).encode(frame.drop(columns=LABEL)), frame[LABEL].to_numpy(dtype=np.int64)
 
 
 def _spam() -> tuple[_Array, _Labels]:
@@ -152,7 +152,8 @@ def explained(dataset: str) -> Explained:
 def _explained(dataset: str, version: str) -> Explained:
     from sklearn.model_selection import train_test_split
 
-    X, y = READERS[dataset]()
+    with reading(dataset):
+        X, y = READERS[dataset]()
     training, testing = train_test_split(np.arange(len(y)), test_size=0.2, stratify=y, random_state=0)
     model = network(X[training], y[training], epochs=EPOCHS[dataset])
     ones = model.margin(X[testing], 1) >= 0

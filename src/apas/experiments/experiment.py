@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +12,7 @@ from apas._atomic import write_text
 from apas.display.tables import markdown_table
 from apas.errors import InputError, MissingExtra
 from apas.experiments.runner import Unit, run_units
-from apas.experiments.store import Store, code_version
+from apas.experiments.store import Store, made_with
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -98,9 +96,5 @@ def run_experiment(
 
 
 def _made_by(label: str, quick: bool) -> str:
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
     how = " --quick" if quick else ""
-    return (
-        f"Made by `apas paper {label}{how}` with apas {code_version()}, Python {platform.python_version()}, "
-        f"{libraries}, on {os.cpu_count()} cores."
-    )
+    return f"Made by `apas paper {label}{how}` with {made_with()}, on {os.cpu_count()} cores."

@@ -23,7 +23,7 @@ from apas.experiments.networks import Preparation, prepare
 from apas.experiments.published import PublishedSampling
 from apas.experiments.runner import Unit
 from apas.experiments.store import data_version
-from apas.experiments.tables import TABLES
+from apas.experiments.tables import TABLES, files_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,12 +67,8 @@ class _Case:
         return self.loops.points[MILP_R]
 
 
-def _files(dataset: str) -> tuple[str, ...]:
-    return ("credit", "credit-new") if dataset == "credit" else (dataset,)
-
-
 def _case(dataset: str) -> _Case:
-    return _made(dataset, data_version(_files(dataset)))
+    return _made(dataset, data_version(files_of(dataset)))
 
 
 @lru_cache(maxsize=len(TABLES))
@@ -94,10 +90,10 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
     times = FEW if settings.get("quick") else REPETITIONS
     found = []
     for name in names:
-        found.append(Unit("figure4", explain, {"dataset": name}, _files(name)))
+        found.append(Unit("figure4", explain, {"dataset": name}, files_of(name)))
         for method in METHODS:
             asked = {"dataset": name, "method": method, "repetitions": times if method in RANDOM else 1}
-            found.append(Unit("figure4", measure, asked, _files(name)))
+            found.append(Unit("figure4", measure, asked, files_of(name)))
     return found
 
 

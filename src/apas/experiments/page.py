@@ -9,7 +9,6 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from apas.errors import InputError
 from apas.experiments.experiment import Outcome
 from apas.experiments.register import Entry
 from apas.experiments.runner import Unit
-from apas.experiments.store import code_version
+from apas.experiments.store import COMPUTING, code_version, library_version
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,7 +28,7 @@ __all__ = ["MADE_WITH", "PAGE", "Section", "write_page"]
 
 #: Names in the output folder: of the page, and of what it was made with, which may be kept beside single tables.
 PAGE, MADE_WITH = "paper.html", "made-with.md"
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "highspy", "matplotlib", "torch")
+LIBRARIES = (*COMPUTING, "matplotlib", "torch")
 #: Of the settings, values that are written out; of the tables, lines at each end.
 VALUES, LINES = 12, 100
 _STYLE = """
@@ -145,18 +144,11 @@ def _picture(file: Path) -> str:
 def _versions(n_jobs: int) -> DataFrame:
     lines = [
         ("apas", code_version()), ("Python", platform.python_version()),
-        *((name, _version(name)) for name in LIBRARIES),
+        *((name, library_version(name)) for name in LIBRARIES),
         ("system", f"{platform.system()} {platform.machine()}"), ("cores", str(os.cpu_count())),
         ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
     ]  # fmt: skip
     return _frame(lines, "what", "which")
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _digests(names: Iterable[str]) -> DataFrame:

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from apas.datasets.registry import data_folder, data_from
 from apas.display.progress import Progress
-from apas.experiments.store import Store, code_version, data_version, unit_key
+from apas.experiments.store import Store, data_version, made_with, unit_key
 
 __all__ = ["Unit", "run_units"]
 
@@ -42,7 +42,7 @@ class Unit:
     def key(self) -> str:
         """What the unit is known by in a store."""
         name = f"{self.experiment}/{self.work.__module__}.{self.work.__qualname__}"
-        return unit_key(name, self.settings, data_version(self.data), code_version())
+        return unit_key(name, self.settings, data_version(self.data), made_with())
 
 
 def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: str = "working") -> list[dict[str, Any]]:

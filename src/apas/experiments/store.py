@@ -1,17 +1,21 @@
 """Finished work in one SQLite file: what was computed once is not computed again.
 
-A unit of work is known by its key: the experiment, its settings, the bytes of the data it reads, and the code. So a run
-that was ended at any moment goes on where it was, and no result outlives the code or the data it came from.
+A unit of work is known by its key: the experiment, its settings, the bytes of the data it reads, the code, and the
+libraries that it computes with. So a run that was ended at any moment goes on where it was, and no result outlives what
+it came from.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +24,7 @@ from typing import Any
 from apas.datasets.registry import dataset_path
 from apas.errors import InputError
 
-__all__ = ["Store", "code_version", "data_version", "unit_key"]
+__all__ = ["Store", "code_version", "data_version", "library_version", "made_with", "unit_key"]
 
 _TABLE = """
 create table if not exists results (
@@ -35,6 +39,8 @@ create table if not exists results (
 APPLICATION = 0x61706172
 #: Seconds to wait for another run that writes to the same file.
 PATIENCE = 60.0
+#: Libraries whose version may change a result.
+COMPUTING = ("numpy", "scipy", "scikit-learn", "pandas", "highspy")
 
 
 @cache
@@ -47,6 +53,33 @@ def code_version() -> str:
     '0.1.0'
     """
     return f"{sys.modules['apas'].__version__}+{source_digest(Path(str(files('apas'))))[:12]}"
+
+
+def library_version(name: str) -> str:
+    """Version of a library that is installed, or "not installed".
+
+    Examples
+    --------
+    >>> library_version("no-such-library")
+    'not installed'
+    """
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@cache
+def made_with() -> str:
+    """The code, Python, and the libraries that compute, all with their versions.
+
+    Examples
+    --------
+    >>> [part.split()[0] for part in made_with().split(", ")]
+    ['apas', 'Python', 'numpy', 'scipy', 'scikit-learn', 'pandas', 'highspy']
+    """
+    libraries = (f"{name} {library_version(name)}" for name in COMPUTING)
+    return ", ".join([f"apas {code_version()}", f"Python {platform.python_version()}", *libraries])
 
 
 def source_digest(root: Path) -> str:
@@ -116,10 +149,8 @@ class Store:
         except (OSError, sqlite3.Error) as error:
             raise self._refused(error) from None
         try:
-            self._prepare()
-        except sqlite3.Error as error:
-            self._base.close()
-            raise self._refused(error) from None
+            with self._reading():
+                self._prepare()
         except BaseException:
             self._base.close()
             raise
@@ -143,17 +174,27 @@ class Store:
             f"{str(self.path)!r} must be a file of results of `apas paper` or a new one, got {error}; name another."
         )
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """A file that was damaged, or is full or locked, is refused in one sentence."""
+        try:
+            yield
+        except (sqlite3.Error, json.JSONDecodeError) as error:
+            raise self._refused(error) from None
+
     def get(self, key: str) -> dict[str, Any] | None:
         """The result of a unit, or None if it is not done."""
-        row = self._base.execute("select result from results where key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        with self._reading():
+            row = self._base.execute("select result from results where key = ?", (key,)).fetchone()
+            return None if row is None else json.loads(row[0])
 
     def put(
         self, key: str, experiment: str, settings: Mapping[str, Any], result: Mapping[str, Any], *, seconds: float
     ) -> None:
         """Keep the result of a unit; done when this returns."""
         values = (key, experiment, json.dumps(dict(settings), sort_keys=True), json.dumps(dict(result)), seconds)
-        self._base.execute("insert or replace into results values (?, ?, ?, ?, ?)", values)
+        with self._reading():
+            self._base.execute("insert or replace into results values (?, ?, ?, ?, ?)", values)
 
     def __len__(self) -> int:
         return int(self._base.execute("select count(*) from results").fetchone()[0])

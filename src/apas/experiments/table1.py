@@ -19,7 +19,7 @@ from apas.experiments.store import data_version
 from apas.experiments.table1lines import against, averaged, compared, each_network, each_seed
 from apas.experiments.table1methods import METHODS, RETRAINED, WIDER, anew, explain, is_run
 from apas.experiments.table1scores import scores
-from apas.experiments.tables import TABLES
+from apas.experiments.tables import TABLES, files_of
 from apas.models.feedforward import FeedForward
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
     sizes = {PUBLISHED: {"inputs": INPUTS, "judges": 0}, CORRECTED: FEW if quick else whole}
     found = []
     for name in settings.get("datasets", tuple(TABLES)):
-        files = ("credit", "credit-new") if name == "credit" else (name,)
         skipped = CONSTANT.get(name, ())
         seeds = [seed for seed in range(count + len(skipped)) if seed not in skipped][:count]
         for variant, seed in [(PUBLISHED, 0), *((CORRECTED, seed) for seed in seeds)]:
@@ -68,7 +67,7 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
             for method in methods:
                 if is_run(method, name) and not (variant == PUBLISHED and method in OURS):
                     asked = {"variant": variant, "dataset": name, "seed": seed, "method": method, **sizes[variant]}
-                    found.append(Unit("table1", unit, asked, files))
+                    found.append(Unit("table1", unit, asked, files_of(name)))
     return found
 
 
@@ -93,11 +92,11 @@ def unit(variant: str, dataset: str, seed: int, method: str, inputs: int, judges
     dict
         The settings, `scores`, the seconds, and what is to be known about the networks.
     """
-    files = ("credit", "credit-new") if dataset == "credit" else (dataset,)
-    made = _made(variant, dataset, seed, data_version(files))
+    data = data_version(files_of(dataset))
+    made = _made(variant, dataset, seed, data)
     preparation = replace(made, rows=made.rows[:inputs])
     found = explain(preparation, method, seed=seed)
-    judging = _judges(variant, dataset, seed, judges, data_version(files))
+    judging = _judges(variant, dataset, seed, judges, data)
     return {
         "variant": variant, "dataset": dataset, "seed": seed, "method": method,
         **scores(preparation, found.points, judging), "seconds": found.seconds,

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from apas._validation import check_flag, check_integer
 from apas.counterfactuals.space import FeatureSpace
-from apas.datasets import dataset_path
+from apas.datasets.registry import dataset_path, reading
 from apas.errors import InputError
 from apas.experiments.credit import LABEL, credit_space, new_credit, old_credit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TABLES", "Part", "Tables", "read_tables"]
+__all__ = ["TABLES", "Part", "Tables", "files_of", "read_tables"]
 
 _SBA = (
     "Term", "NoEmp", "CreateJob", "RetainedJob", "DisbursementGross", "ChgOffPrinGr", "GrAppv", "SBA_Appv", "daysterm",
@@ -121,7 +121,20 @@ def read_tables(name: str, *, aligned: bool = False, seed: int | None = None) ->
     if not isinstance(name, str) or name not in TABLES:
         raise InputError(f"`name` of read_tables must be one of {', '.join(TABLES)}, got {name!r}.")
     check_flag(aligned, "aligned")
-    return TABLES[name](aligned, None if seed is None else check_integer(seed, "seed", "read_tables", least=0))
+    drawing = None if seed is None else check_integer(seed, "seed", "read_tables", least=0)
+    with reading(*files_of(name)):
+        return TABLES[name](aligned, drawing)
+
+
+def files_of(name: str) -> tuple[str, ...]:
+    """Names of the datasets that a table is read from, as `apas.datasets` has them.
+
+    Examples
+    --------
+    >>> files_of("no2"), files_of("credit")
+    (('no2',), ('credit', 'credit-new'))
+    """
+    return ("credit", "credit-new") if name == "credit" else (name,)
 
 
 def _part(frame: pd.DataFrame, y: Any, space: FeatureSpace, rows: Any) -> Part:

@@ -54,8 +54,8 @@ class NaturalEvidence:
     variance_limit : float or None
         The largest variance that counts as small, if given.
     lipschitz_base, lipschitz_shifted : float or None
-        Upper bounds on the Lipschitz constants of the model itself and of every shifted model, not the constants
-        themselves; None where no bound is known.
+        Upper bounds on the Lipschitz constants of the model itself and of every shifted model (of `ObservedShifts`
+        only those listed), not the constants themselves; None where no bound is known.
     """
 
     measure: str

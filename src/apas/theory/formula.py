@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -17,6 +18,8 @@ __all__ = ["Formula", "read_dimacs"]
 
 #: Above this many variables, going through all assignments is no longer a matter of seconds.
 MOST_TRIED = 20
+#: Digits of a number in a file, at most: no formula that fits into memory needs more.
+MOST_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ def _parsed(text: str) -> tuple[int, int, list[int]]:
             header = _header(words, place)
         elif header is None:
             raise InputError(
-                f"`text` must have the line 'p cnf VARIABLES CLAUSES' first, got {line!r} in line {place}."
+                f"`text` must have the line 'p cnf VARIABLES CLAUSES' first, got {reprlib.repr(line)} in line {place}."
             )
         else:
             numbers += [_literal(word, header[0], place) for word in words]
@@ -169,21 +172,27 @@ def _parsed(text: str) -> tuple[int, int, list[int]]:
 
 
 def _header(words: list[str], place: int) -> tuple[int, int]:
-    counts = [int(word) for word in words[2:] if word.isdecimal()]
+    counts = [int(word) for word in words[2:] if _is_number(word)]
     if len(words) != 4 or words[1] != "cnf" or len(counts) != 2 or counts[0] < 1:
         raise InputError(
-            f"`text` must announce 'p cnf VARIABLES CLAUSES' with at least one variable, got {' '.join(words)!r} in "
-            f"line {place}."
+            "`text` must announce 'p cnf VARIABLES CLAUSES' with at least one variable, got "
+            f"{reprlib.repr(' '.join(words))} in line {place}."
         )
     return counts[0], counts[1]
 
 
 def _literal(word: str, variables: int, place: int) -> int:
-    if not word.removeprefix("-").isdecimal() or abs(int(word)) > variables:
+    if not _is_number(word.removeprefix("-")) or abs(int(word)) > variables:
         raise InputError(
-            f"`text` must hold literals from 1 to {variables}, their negatives and 0, got {word!r} in line {place}."
+            f"`text` must hold literals from 1 to {variables}, their negatives and 0, got {reprlib.repr(word)} in line "
+            f"{place}."
         )
     return int(word)
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word is a number without a sign, and none that Python would take long to read."""
+    return word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
 
 
 def _name(literal: int) -> str:

@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 _Array = NDArray[np.float64]
+#: Numbers of a network that is built, at most (80 MB).
+MOST = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +153,11 @@ def reduction(formula: Formula) -> Reduction:
             f"`formula` must be a Formula, got {type(formula).__name__}; read one with Formula.from_dimacs(text)."
         )
     n, clauses = formula.variables, formula.needed
+    if (numbers := (n + 2) * (2 * n + len(clauses)) + 2 * n + 1) > MOST:
+        raise InputError(
+            f"`formula` must give a network of at most {MOST} parameters, got {numbers} for {n} variables and "
+            f"{len(clauses)} clauses; take a smaller one."
+        )
     first = _layer([generating_unit() for _ in range(n)], 1)
     lower, upper = zip(*(discretizer_units(i) for i in range(n)), strict=True)
     second = _layer([*lower, *upper, *(clause_unit(clause) for clause in clauses)], n)

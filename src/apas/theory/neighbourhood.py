@@ -86,9 +86,8 @@ def failing_neighbourhood(
         # an end of the set may lie a rounding error before the witness
         low, high = np.minimum(low, values), np.maximum(high, values)
         _, most, error = margin_ranges(model, x, wanted, low[None, :], high[None, :])
-        worst = float(most[0] + error[0])
-        if worst < 0:
-            widths = (high - low)[moving] / (2 * delta)
+        worst, widths = float(most[0] + error[0]), (high - low)[moving] / (2 * delta)
+        if worst < 0 and widths.all():  # a box without a width would have no volume
             return Neighbourhood(low, high, worst, math.nextafter(float(np.log10(widths).sum()) - 1e-9, -math.inf))
         size *= 0.5
     raise InputError("`witness` must be a shifted model on which the margin is below 0 by more than rounding.")

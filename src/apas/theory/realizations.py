@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._validation import check_probability
 from apas.bounds.rational import PIECEWISE_LINEAR, exact_sign
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Every, Verdict
@@ -125,7 +129,7 @@ def distinct_realizations(
     rows = encoded_rows(given, x[None, :] if isinstance(x, np.ndarray) and x.ndim == 1 else _as_rows(x))[1]
     if len(rows) != 1:
         raise InputError(f"`x` of distinct_realizations must be one row, got {len(rows)}; ask about one at a time.")
-    network = _with_threshold(given.as_feedforward(), tau)
+    network = _with_threshold(given.as_feedforward(), _check_tau(tau, given.as_feedforward()))
     label = network.classes[1 if float(network.margin(rows, network.classes[1])[0]) >= 0 else 0]
     found = certify(network, rows, delta, target=label, shifts=chosen, method=method, rng=0)[0]
     if not isinstance(found.claim, Every):
@@ -146,6 +150,14 @@ def distinct_realizations(
 def _as_rows(x: Any) -> Any:
     """One row given as a plain list of numbers, as a matrix."""
     return [x] if isinstance(x, list | tuple) and x and not isinstance(x[0], list | tuple | np.ndarray) else x
+
+
+def _check_tau(tau: Any, network: FeedForward) -> float:
+    if network.output != "identity":
+        return check_probability(tau, "tau", "distinct_realizations")
+    if isinstance(tau, bool) or not isinstance(tau, Real) or not math.isfinite(tau):
+        raise InputError(f"`tau` of distinct_realizations must be a finite number, got {reprlib.repr(tau)}.")
+    return float(tau)
 
 
 def _with_threshold(network: FeedForward, tau: float) -> FeedForward:
