@@ -22,7 +22,7 @@ from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.contracts.shiftsets import with_models
 from apas.contracts.storage import load_certificates
 from apas.contracts.stored import read_content
-from apas.contracts.successor import Successor, read_successor
+from apas.contracts.successor import Successor, bounds_distance, read_successor
 from apas.counterfactuals.coded import CodedModel
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space import FeatureSpace
@@ -36,7 +36,7 @@ from apas.shifts.linf import LinfShifts
 from apas.shifts.measure import ShiftReport, read_model
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["audit", "audited"]
+__all__ = ["audit", "audited", "rows_on"]
 
 _WRONG = (
     "THE CERTIFICATE WAS WRONG: it says that every model of its set gives the class, the new model is one of the set, "
@@ -127,7 +127,7 @@ def audited(
     shifts = with_models(stored.shifts, found.shifts.models) if isinstance(found.shifts, ObservedShifts) else None
     shifts = stored.shifts if shifts is None else shifts
     new = read_successor(stored, new_model, base, validity_only=validity_only, known=found.model)
-    problem = _asked(stored, new)
+    problem = rows_on(stored, new)
     with np.errstate(over="ignore", invalid="ignore"):
         valid = problem.valid_rows()
         doubtful = np.abs(problem.model.margin(problem.X, problem.one_target)) <= problem.band
@@ -147,6 +147,7 @@ def audited(
     return AuditReport(
         rows, points=found.points, new_digest=new_digest, notes=notes, feature_names=found.feature_names,
         index=found._index, shifts={} if shift is None else {stored.model_digest: shift},
+        comparable=bounds_distance(shifts),
     )  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def _certificates(certificates: Any) -> Certificates:
     return found
 
 
-def _asked(found: Certificates, new: Successor) -> Problem:
+def rows_on(found: Certificates, new: Successor) -> Problem:
     """The question whether the rows are valid on the new model; the shifts of it play no part."""
     complaints = [said for said in wrong_targets(list(found), new.model.classes) if said]
     if complaints:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from apas.counterfactuals.feature import Feature
 from apas.counterfactuals.space import FeatureSpace
 
-__all__ = ["change_texts", "changes_of"]
+__all__ = ["change_texts", "changes_of", "number_pair", "number_text"]
 
 NONE_FOUND = "(none found)"
 
@@ -44,14 +44,26 @@ def _shown_pair(feature: Feature, before: float, after: float) -> tuple[str, str
     if feature.is_level:
         levels: Any = feature.values
         return str(levels[int(before)]), str(levels[int(after)])
-    for digits in range(4, 18):  # as few digits as tell the two apart
-        texts = _number(before, digits), _number(after, digits)
+    return number_pair(before, after)
+
+
+def number_pair(before: float, after: float) -> tuple[str, str]:
+    """Two numbers with as few digits as tell them apart, but at least four.
+
+    Examples
+    --------
+    >>> number_pair(2100.0, 2300.0), number_pair(0.123456, 0.123451)
+    (('2,100', '2,300'), ('0.12346', '0.12345'))
+    """
+    for digits in range(4, 18):
+        texts = number_text(before, digits), number_text(after, digits)
         if texts[0] != texts[1]:
             return texts
     return repr(before), repr(after)
 
 
-def _number(value: float, digits: int) -> str:
+def number_text(value: float, digits: int = 4) -> str:
+    """A number as people read it: whole ones in full, others with so many digits."""
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     text = f"{value:,.{digits}g}"

@@ -1,0 +1,60 @@
+"""`apas report`: certificates as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apas.cli import options
+from apas.cli.modelfile import read_model
+from apas.cli.output import print_json
+
+__all__ = ["report_command"]
+
+
+def report_command(
+    certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],
+    report: Annotated[Path, typer.Option("--report", "-o", help="The page to write (.html).")] = Path("report.html"),
+    model: Annotated[
+        Path | None, typer.Option(help="Model file of the certified model, for the curves.", show_default="none")
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(help="File that `apas audit --json` printed.", show_default="none")
+    ] = None,
+    new_model: Annotated[
+        Path | None, typer.Option(help="Model file of a later model, for before and after.", show_default="none")
+    ] = None,
+    max_shifts: Annotated[
+        Path | None, typer.Option(help="File that `apas max-shift --save` wrote.", show_default="none")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="a question")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the page's own draws.", show_default="from the certificates")
+    ] = None,
+    activation: options.Activation = None,
+    output: options.Output = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write one HTML page about certificates: in plain words, as a table, and with plots.
+
+    The page needs no network and no other file. Parts that need a model or an audit are left out without them.
+
+    Example:  apas report certificates.json --model model.json -o report.html
+    """
+    from apas.report.entry import check_path, report_file
+
+    check_path(report)
+    old, new = (
+        None if path is None else read_model(path, activation=activation, output=output) for path in (model, new_model)
+    )
+    done = report_file(
+        certificates, report, model=old, audit=audit, new_model=new, max_shifts=max_shifts, rng=seed, title=title
+    )
+    if as_json:
+        print_json(done.to_dict())
+        return
+    typer.echo(f"{done.path}: {done.rows} explanation{'s' if done.rows > 1 else ''}.")
+    for part, why in done.left_out.items():
+        typer.echo(f"Left out, {part}: {why}")

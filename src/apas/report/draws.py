@@ -1,0 +1,220 @@
+"""What the page draws anew: the share of valid shifts against their size, and the margins on shifted models.
+
+Everything comes from streams of its own, seeded by the caller or by the digest of the certificates, never from the
+draws that certified: the curves are a second look at the same question, not the first one shown twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream, entropy_of
+from apas._validation import is_frame
+from apas.certify.curves import FractionCurves
+from apas.certify.fraction import robust_fraction
+from apas.certify.problem import Problem
+from apas.certify.sampling import Sampling
+from apas.contracts.matching import asked
+from apas.contracts.readings import rows_of
+from apas.contracts.shiftsets import AbsentModels
+from apas.display.numbers import at_least, at_most
+from apas.display.progress import Progress
+from apas.report.later import Later
+from apas.report.subject import Subject
+from apas.shifts.observed import ObservedShifts
+
+__all__ = ["Curves", "Histograms", "draw_curves", "draw_histograms", "page_entropy"]
+
+_Array = NDArray[np.float64]
+#: About how many products of a parameter and a number a page may cost: some ten seconds.
+WORK = 4_000_000_000
+#: Draws per row: as many as the work allows between the two.
+FEWEST, MOST = 500, 4000
+#: How many deltas a curve has besides those that rows were certified at, and how many bars a histogram.
+DELTAS, BARS = 12, 30
+#: Of certified deltas, so many are put on the curve.
+OWN = 3
+CONFIDENCE = 0.999
+UNCERTIFIED = "No row is certified at any size of shifts."
+NO_MODEL = "It needs the model that was certified: pass model (--model)."
+#: Numbers of a block of directions.
+BLOCK = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The share of shifts that keep the class, for the first rows, at deltas that all rows share."""
+
+    found: FractionCurves
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the page's plots read it."""
+        first = self.found[0]
+        order = first.deltas.argsort()
+        # the ends of a band are rounded outwards, so that it holds as it is written
+        lower = [[float(at_least(v)) for v in c.lower[order].tolist()] for c in self.found]
+        upper = [[float(at_most(v)) for v in c.upper[order].tolist()] for c in self.found]
+        return {
+            "deltas": first.deltas[order].tolist(), "estimate": [_digits(c.estimate[order]) for c in self.found],
+            "lower": lower, "upper": upper, "draws": first.draws, "confidence": first.confidence,
+            "measure": first.measure,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """Per row the margins on shifted models of the size that the row was certified at, counted in bars.
+
+    Attributes
+    ----------
+    starts, widths : ndarray of shape (rows,)
+        Where the first bar of a row begins, and how wide its bars are.
+    counts : ndarray of shape (rows, bars)
+    unfit : ndarray of shape (rows,)
+        How many margins are no finite numbers.
+    failures : ndarray of shape (rows,)
+        On how many of the models the row is not valid; margins within rounding of 0 count as not valid.
+    deltas : ndarray of shape (rows,)
+    draws : int
+    listed : bool
+        Whether the models are those of a list rather than drawn.
+    """
+
+    starts: _Array
+    widths: _Array
+    counts: NDArray[np.int64]
+    unfit: NDArray[np.int64]
+    failures: NDArray[np.int64]
+    deltas: _Array
+    draws: int
+    listed: bool
+
+    @property
+    def rows(self) -> int:
+        """For how many rows there is one."""
+        return len(self.counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the page's plots read it."""
+        return {
+            "starts": _digits(self.starts), "widths": _digits(self.widths), "counts": self.counts.tolist(),
+            "unfit": self.unfit.tolist(), "failures": self.failures.tolist(), "deltas": self.deltas.tolist(),
+            "draws": self.draws, "listed": self.listed,
+        }  # fmt: skip
+
+
+def page_entropy(rng: Any, subject: Subject) -> int:
+    """The seed of a page: what the caller says, or a number that the certificates fix, so that pages repeat."""
+    if rng is not None:
+        return entropy_of(rng)
+    return int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
+
+
+def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves | str:
+    """One curve per row, or why there is none.
+
+    Parameters
+    ----------
+    subject : Subject
+    later : Later or None
+        A measured shift is put on the curve if it is in the units of delta.
+    entropy : int
+    """
+    matched = subject.matched
+    if matched is None:
+        return NO_MODEL
+    if subject.rows.shifts.to_dict()["kind"] == "observed":
+        return "The shifted models are a list of models that exist; there is no size of shifts to vary."
+    deltas = _deltas(subject, later)
+    if not len(deltas):
+        return UNCERTIFIED
+    problem, _ = asked(subject.rows, matched)
+    rows, draws = _affordable(problem)
+    points: Any = problem.X
+    if not matched.network_only:
+        points, _ = rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
+    found = robust_fraction(
+        matched.model, points.iloc[:rows] if is_frame(points) else points[:rows], deltas, target=problem.target[:rows],
+        shifts=subject.rows.shifts, method=Sampling(confidence=CONFIDENCE, n_samples=draws), rng=entropy,
+    )  # fmt: skip
+    return Curves(found, rows)
+
+
+def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
+    """The margins of each row on shifted models, or why there are none; the arguments are those of `draw_curves`."""
+    if subject.matched is None:
+        return NO_MODEL
+    if isinstance(subject.rows.shifts, AbsentModels):
+        return "The shifted models are a list of models of which the file holds only fingerprints."
+    deltas = _own_deltas(subject)
+    if not deltas.any():
+        return UNCERTIFIED
+    problem = asked(subject.rows, subject.matched)[0].at(deltas)
+    rows, draws = _affordable(problem)
+    listed = isinstance(problem.shifts, ObservedShifts)
+    draws = len(problem.shifts) if isinstance(problem.shifts, ObservedShifts) else draws
+    some, block = problem.take(slice(0, rows)), max(1, min(draws, BLOCK // max(1, len(problem.coordinates))))
+    parts, stream = [], Stream(entropy, "report")
+    with Progress(draws, "margins on shifted models") as progress, np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, draws, block):
+            stop = min(start + block, draws)
+            parts.append(some.margins(some.directions(stream, start, stop)))
+            progress.advance(stop - start)
+    margins = np.concatenate(parts)
+    failures = np.count_nonzero(~(margins > some.band), axis=0)
+    return _counted(margins, failures, some.delta, listed=listed)
+
+
+def _counted(margins: _Array, failures: NDArray[Any], deltas: _Array, *, listed: bool) -> Histograms:
+    """Count the margins (draws, rows) of each row in bars of its own."""
+    finite = np.isfinite(margins)
+    lows = np.where(finite, margins, np.inf).min(axis=0)
+    highs = np.where(finite, margins, -np.inf).max(axis=0)
+    lows, highs = (np.where(finite.any(axis=0), ends, 0.0) for ends in (lows, highs))
+    widths = np.where(highs > lows, (highs - lows) / (BARS - 1), 1.0 / BARS)
+    starts = np.floor(lows / widths) * widths  # so that 0 is the end of a bar: none stands on both sides
+    with np.errstate(invalid="ignore"):
+        bars = np.clip((margins - starts) / widths, 0, BARS - 1)
+    counts = np.zeros((margins.shape[1], BARS), dtype=np.int64)
+    for i in range(margins.shape[1]):
+        counts[i] = np.bincount(bars[finite[:, i], i].astype(np.intp), minlength=BARS)
+    unfit = np.count_nonzero(~finite, axis=0)
+    return Histograms(starts, widths, counts, unfit, failures, deltas, len(margins), listed)
+
+
+def _deltas(subject: Subject, later: Later | None) -> _Array:
+    """Sizes up to beyond what was certified and measured, and the sizes themselves that rows were certified at."""
+    own = sorted({c.delta for c in subject.certificates or ()})
+    reached = sorted({item.delta for item in subject.radii or () if item.delta > 0})
+    ends = [*own[-1:], *([float(np.percentile(reached, 90))] if reached else [])]
+    if later is not None and later.measured is not None and later.measured.comparable:
+        ends += [later.measured.delta] if 0 < later.measured.delta < np.inf else []
+    if not ends:
+        return np.empty(0)
+    grid = np.linspace(0, 1.3 * max(ends), DELTAS + 1)[1:]
+    return np.unique([float(f"{delta:.4g}") for delta in grid] + (own if len(own) <= OWN else []))
+
+
+def _own_deltas(subject: Subject) -> _Array:
+    """The delta of each row; where none is certified, one that is in the middle of the others."""
+    items: Any = subject.rows
+    deltas = np.array([item.delta for item in items], dtype=np.float64)
+    return np.where(deltas > 0, deltas, np.median(deltas[deltas > 0])) if deltas.any() else deltas
+
+
+def _affordable(problem: Problem) -> tuple[int, int]:
+    """How many rows to draw for, and how many models, if each row is looked at on a whole curve and a histogram."""
+    each = (DELTAS + OWN + 1) * max(1, len(problem.coordinates))
+    rows = max(1, min(len(problem), WORK // (each * FEWEST)))
+    return rows, int(min(MOST, max(FEWEST, WORK // (each * rows))))
+
+
+def _digits(values: _Array) -> list[float | None]:
+    """Six digits, which no screen shows; what is not finite as null."""
+    return [float(f"{v:.6g}") if np.isfinite(v) else None for v in values.tolist()]

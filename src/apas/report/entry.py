@@ -1,0 +1,207 @@
+"""`write_report`: certificates as one page that people can read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apas._atomic import write_text
+from apas._optional import require
+from apas.certify.certificates import Certificates
+from apas.certify.maxshifts import MaxShifts
+from apas.contracts.auditreport import AuditReport
+from apas.counterfactuals.result import Counterfactuals
+from apas.display.numbers import at_most
+from apas.errors import InputError
+from apas.report.draws import Curves, Histograms, draw_curves, draw_histograms, page_entropy
+from apas.report.later import Later, read_later
+from apas.report.methods import methods, provenance
+from apas.report.page import rendered
+from apas.report.plots import plot_data
+from apas.report.rows import lines_of
+from apas.report.subject import read_subject
+from apas.report.words import figures, headline, measured_in_words, shift_in_words
+
+__all__ = ["Written", "report_file", "write_report"]
+
+TITLE = "Do these explanations survive a new model?"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report that was written.
+
+    Attributes
+    ----------
+    path : Path
+    rows : int
+        How many explanations it shows.
+    left_out : dict of str to str
+        Which parts it does not have, and why.
+    size : int
+        In bytes.
+    """
+
+    path: Path
+    rows: int
+    left_out: dict[str, str]
+    size: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "format": "apas-report", "path": str(self.path), "rows": self.rows, "bytes": self.size,
+            "left_out": self.left_out,
+        }  # fmt: skip
+
+
+def write_report(
+    certificates: Certificates | MaxShifts | Counterfactuals | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    model: Any = None,
+    audit: AuditReport | str | os.PathLike[str] | None = None,
+    new_model: Any = None,
+    max_shifts: MaxShifts | str | os.PathLike[str] | None = None,
+    rng: int | np.random.Generator | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write one HTML page about certificates: in plain words, as a table, and with plots to look into each row.
+
+    The page needs no network and no other file, and can be printed. It needs the extra ``report``.
+
+    Parameters
+    ----------
+    certificates : Certificates, MaxShifts, Counterfactuals or path
+        What `certify`, `generate` or `max_shift` returned, or the name of a certificate file.
+    path : path
+        The file to write; must end in ``.html``.
+    model : object, optional
+        The model that was certified: see `as_model`. Results that were just computed know it; for a file it is needed
+        for the curves and the margins on shifted models, which are left out without it.
+    audit : AuditReport or path, optional
+        What `audit` returned about these certificates, or the file that ``apas audit --json`` printed.
+    new_model : object, optional
+        A later model, for the margins before and after. Without `audit` the certificates are audited against it.
+    max_shifts : MaxShifts or path, optional
+        The largest shifts of the same rows, unless a file holds them already.
+    rng : None, int or numpy.random.Generator
+        Seed of the page's own draws. None takes a number that the certificates fix: the same call writes the same page.
+    title : str, optional
+
+    Returns
+    -------
+    Path
+        Of the page.
+
+    Notes
+    -----
+    Curves and histograms come from draws of their own, never from those that certified. They are estimates and no
+    certificates. With many rows there are curves for the first ones only, and the page says for how many.
+
+    Examples
+    --------
+    >>> import apas, tempfile
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], feature_names=("income", "debt"))
+    >>> certificates = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, rng=0)
+    >>> page = apas.write_report(certificates, tempfile.mkdtemp() + "/report.html")
+    >>> "1 of 2 explanations is certified to survive most of the changes" in page.read_text(encoding="utf-8")
+    True
+    """
+    return report_file(
+        certificates, path, model=model, audit=audit, new_model=new_model, max_shifts=max_shifts, rng=rng, title=title
+    ).path
+
+
+def report_file(
+    certificates: Any,
+    path: str | os.PathLike[str],
+    *,
+    model: Any = None,
+    audit: Any = None,
+    new_model: Any = None,
+    max_shifts: Any = None,
+    rng: Any = None,
+    title: str | None = None,
+) -> Written:
+    """The same, with what was left out."""
+    target = check_path(path)
+    if title is not None and not isinstance(title, str):
+        raise InputError(f"`title` must be a text, got {type(title).__name__}.")
+    for module in ("jinja2", "plotly"):
+        require(module, feature="write_report", extra="report")
+    subject = read_subject(certificates, max_shifts, model)
+    later = read_later(subject, audit, new_model)
+    entropy = page_entropy(rng, subject)
+    curves, bars = draw_curves(subject, later, entropy), draw_histograms(subject, entropy)
+    left_out = _left_out(subject.radii, later, curves, bars)
+    lines = lines_of(subject, later)
+    text = rendered(
+        title=TITLE if title is None else title,
+        headline=headline(subject, later),
+        figures=figures(subject, later),
+        lines=lines,
+        later=later,
+        left_out=left_out,
+        drawn=curves.rows if isinstance(curves, Curves) else bars.rows if isinstance(bars, Histograms) else 0,
+        known_inputs=subject.rows.inputs is not None,
+        shift_words=shift_in_words(subject),
+        **_measured_words(later),
+        methods=methods(subject, later, curves, bars),
+        provenance=provenance(subject, later, entropy, curves, bars),
+        data=plot_data(subject, later, lines, curves, bars),
+    )
+    try:
+        write_text(target, text)
+    except OSError as error:
+        raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
+    return Written(target, len(lines), left_out, len(text.encode()))
+
+
+def _measured_words(later: Later | None) -> dict[str, str]:
+    """The measured shift as the page names it; empty without one."""
+    if later is None or later.measured is None:
+        return {"figures_measured": "", "measured_words": "", "layer_words": ""}
+    measured = later.measured
+    layers = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
+    return {
+        "figures_measured": at_most(measured.delta), "measured_words": measured_in_words(later),
+        "layer_words": layers.get(measured.p, f"the distance of order {measured.p:g}"),
+    }  # fmt: skip
+
+
+def check_path(path: Any) -> Path:
+    """The path of a page, refused before the work if it could not be written after it."""
+    try:
+        target = Path(path)
+    except TypeError:
+        raise InputError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
+    why = "it must end in .html" if target.suffix.lower() not in (".html", ".htm") else None
+    why = why or ("it is a folder" if target.is_dir() else None)
+    if why is None and not target.parent.is_dir():
+        why = f"there is no folder {str(target.parent)!r}"
+    if why is not None:
+        raise InputError(f"`path` must be a file that can be written, got {str(target)!r}: {why}.")
+    return target
+
+
+def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: Any) -> dict[str, str]:
+    """Which parts the page lacks, and why."""
+    audited = later is not None and later.outcomes is not None
+    found = {
+        "curves": curves if isinstance(curves, str) else "",
+        "histograms": bars if isinstance(bars, str) else "",
+        "radii": "" if radii is not None
+        else "The largest shift of each row is not known: pass max_shifts (--max-shifts), made by apas max-shift.",
+        "outcomes": "" if audited else "Nobody asked a later model: pass audit (--audit) or new_model (--new-model).",
+        "layers": "" if later is not None and later.measured is not None
+        else "The shift to a later model was not measured: pass model and new_model (--model, --new-model), or an "
+        "audit that was given the certified model as its base.",
+        "margins": "" if later is not None and later.margins is not None
+        else "It needs the later model: pass new_model (--new-model).",
+    }  # fmt: skip
+    return {part: why for part, why in found.items() if why}

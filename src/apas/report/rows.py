@@ -1,0 +1,171 @@
+"""The lines of the page's table: what each explanation changes, what was shown about it, and what became of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from apas.certify.claims import Every, Most
+from apas.contracts.tables import table_cells
+from apas.counterfactuals.changes import number_pair, number_text
+from apas.display.numbers import at_least, at_most
+from apas.report.later import Later
+from apas.report.subject import Subject
+
+__all__ = ["Line", "lines_of"]
+
+#: So many features are listed per row, which keeps pages of wide tables small.
+LISTED = 16
+
+
+@dataclass(frozen=True)
+class Change:
+    """One feature: its name, and what it is, or what it was and is to be."""
+
+    name: str
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One explanation.
+
+    Attributes
+    ----------
+    number : int
+        From 0, in the order of the certificates.
+    label : str
+    changes : tuple of Change
+        The features that change; all of them if it is not known what they were.
+    more : int
+        How many further ones are not listed.
+    target : str
+    verdict : str
+        Empty where only a largest shift is known.
+    sentences : tuple of str
+        What was shown.
+    worst, sampled, broken : float or None
+        Largest delta proved for every shift, certified for most shifts, and the smallest with a known failing shift.
+    worst_text, sampled_text : str
+    tested : float or None
+        The delta that the certificate is about.
+    outcome, outcome_text : str
+        What became of it on the later model; empty without one.
+    """
+
+    number: int
+    label: str
+    changes: tuple[Change, ...]
+    more: int
+    target: str
+    verdict: str
+    sentences: tuple[str, ...]
+    worst: float | None
+    sampled: float | None
+    broken: float | None
+    worst_text: str
+    sampled_text: str
+    tested: float | None
+    outcome: str
+    outcome_text: str
+
+    def marks(self) -> dict[str, dict[str, Any] | None]:
+        """Deltas that are marked on the row's curve, and how they are written: what is certified rounded down."""
+        tested = "" if self.tested is None else f"{self.tested:g}"
+        broken = "" if self.broken is None else at_most(self.broken)
+        found = {
+            "tested": (self.tested, tested), "sampled": (self.sampled, self.sampled_text),
+            "worst": (self.worst, self.worst_text), "broken": (self.broken, broken),
+        }  # fmt: skip
+        return {key: None if at is None else {"at": at, "text": text} for key, (at, text) in found.items()}
+
+
+def lines_of(subject: Subject, later: Later | None) -> list[Line]:
+    """One line per row."""
+    rows = subject.rows
+    after = table_cells(rows.points)
+    before: list[Any] = [None] * len(after) if rows.inputs is None else table_cells(rows.inputs)
+    names = _names(rows, len(after[0]))
+    return [
+        _line(i, str(label), _changes(names, before[i], after[i]), subject, later)
+        for i, label in enumerate(subject.labels)
+    ]
+
+
+def _names(rows: Any, width: int) -> list[str]:
+    columns = rows.points.columns if hasattr(rows.points, "columns") else rows.feature_names
+    return [str(name) for name in columns] if columns is not None else [f"x{j}" for j in range(width)]
+
+
+def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> tuple[tuple[Change, ...], int]:
+    if before is None:
+        every = [Change(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
+    else:
+        triples = zip(names, before, after, strict=True)
+        every = [Change(name, *_pair(a, b)) for name, a, b in triples if a != b]
+    return tuple(every[:LISTED]), max(0, len(every) - LISTED)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _pair(before: Any, after: Any) -> tuple[str, str]:
+    if _is_number(before) and _is_number(after):
+        return number_pair(float(before), float(after))
+    return _text(before), _text(after)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):  # a number that JSON lacks
+        value = value.get("number")
+    if value is None:
+        return "(missing)"
+    return number_text(float(value)) if _is_number(value) else str(value)
+
+
+def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: Subject, later: Later | None) -> Line:
+    certificate = None if subject.certificates is None else subject.certificates[i]
+    radius = None if subject.radii is None else subject.radii[i]
+    worst, sampled, worst_text, sampled_text = 0.0, 0.0, "", ""
+    if radius is not None:
+        worst, worst_text = radius.provable, at_least(radius.provable)
+        if isinstance(radius.claim, Most):
+            sampled, sampled_text = radius.delta, radius.written()
+        else:
+            worst, worst_text = max((worst, worst_text), (radius.delta, at_least(radius.delta)))
+    if certificate is not None and certificate.is_certified:
+        if isinstance(certificate.claim, Every) and certificate.delta > worst:
+            worst, worst_text = certificate.delta, f"{certificate.delta:g}"
+        elif isinstance(certificate.claim, Most) and not (radius is not None and sampled):
+            sampled, sampled_text = certificate.delta, f"{certificate.delta:g}"
+    said = [] if certificate is None else [certificate.sentence()]
+    said += [] if radius is None else [_capital(f"largest shift: {radius.sentence()}")]
+    outcome = "" if later is None or later.outcomes is None else later.outcomes[i]
+    item: Any = certificate if certificate is not None else radius
+    return Line(
+        number=i, label=label, changes=changes[0], more=changes[1], target=str(item.target),
+        verdict="" if certificate is None else certificate.verdict.name, sentences=tuple(said),
+        worst=worst or None, sampled=sampled or None,
+        broken=radius.broken_at if radius is not None and 0 < radius.broken_at < math.inf else None,
+        worst_text=worst_text if worst else "", sampled_text=sampled_text if sampled else "",
+        tested=None if certificate is None else certificate.delta, outcome=outcome,
+        outcome_text=_outcome_text(i, later) if outcome else "",
+    )  # fmt: skip
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _outcome_text(i: int, later: Later | None) -> str:
+    assert later is not None
+    assert later.reasons is not None
+    assert later.repairs is not None
+    assert later.valid is not None
+    more = f" Nearest repair: {later.repairs[i]}." if later.repairs[i] else ""
+    if later.outcomes is not None and later.outcomes[i] == "NOT_PROMISED":
+        more = f" It is {'' if later.valid[i] else 'not '}valid on the later model."
+    return f"{_capital(later.reasons[i])}.{more}"

@@ -1,0 +1,193 @@
+"""The top of the page in plain words: how many explanations are certified, for what, and what became of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from apas.certify.claims import Every, Most
+from apas.contracts.shiftsets import AbsentModels
+from apas.display.numbers import at_least, at_most
+from apas.report.later import Later
+from apas.report.subject import Subject
+from apas.shifts.noise import InputNoise
+from apas.shifts.observed import ObservedShifts
+
+__all__ = ["Figure", "claims_in_words", "figures", "headline", "measured_in_words", "shift_in_words"]
+
+_DISTANCE = {
+    1.0: "the changes of all parameters add up to at most {}",
+    2.0: "the parameters moved by at most {} (Euclidean distance)",
+}
+#: So many different claims are spelled out.
+SPELLED = 4
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number to begin with, and what it counts."""
+
+    value: str
+    label: str
+    tone: str = ""
+
+
+def headline(subject: Subject, later: Later | None) -> list[str]:
+    """What a reader should know after ten seconds, a sentence or two per entry."""
+    found = _certified(subject) if subject.certificates is not None else _reached(subject)
+    if subject.searches is not None and subject.searches > len(subject.rows):
+        missing = subject.searches - len(subject.rows)
+        found.append(
+            f"For {missing} of the {subject.searches} that were asked for nothing was found; they have no line."
+        )
+    return [*found, *_kept(later)]
+
+
+def _certified(subject: Subject) -> list[str]:
+    certificates = subject.certificates
+    assert certificates is not None
+    counts = Counter(c.verdict.name for c in certificates)
+    total, good = len(certificates), counts["CERTIFIED"]
+    who = "The explanation is" if total == 1 else f"All {total} explanations are"
+    if good == total:
+        first = f"{who} certified to survive {_asked(subject)}."
+    else:
+        first = f"{good} of {total} explanations {_are(good)} certified to survive {_asked(subject)}"
+        rest = []
+        if counts["REFUTED"]:
+            rest.append(f"{counts['REFUTED']} {_are(counts['REFUTED'])} refuted: there is evidence against the claim")
+        if counts["UNKNOWN"]:
+            rest.append(f"{counts['UNKNOWN']} {_are(counts['UNKNOWN'])} undecided, which is no promise")
+        first = "; ".join([first, *rest]) + "."
+    means = claims_in_words(subject)
+    said = f"Certified means: {means[0]}" if len(means) == 1 else "What was asked: " + " ".join(means[:SPELLED])
+    more = f" And {len(means) - SPELLED} more claims, see the table." if len(means) > SPELLED else ""
+    return [first, said + more]
+
+
+def _asked(subject: Subject) -> str:
+    """What certified explanations survive, in a few words that do not say too much."""
+    kinds = {type(c.claim) for c in subject.certificates or ()}
+    many = {frozenset({Every}): "every one", frozenset({Most}): "most"}.get(frozenset(kinds), "a share")
+    what = "imprecisions" if isinstance(subject.rows.shifts, InputNoise) else "changes of the model"
+    return f"{many} of the {what} that were asked about"
+
+
+def shift_in_words(subject: Subject) -> str:
+    """What a shift is on this page, without a full stop."""
+    if isinstance(subject.rows.shifts, InputNoise):
+        return "one imprecise way of carrying an explanation out, and delta the size of the imprecision"
+    if isinstance(subject.rows.shifts, ObservedShifts | AbsentModels):
+        return "one of the models that were listed"
+    return "one changed version of the model, and delta the size of the change"
+
+
+def claims_in_words(subject: Subject) -> list[str]:
+    """Each claim that certificates make, as a sentence; of largest shifts, what holds at each row's own delta."""
+    items = subject.certificates if subject.certificates is not None else subject.radii
+    assert items is not None
+    said: dict[str, None] = {}
+    for item in items:
+        size = f"delta = {item.delta:g}" if subject.certificates is not None else "the delta of its line"
+        said[_claim(item.claim, size)] = None
+    return [sentence[:1].upper() + sentence[1:] if len(said) > 1 else sentence for sentence in said]
+
+
+def _claim(claim: Every | Most, size: str) -> str:
+    shifts = f"({claim.measure}; {size})"
+    if isinstance(claim, Every):
+        return f"every shift of the set {shifts} keeps the promised class. This is proved."
+    share = str(claim).split(" of the shifts", 1)[0]
+    if claim.confidence == 1.0:
+        return f"of all shifts {shifts}, {share} keep the promised class. This was computed, not estimated."
+    whom = f"for all {claim.rows} rows together" if claim.rows > 1 else "for each explanation by itself"
+    return f"of all shifts {shifts}, {share} keep the promised class, with confidence {claim.confidence!r} {whom}."
+
+
+def _reached(subject: Subject) -> list[str]:
+    radii = subject.radii
+    assert radii is not None
+    deltas = radii.deltas
+    some = int(np.count_nonzero(deltas))
+    if not some:
+        return [f"For none of {len(radii)} explanations is any shift of the model certified."]
+    low, middle, high = (at_least(v) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
+    first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model."
+    spread = f"That shift is delta = {low} to {high}, in the middle {middle}." if some > 1 else f"It is delta = {low}."
+    means = claims_in_words(subject)
+    return [first, f"{spread} Certified means: {' '.join(means[:SPELLED])}"]
+
+
+def _kept(later: Later | None) -> list[str]:
+    if later is None:
+        return []
+    said = []
+    counts = later.counts
+    promised = sum(counts.values()) - counts["NOT_PROMISED"]
+    if later.outcomes is not None:
+        kept = counts["HELD"]
+        said.append(
+            f"A later model keeps {kept} of {promised} promises."
+            if promised
+            else "A later model had no promise to keep."
+        )
+        if later.wrong_certificates:
+            said.append(
+                f"CERTIFICATES THAT CANNOT BE RIGHT: {later.wrong_certificates}. They speak of every shift, but the "
+                "later model lies in their set and breaks them. Check them with apas verify."
+            )
+        unlucky = counts["BROKEN_INSIDE"] - later.wrong_certificates
+        reasons = [
+            (unlucky, "broken inside of the certified set: certificates about most shifts leave out a share"),
+            (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
+            (counts["BROKEN"], "broken; nobody measured whether the later model lies in the certified set"),
+        ]  # fmt: skip
+        said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
+        rest = [ok for ok, outcome in zip(later.valid or (), later.outcomes, strict=True) if outcome == "NOT_PROMISED"]
+        if rest:
+            said.append(f"Of {len(rest)} without a promise, {sum(rest)} {_have(sum(rest))} the class on it.")
+    if later.measured is not None:
+        said.append(f"From the certified to the later model, {measured_in_words(later)}.")
+    return [" ".join(said)] if said else []
+
+
+def measured_in_words(later: Later) -> str:
+    """How far the model moved, without a full stop."""
+    measured = later.measured
+    assert measured is not None
+    size = at_most(measured.delta)
+    if measured.p == np.inf:
+        return f"each parameter changed by at most {size}"
+    return _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})").format(size)
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def figures(subject: Subject, later: Later | None) -> list[Figure]:
+    """The large numbers at the top."""
+    found = []
+    total = len(subject.rows)
+    if subject.certificates is not None:
+        good = int(subject.certificates.certified.sum())
+        deltas = sorted({c.delta for c in subject.certificates})
+        found.append(Figure(f"{good} of {total}", "explanations certified", "good" if good == total else ""))
+        spread = f"{deltas[0]:g}" if len(deltas) == 1 else f"{deltas[0]:g} to {deltas[-1]:g}"
+        found.append(Figure(spread, "delta asked about: size of the shifts"))
+    if subject.radii is not None and (subject.radii.deltas > 0).any():
+        middle = float(np.median(subject.radii.deltas))
+        found.append(Figure(at_least(middle), "median of the largest certified delta"))
+    if later is not None and later.measured is not None:
+        found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
+    if later is not None and later.outcomes is not None and later.counts["NOT_PROMISED"] < total:
+        promised = total - later.counts["NOT_PROMISED"]
+        tone = "good" if later.counts["HELD"] == promised else "bad"
+        found.append(Figure(f"{later.counts['HELD']} of {promised}", "promises kept by the later model", tone))
+    return found
