@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from apas.certify.claims import Every, Most
 from apas.certify.sequence import UnderShifts
-from apas.display.numbers import at_least
+from apas.display.numbers import at_least, at_most
 from apas.display.values import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 __all__ = ["MaxShift", "MaxShifts"]
 
@@ -131,6 +132,12 @@ class MaxShifts(UnderShifts[MaxShift]):
         from apas.display.plots import radius_plot
 
         return radius_plot(self, ax)
+
+    def _shown_frame(self) -> DataFrame:
+        """Numbers in few digits, rounded to the side that promises less."""
+        shown = {"delta": [item.written() for item in self], "provable": [at_least(item.provable) for item in self]}
+        limits = {name: [at_most(getattr(item, name)) for item in self] for name in ("upper", "broken_at")}
+        return super()._shown_frame().assign(**shown, **limits)
 
     def _line(self, item: MaxShift) -> dict[str, Any]:
         return {**super()._line(item), "claim": str(item.claim)}

@@ -141,7 +141,11 @@ class PerRow(Sequence[Item]):
         return f"<{type(self).__name__}: {self.summary()}>"
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_frame().drop(columns=list(self.UNSHOWN)), caption=self.summary())
+        return html_table(self._shown_frame(), caption=self.summary())
+
+    def _shown_frame(self) -> DataFrame:
+        """What a notebook shows of `to_frame`."""
+        return self.to_frame().drop(columns=list(self.UNSHOWN))
 
     def _line(self, item: Item) -> dict[str, Any]:
         """The line of `to_frame` about one row."""

@@ -2,122 +2,221 @@
 
 from __future__ import annotations
 
-import copy
+import shutil
+import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
+from apas.cli import options
+from apas.cli.output import json_rows, print_json, print_table
+from apas.display.numbers import at_least, at_most
+
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from apas.cli.loanbank import LoanBank
+    from apas.cli.loanoffers import Offers
+    from apas.contracts.auditreport import AuditReport
+    from apas.shifts.measure import ShiftReport
 
 __all__ = ["demo_command"]
 
-DELTA = 0.05
-APPLICANTS = 12
+APPLICANTS = 20
+#: So many of them are shown as an example.
+SHOWN = 6
+FOLDER = Path("apas-demo")
+#: What to say about promises that were certified and are broken.
+_WHY = {
+    "BROKEN_INSIDE": (
+        " although the model stayed within delta: what training does is no shift drawn at random, "
+        "and may be one of the few that a certificate leaves out. `apas.ObservedShifts` asks retrained models instead."
+    ),
+    "BROKEN_OUTSIDE": ": the model moved further than the certificates speak of.",
+}
 
 
 def demo_command(
-    seed: Annotated[int, typer.Option(help="Seed of the data, the training and the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**64, help="Seed of the data, the training and the draws.")] = 0,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the report, certificates and CSVs.")
+    ] = FOLDER,
+    as_json: options.Json = False,
 ) -> None:
     """Train a loan model, certify explanations of its rejections, retrain it, and see which ones hold.
 
+    Takes about half a minute, works offline, and writes a report, certificates and tables.
+
     Example:  apas demo
     """
-    from apas import certify
-    from apas.datasets import LOAN_FEATURES, make_loans
+    from apas.cli.demofolder import DemoFolder
+    from apas.cli.loanbank import LoanBank, rounded_up
+    from apas.cli.loanoffers import plain_offers, robust_offers
 
-    features = list(LOAN_FEATURES)
-    this_year = make_loans(2000, rng=seed)
-    typer.echo("A bank trains a network on 2,000 loan applications of this year.")
-    bank = train(this_year, features, seed)
-    rejected = this_year.loc[bank.predict(this_year[features]) == 0, features]
-    least = explain(bank, rejected).head(APPLICANTS)
-    typer.echo(f'It tells {len(least)} rejected applicants: "with this much more income you will be accepted".')
-    typer.echo(f"Meanwhile every parameter of the model may move by up to {DELTA}. Do the promises survive?\n")
-    # the safe raise is searched with other draws than those that certify it, or its certificate would be worthless
-    safe = widen(bank, rejected, least, rng=seed + 1)
-    plain, robust = (certify(bank, rows, DELTA, target=1, rng=seed) for rows in (least, safe))
-    retrained = retrain(bank, make_loans(2000, drift=0.5, rng=seed + 1), features)
-    _print(rejected.loc[least.index], [least, safe], [plain, robust], retrained)
+    say = _silent if as_json else _say
+    folder, bank = DemoFolder(output), LoanBank(seed)
+    folder.claim()
+    say(_begin(bank))
+    rehearsal = bank.rehearsal()
+    delta = rounded_up(float(rehearsal))
+    say(_plan(rehearsal, delta))
+    applicants = bank.rejected(APPLICANTS)
+    say(_offering(len(applicants)))
+    kinds = [make(bank, applicants, delta) for make in (plain_offers, robust_offers)]
+    folder.write_promises(bank, kinds)
+    say(_LATER)
+    retrained = bank.retrained()  # from here on: what was offered is written down and cannot change any more
+    audits = [offers.audit(bank, retrained) for offers in kinds]
+    folder.write_outcomes(retrained, kinds, audits)
+    advice = folder.write_page(bank, kinds[1], audits[1], retrained)
+    if as_json:
+        print_json(_content(bank, rehearsal, delta, kinds, audits, folder.files, advice))
+        return
+    _print_examples(kinds, audits)
+    _print_scores(kinds, audits, delta)
+    typer.echo(_files(output, folder.files, advice))  # commands to copy stay on one line
 
 
-def train(table: DataFrame, features: list[str], seed: int) -> Any:
-    """A pipeline that scales numbers, encodes categories and trains a small network."""
-    from sklearn.compose import ColumnTransformer
-    from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import Pipeline
-    from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
+def _silent(_: str) -> None:
+    """Nothing but the JSON document is printed."""
 
-    from apas.datasets import CATEGORICAL, NUMERIC
 
-    encoder = ColumnTransformer(
-        [
-            ("numbers", MinMaxScaler(), list(NUMERIC)),
-            ("categories", OneHotEncoder(categories=[list(v) for v in CATEGORICAL.values()]), list(CATEGORICAL)),
-        ]
+def _say(text: str) -> None:
+    """Print paragraphs as wide as the terminal, but no wider than people read."""
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    for paragraph in text.splitlines():
+        typer.echo(textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False))
+
+
+def _begin(bank: LoanBank) -> str:
+    from apas.cli.loanbank import LATER, TRAINED
+
+    return (
+        f"A bank trains a network of {len(bank.model.parameters)} weights and biases on {TRAINED:,} loan "
+        f"applications. Of the {LATER:,} that come in later this year it decides {bank.agreement} as the lender did."
     )
-    network = MLPClassifier((16,), learning_rate_init=0.005, tol=1e-3, max_iter=500, random_state=seed)
-    return Pipeline([("encode", encoder), ("network", network)]).fit(table[features], table["approved"])
 
 
-def explain(bank: Any, rejected: DataFrame) -> DataFrame:
-    """The least income, in steps of 50, at which each applicant would be accepted; some never are."""
-    import pandas as pd
+def _plan(rehearsal: ShiftReport, delta: float) -> str:
+    from apas.cli.loanbank import PASSES, ROUNDS
 
-    answers = []
-    for index, applicant in rejected.iterrows():
-        incomes = np.arange(applicant["income"], 4 * applicant["income"], 50)
-        tried = pd.DataFrame([applicant] * len(incomes)).astype(rejected.dtypes)
-        tried["income"] = incomes
-        accepted = bank.predict(tried) == 1
-        if accepted.any():
-            answers.append(tried.iloc[[accepted.argmax()]].set_axis([index]))
-    return pd.concat(answers)
+    return (
+        f"Every year it is trained further, by {PASSES} passes over the new applications. {ROUNDS} rehearsals with "
+        f"those of this year moved no weight or bias by more than {at_most(float(rehearsal))}, so the bank plans "
+        f"with delta = {delta:g}.\n\n"
+    )
 
 
-def widen(bank: Any, rejected: DataFrame, least: DataFrame, *, rng: int) -> DataFrame:
-    """Raise each income further, a tenth of the least raise at a time, until the draws of `rng` find it safe."""
-    from apas import Sampling, certify
-
-    safe = least.copy()
-    start = rejected.loc[least.index, "income"]
-    strict = Sampling(coverage=0.997)  # asks for more than will be certified, so that fresh draws agree
-    for tenths in range(11, 31):
-        certified = certify(bank, safe, DELTA, target=1, method=strict, rng=rng).certified
-        if certified.all():
-            break
-        wider = (start + tenths / 10 * (least["income"] - start)).round(-1).astype(least["income"].dtype)
-        safe.loc[~certified, "income"] = wider[~certified]
-    return safe
+def _offering(count: int) -> str:
+    return (
+        f"{count} rejected applicants ask what would have to change.\n"
+        '"Plain" offers are small changes that the model of today accepts.\n'
+        '"Robust" offers are small changes that most models within delta of it are certified to accept, too.\n\n'
+    )
 
 
-def retrain(bank: Any, table: DataFrame, features: list[str]) -> Any:
-    """A copy of the bank's model after one more pass over next year's applications."""
-    changed = copy.deepcopy(bank)
-    changed[-1].partial_fit(changed[:-1].transform(table[features]), table["approved"])
-    return changed
+_LATER = "A year later the network is trained on next year's applications, which nothing so far has seen.\n\n"
 
 
-def _print(rejected: DataFrame, offers: list[DataFrame], certificates: list[Any], retrained: Any) -> None:
-    from rich.console import Console
+def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for name in ("applicant", "income", "least raise", "verdict", "next year", "safe raise", "verdict", "next year"):
-        table.add_column(name, justify="right" if "raise" in name or name == "income" else "left", no_wrap=True)
-    kept = [np.asarray(retrained.predict(rows)) == 1 for rows in offers]
-    for i, (index, was) in enumerate(rejected["income"].items()):
-        cells = [str(index), f"{was:,.0f}"]
-        for rows, answers, held in zip(offers, certificates, kept, strict=True):
-            raised = f"{rows['income'].iloc[i] - was:+,.0f}"
-            cells += [raised, answers[i].verdict.name, "kept" if held[i] else "broken"]
+    for name in ("applicant", "plain offer", "next year", "robust offer", "next year"):
+        table.add_column(name, overflow="fold")
+    frames = [offers.frame(audit).head(SHOWN) for offers, audit in zip(kinds, audits, strict=True)]
+    for label in frames[0].index:
+        cells = [Text(str(label))]
+        for frame in frames:
+            valid = frame.at[label, "valid_next_year"]
+            style, word = ("", "-") if valid is None else ("green", "accepted") if valid else ("red", "rejected")
+            cells += [Text(str(frame.at[label, "changes"])), Text(word, style=style)]
         table.add_row(*cells)
-    Console(width=96).print(table)
-    for name, answers in zip(("Least raise", "Safe raise"), certificates, strict=True):
-        typer.echo(f"\n{name}: {answers.summary()}")
-    shares = [f"{int(held.sum())} of {len(held)}" for held in kept]
-    typer.echo(
-        "\nThen the bank makes one more training pass, over next year's applications (which no search has seen):"
+    print_table(table, f"These are {len(frames[0])} of {len(kinds[0].found)}; the others are in offers.csv.\n")
+
+
+def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) -> None:
+    from rich.table import Table
+
+    from apas import Sampling
+
+    claim = Sampling()
+    most = f"{100 * claim.coverage:g} % of the shifts"
+    plain, robust = (offers.to_dict(audit) for offers, audit in zip(kinds, audits, strict=True))
+    table = Table("", box=None, pad_edge=False)
+    for name in ("plain", "robust"):
+        table.add_column(name, justify="right", no_wrap=True)
+
+    def line(words: str, shown: Any) -> None:
+        table.add_row(words, shown(plain), shown(robust))
+
+    line("offers found", lambda s: f"{s['found']} of {s['applicants']}")
+    line("mean change, in % of the features' ranges", lambda s: _percent(s["mean_change"]))
+    line(
+        f"certified at delta = {delta:g} for {most} (confidence {claim.confidence:g})",
+        lambda s: f"{s['certified_most']} of {s['found']}",
     )
-    typer.echo(f"{shares[0]} promises of the least raise are kept, and {shares[1]} of the safe raise.")
+    line(f"proved at delta = {delta:g} for every shift", lambda s: f"{s['certified_every']} of {s['found']}")
+    line(f"largest delta for {most}, median", lambda s: _delta(s["median_delta_most"]))
+    line("largest delta for every shift, median", lambda s: _delta(s["median_delta_every"]))
+    line("accepted by the model of next year", lambda s: f"{s['valid_next_year']} of {s['found']}")
+    print_table(table, _ending(audits, delta))
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+def _delta(median: float | None) -> str:
+    return "-" if median is None else at_least(median)
+
+
+def _ending(audits: list[AuditReport], delta: float) -> str:
+    plain, robust = audits
+    lines = [f"Promises kept: {_kept(plain)} plain, {_kept(robust)} robust."]
+    moved = _moved(audits)
+    if moved is not None:
+        where = "within" if moved.delta <= delta else "beyond"
+        lines.append(
+            f"The training moved no weight or bias by more than {at_most(moved.delta)}, {where} the delta of the plan."
+        )
+    for outcome, why in _WHY.items():
+        count = sum(row.outcome.name == outcome for row in robust)
+        if count:
+            lines.append(f"{count} of the certified offers {'is' if count == 1 else 'are'} broken{why}")
+    return "\n".join(lines)
+
+
+def _moved(audits: list[AuditReport]) -> ShiftReport | None:
+    """How far the training moved the model; an audit of no offers does not know."""
+    return next((audit.shift for audit in audits if audit.shift is not None), None)
+
+
+def _kept(audit: AuditReport) -> str:
+    return f"{sum(row.valid for row in audit)} of {len(audit)}"
+
+
+def _files(folder: Path, files: list[Path], advice: str | None) -> str:
+    others = f"Certificates, models and CSVs are in {folder}; {folder / 'README.txt'} says which."
+    page = folder / "report.html"
+    first = f"The report: {page}" if page in files else f"No report was written: {advice}"
+    again = (
+        f"apas verify {folder / 'robust.json'} {folder / 'this-year.json'} --space {folder / 'space.toml'}\n"
+        f"apas audit {folder / 'robust.json'} {folder / 'next-year.json'} --base {folder / 'this-year.json'}"
+    )
+    return f"\n{first}\n{others}\nTo check the certificates and to ask the new model yourself:\n{again}"
+
+
+def _content(
+    bank: LoanBank, rehearsal: ShiftReport, delta: float, kinds: list[Offers], audits: list[AuditReport],
+    files: list[Path], advice: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    pairs = list(zip(kinds, audits, strict=True))
+    moved = _moved(audits)
+    return {
+        "format": "apas-demo", "seed": bank.seed, "rehearsed_shift": float(rehearsal), "delta": delta,
+        "measured_shift": None if moved is None else float(moved),
+        **{offers.name: offers.to_dict(audit) for offers, audit in pairs},
+        "offers": {offers.name: json_rows(offers.frame(audit).reset_index()) for offers, audit in pairs},
+        "files": [str(file) for file in files], "without_report": advice,
+    }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from apas.contracts.auditformats import as_junit, as_markdown
 from apas.contracts.repairs import Repair
 from apas.display.values import plain
 from apas.shifts.measure import ShiftReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["AuditReport", "AuditRow", "Outcome"]
 
@@ -92,6 +95,8 @@ class AuditReport(PerRow[AuditRow]):
         SHA-256 of the new model.
     notes : tuple of str
         What a reader has to know about all rows.
+    comparable : bool
+        Whether the measured shift is in the units of the certified deltas: each bounds that very distance.
 
     Examples
     --------
@@ -118,11 +123,13 @@ class AuditReport(PerRow[AuditRow]):
         notes: Sequence[str] = (),
         feature_names: tuple[str, ...] | None = None,
         index: Any = None,
+        comparable: bool = False,
     ) -> None:
         super().__init__(items, points=points, feature_names=feature_names, index=index)
         self.new_digest = new_digest
         self.shifts = dict(shifts or {})
         self.notes = tuple(notes)
+        self.comparable = comparable
 
     @property
     def rows(self) -> tuple[AuditRow, ...]:
@@ -164,6 +171,13 @@ class AuditReport(PerRow[AuditRow]):
         wrong = self.wrong_certificates
         alarm = f" {wrong} certificate{'s' if wrong > 1 else ''} about every shift cannot be right." if wrong else ""
         return f"{self._counted()}: {parts}.{alarm}{moved}"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the certified delta of each row and what became of it, beside the measured shift if that compares."""
+        from apas.display.outcomes import outcome_plot
+
+        measured = self.shift.delta if self.shift is not None and self.comparable else None
+        return outcome_plot(self.rows, [str(label) for label in self._labels()], measured, ax)
 
     def to_markdown(self) -> str:
         """The report as Markdown, for a pull request or a build page."""

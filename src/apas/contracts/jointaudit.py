@@ -47,10 +47,12 @@ def joint_audit(
     rows: dict[int, AuditRow] = {}
     shifts: dict[str, ShiftReport] = {}
     notes: list[str] = []
+    comparable = bool(groups)
     for (numbers, found), own in zip(groups, chosen, strict=True):
         report = audited(found, new, base=own, validity_only=validity_only, space=space, repairs=repairs)
         rows |= dict(zip(numbers, report, strict=True))
         shifts |= report.shifts
+        comparable &= report.comparable and bool(report.shifts)
         notes += [note for note in report.notes if note not in notes]
     if bases and not all(own is not None for own in chosen):
         notes.append(
@@ -59,6 +61,7 @@ def joint_audit(
     return AuditReport(
         [rows[number] for number in range(len(labels))], points=groups[0][1].points if len(groups) == 1 else None,
         new_digest=model_digest(new), shifts=shifts, notes=notes, index=np.array(labels, dtype=object),
+        comparable=comparable,
     )  # fmt: skip
 
 

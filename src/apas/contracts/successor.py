@@ -15,11 +15,12 @@ from apas.counterfactuals.space import FeatureSpace
 from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.digest import model_digest
 from apas.models.protocol import Described, Model, Named, Raw, offers
+from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.shifts.measure import ShiftReport, compare_models, read_model
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["Successor", "read_successor"]
+__all__ = ["Successor", "bounds_distance", "read_successor"]
 
 #: What may differ between two models of one architecture besides the parameters; no shift of parameters covers it.
 _BESIDES = ("preprocessing", "threshold", "classes", "buffers", "dtype", "coding")
@@ -77,6 +78,13 @@ class Successor:
             if isinstance(shifts, AbsentModels):
                 return None
         return not self.differs and bool(shifts.contains(self.base.parameters, self.model.parameters, delta))
+
+
+def bounds_distance(shifts: Any) -> bool:
+    """Whether the delta of a set of shifts bounds the distance that is measured, over all parameters."""
+    if isinstance(shifts, LinfShifts):
+        return bool(shifts == LinfShifts())
+    return isinstance(shifts, LpShifts) and shifts.to_dict() == LpShifts(shifts.p).to_dict()
 
 
 def read_successor(

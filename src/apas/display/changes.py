@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.display.labels import readable
 from apas.display.plots import new_axes
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def changes_plot(
     image = ax.imshow(values, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
     if written:
         _write(ax, values, [[line[j] for j in used] for line in texts], most)
-    ax.set_xticks(range(len(used)), [names[j] for j in used], rotation=30, ha="right")
-    ax.set_yticks(range(len(values)), rows, fontsize=None if written else 7)
+    # a dollar sign in a name is no formula
+    ax.set_xticks(range(len(used)), readable(names[j] for j in used), rotation=30, ha="right", parse_math=False)
+    ax.set_yticks(range(len(values)), readable(rows), fontsize=None if written else 7, parse_math=False)
     title = "What the counterfactuals change" + (f" (first {MOST} of {len(moved)})" if len(moved) > MOST else "")
     ax.set_title(title, loc="left")
     bar: Any = ax.figure.colorbar(image, ax=ax)
@@ -67,4 +69,5 @@ def _write(ax: Axes, values: NDArray[np.float64], texts: Sequence[Sequence[str]]
     for i, line in enumerate(texts):
         for j, text in enumerate(line):
             colour = "white" if abs(values[i, j]) > 0.6 * most else "black"
-            ax.text(j, i, text.replace(" -> ", "\n\u2192 "), ha="center", va="center", fontsize=7, color=colour)
+            parts = readable(text.split(" -> "))
+            ax.text(j, i, "\n\u2192 ".join(parts), ha="center", va="center", fontsize=7, color=colour, parse_math=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apas._atomic import write_bytes
 from apas._optional import require
 
 if TYPE_CHECKING:
@@ -29,7 +31,10 @@ def save_figure(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     paths = [Path(folder) / f"{name}.{kind}" for kind in ("png", "svg")]
     # without them an SVG holds random names and the time
     with matplotlib.rc_context({"svg.hashsalt": name}):
-        figure.savefig(paths[0], dpi=DOTS)
-        figure.savefig(paths[1], metadata={"Date": None})
+        drawn = io.BytesIO(), io.BytesIO()
+        figure.savefig(drawn[0], format="png", dpi=DOTS)
+        figure.savefig(drawn[1], format="svg", metadata={"Date": None})
+    for path, content in zip(paths, drawn, strict=True):
+        write_bytes(path, content.getvalue())
     plt.close(figure)
     return paths

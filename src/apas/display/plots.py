@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from apas._optional import require
+from apas.display.labels import label_rows, legend_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,8 +39,8 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
     if len(certificates):
         asked = getattr(certificates[0].claim, "coverage", 1.0)
         ax.axhline(asked, color="black", linewidth=1, linestyle="--", label=f"asked for: {asked:g}")
-        ax.legend(loc="best", frameon=False)
-    ax.set_xlabel("row")
+        legend_beside(ax)
+    label_rows(ax, certificates._labels())  # type: ignore[attr-defined]
     ax.set_ylabel("share of shifts that keep the class")
     ax.set_title("Bounds on the robust share of each explanation", loc="left")
     return ax

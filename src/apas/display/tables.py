@@ -12,10 +12,12 @@ __all__ = ["html_table", "markdown_table"]
 
 #: How many lines of a long table are shown at each end.
 ENDS = 10
+#: Classes by which notebooks know that a dollar sign is a dollar sign.
+NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
 
 
 def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
-    """Show a data frame with a caption; of a long one only so many lines at both ends.
+    """Show a data frame with a caption; of a long one only so many lines at both ends, and how many there are besides.
 
     Examples
     --------
@@ -24,17 +26,32 @@ def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
     True
     """
     head = "".join(f"<th>{escape(str(c))}</th>" for c in ["", *frame.columns])
-    lines = [_line(index, cells) for index, cells in zip(frame.index, frame.itertuples(index=False), strict=True)]
-    if len(lines) > 2 * ends:
-        hidden = f'<tr><td colspan="{len(frame.columns) + 1}">... {len(lines) - 2 * ends} more rows ...</td></tr>'
-        lines = [*lines[:ends], hidden, *lines[-ends:]]
-    body = "".join(lines)
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    hidden = max(0, len(frame) - 2 * ends)
+    if not hidden:
+        body = _lines(frame)
+    else:
+        said = f"... {hidden} more row{'s' if hidden > 1 else ''}; to_frame() has all of them ..."
+        between = f'<tr><td colspan="{len(frame.columns) + 1}">{said}</td></tr>'
+        body = _lines(frame.iloc[:ends]) + between + _lines(frame.iloc[-ends:])
+    table = f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="{NO_FORMULAS}">{table}</div>'
+
+
+def _lines(frame: DataFrame) -> str:
+    rows = zip(frame.index, frame.itertuples(index=False, name=None), strict=True)
+    return "".join(_line(index, cells) for index, cells in rows)
 
 
 def _line(index: Any, cells: Any) -> str:
-    shown = [f"{c:g}" if isinstance(c, float) else str(c) for c in cells]
-    return f"<tr><th>{escape(str(index))}</th>" + "".join(f"<td>{escape(c)}</td>" for c in shown) + "</tr>"
+    shown = "".join(f"<td>{escape(_shown(c))}</td>" for c in cells)
+    return f"<tr><th>{escape(str(index))}</th>{shown}</tr>"
+
+
+def _shown(cell: Any) -> str:
+    """What is missing as nothing, numbers in six digits."""
+    if cell is None or (isinstance(cell, float) and cell != cell):
+        return ""
+    return f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 
 def markdown_table(frame: DataFrame, *, digits: int = 3) -> str:
