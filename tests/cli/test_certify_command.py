@@ -167,6 +167,19 @@ def test_saved_index_and_byte_order_mark(files, capsys):
     assert [c["row"] for c in json.loads(out)["certificates"]] == list("abcde")
 
 
+def test_a_named_index(files, capsys):
+    """Only if the other columns are those of the model: a feature is never taken for the names of the rows."""
+    X = pd.read_csv("rows.csv").set_axis(pd.Index(list("abcde"), name="applicant"))
+    X.to_csv("named.csv")
+    code, out, _ = run(capsys, "certify", "model.json", "named.csv", *ASK[3:], "--json")
+    assert code == 0
+    assert [c["row"] for c in json.loads(out)["certificates"]] == list("abcde")
+    X.iloc[:, 1:].to_csv("named.csv")
+    code, out, err = run(capsys, "certify", "model.json", "named.csv", *ASK[3:], "--json")
+    assert (code, out) == (2, "")
+    assert "columns" in err
+
+
 def test_predicted_target(files, capsys):
     code, out, _ = run(
         capsys, "certify", "model.json", "rows.csv", "--target", "predicted", "--delta", "1e-9", "--json"

@@ -104,3 +104,22 @@ def test_bad_input(folder, capsys):
         assert err.startswith("error: ")
         assert err.count("\n") == 1
     assert not (folder / "none.db").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("certs.json",),
+        ("named.json", "--expires", "2001-01-01"),
+        ("named.json", "--references", "two.txt"),
+        ("old.json",),
+    ],
+    ids=["no names", "past", "too few", "no certificates"],
+)
+def test_refused_promises_leave_no_ledger(folder, capsys, words):
+    (folder / "two.txt").write_text("A-1\nA-2\n")
+    before = sorted(folder.iterdir())
+    code, out, err = run(capsys, "ledger", "add", "ledger.db", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert sorted(folder.iterdir()) == before

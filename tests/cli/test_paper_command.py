@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import re
 import sqlite3
 import subprocess
@@ -215,6 +216,12 @@ def test_all_runs_what_is_registered(capsys, tmp_path, monkeypatch):
         assert picture.with_suffix(".svg").exists()
     assert str(tmp_path) not in page
     before = rows(tmp_path)
-    assert run(capsys, *words)[0] == 0
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0
+    assert err.splitlines() == [f"{number} of 2: {entry.title}" for number, entry in enumerate(chosen, start=1)]
+    content = json.loads(out)
+    assert [part["name"] for part in content["experiments"]] == ["drawings", "lemma"]
+    assert content["page"] == str(tmp_path / "paper.html")
+    assert all((tmp_path / file).exists() for part in content["experiments"] for file in part["files"])
     assert rows(tmp_path) == before
     assert (tmp_path / "paper.html").read_text() == page

@@ -101,4 +101,4 @@ def test_missing_words_are_usage_errors(nets, capsys):
 def test_help_has_an_example(capsys):
     code, out, _ = run(capsys, "shift", "--help")
     assert code == 0
-    assert "apas shift old.json new.json" in out
+    assert "apas shift model.json new.json" in out

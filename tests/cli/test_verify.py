@@ -142,7 +142,7 @@ def test_a_state_needs_its_activation_and_output(folder, capsys):
 def test_the_help_has_an_example_and_the_exit_codes(capsys):
     code, out, _ = run(capsys, "verify", "--help")
     assert code == 0
-    assert "apas verify certificates.json model.json" in out
+    assert "apas verify promises.json model.json" in out
     for words in ("0 if all hold", "1 if something", "2 for bad input", "--activation", "--output", "--space"):
         assert words in " ".join(out.split())
 

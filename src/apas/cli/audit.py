@@ -51,7 +51,7 @@ def audit_command(
 
     The exit code is 0 if no promise is broken, 1 if any is, and 2 for bad input.
 
-    Example:  apas audit certificates.json new.json --base old.json
+    Example:  apas audit promises.json new.json --base model.json
     """
     from apas import audit
 

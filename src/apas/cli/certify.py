@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apas.certify.certificates import Certificates
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
 from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_least, at_most
+
+if TYPE_CHECKING:
+    from apas.certify.certificates import Certificates
 
 __all__ = ["certify_command"]
 
@@ -56,7 +58,8 @@ def certify_command(
     simultaneous: options.Simultaneous = False,
     activation: options.Activation = None,
     output: options.Output = None,
-    jobs: options.Jobs = 1,
+    jobs: options.Jobs = None,
+    dask: options.Dask = None,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
@@ -64,11 +67,12 @@ def certify_command(
 
     Examples, for most shifts and for every shift:
 
-    apas certify model.json rows.csv --target 1 --delta 0.05
+    apas certify model.json rows.csv --target 1 --delta 0.05 --save promises.json
 
     apas certify model.json rows.csv --target 1 --delta 0.01 --method cascade
     """
     from apas import certify
+    from apas.cli.cluster import workers
     from apas.cli.rows import parse_target, read_rows
     from apas.cli.saving import check_place, save_to
 
@@ -76,17 +80,19 @@ def certify_command(
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     which = pick_shifts(shifts, relative=relative, only=only)
     net = read_model(model, activation=activation, output=output)
-    certificates = certify(
-        net,
-        read_rows(rows, net),
-        delta,
-        target=parse_target(target, net),
-        shifts=which,
-        method=how,
-        simultaneous=simultaneous,
-        n_jobs=jobs,
-        rng=seed,
-    )
+    table, label = read_rows(rows, net), parse_target(target, net)
+    with workers(jobs, dask) as n_jobs:
+        certificates = certify(
+            net,
+            table,
+            delta,
+            target=label,
+            shifts=which,
+            method=how,
+            simultaneous=simultaneous,
+            n_jobs=n_jobs,
+            rng=seed,
+        )
     save_to(save, certificates)
     if as_json:
         print_json(certificates.to_dict())

@@ -9,6 +9,7 @@ import typer
 
 from apas.cli import options
 from apas.cli.modelfile import listed, read_model
+from apas.cli.output import print_json
 from apas.errors import InputError
 
 __all__ = ["convert_command"]
@@ -30,6 +31,7 @@ def convert_command(
     feature_names: Annotated[
         str | None, typer.Option(help="Names of the inputs, with commas between them.", show_default="as in the file")
     ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Read a model file of one format and write it in another, with every number as it was.
 
@@ -52,7 +54,11 @@ def convert_command(
     written = load_model(target)
     if model_digest(written) != model_digest(model):
         raise InputError(f"{target} does not hold the model that {source} does; please report both files.")
-    typer.echo(f"{target}: {written!r}, SHA-256 of the model {model_digest(written)}")
+    digest = model_digest(written)
+    if as_json:
+        print_json({"format": "apas-convert", "file": str(target), "model": repr(written), "digest": digest})
+    else:
+        typer.echo(f"{target}: {written!r}, SHA-256 of the model {digest}")
 
 
 def _label(word: str) -> Any:

@@ -83,7 +83,8 @@ def generate_command(
     only: options.Only = None,
     activation: options.Activation = None,
     output: options.Output = None,
-    jobs: options.Jobs = 1,
+    jobs: options.Jobs = None,
+    dask: options.Dask = None,
     out: Annotated[Path | None, typer.Option(help="Write the counterfactuals to this CSV file.")] = None,
     save: options.Save = None,
     as_json: options.Json = False,
@@ -94,9 +95,10 @@ def generate_command(
 
     apas generate model.json rejected.csv --background train.csv --delta 0.05
 
-    apas generate model.json rejected.csv --space space.toml --delta 0.01 --method exact --out offers.csv
+    apas generate model.json rejected.csv --space space.toml --delta 0.01 --out offers.csv
     """
     from apas import FeatureSpace, generate
+    from apas.cli.cluster import workers
     from apas.cli.rows import parse_target, read_rows
     from apas.cli.saving import check_place, save_to
 
@@ -106,23 +108,25 @@ def generate_command(
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     which = pick_shifts(shifts, relative=relative, only=only)
     net = read_model(model, activation=activation, output=output)
-    found = generate(
-        net,
-        read_rows(rows, net),
-        delta,
-        target=None if target is None else parse_target(target, net, predicted=False),
-        space=None if space is None else FeatureSpace.from_toml(space),
-        background=None if background is None else _with_integers(read_rows(background, net)),
-        source=source.value,
-        shifts=which,
-        method=how,
-        distance=distance.value,
-        k=k,
-        max_candidates=max_candidates,
-        time_limit=time_limit,
-        n_jobs=jobs,
-        rng=seed,
-    )
+    table = read_rows(rows, net)
+    with workers(jobs, dask) as n_jobs:
+        found = generate(
+            net,
+            table,
+            delta,
+            target=None if target is None else parse_target(target, net, predicted=False),
+            space=None if space is None else FeatureSpace.from_toml(space),
+            background=None if background is None else _with_integers(read_rows(background, net)),
+            source=source.value,
+            shifts=which,
+            method=how,
+            distance=distance.value,
+            k=k,
+            max_candidates=max_candidates,
+            time_limit=time_limit,
+            n_jobs=n_jobs,
+            rng=seed,
+        )
     if out is not None:
         _write(found, out)
     save_to(save, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -21,7 +22,7 @@ from apas.cli.audit import (
     write_reports,
 )
 from apas.cli.modelfile import read_model
-from apas.cli.output import print_json, print_table
+from apas.cli.output import json_rows, print_json, print_table
 from apas.cli.references import read_references
 
 __all__ = ["ledger_app"]
@@ -67,11 +68,14 @@ def add_command(
 ) -> None:
     """Add the certified rows of a certificate file, each in a transaction of its own; again does no harm.
 
-    Example:  apas ledger add ledger.db certificates.json --references applicants.txt --expires 2027-06-30
+    Example:  apas ledger add ledger.db promises.json --references applicants.txt
     """
     from apas import Ledger
+    from apas.contracts.promises import checked_promises
 
     names = read_references(references, reference_column)
+    # before the ledger is opened: a refusal must not leave an empty one behind
+    checked_promises(certificates, names, expires, datetime.now(UTC).date().isoformat())
     with Ledger(ledger) as book:
         done = book.add(certificates, names, expires=expires)
     if as_json:
@@ -100,11 +104,11 @@ def list_command(
 
     with Ledger(ledger, create=False) as book:
         frame = book.to_frame(None if state is None else state.value) if history is None else book.history(history)
-    frame = frame.astype(object).where(frame.notna(), None)
     if as_json:
         kind = "apas-ledger" if history is None else "apas-ledger-history"
-        print_json({"format": kind, "rows": frame.to_dict("records")})
+        print_json({"format": kind, "rows": json_rows(frame)})
         return
+    frame = frame.astype(object).where(frame.notna(), None)
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
     table = Table(*short.columns, box=None, pad_edge=False)
@@ -141,7 +145,7 @@ def audit_command(
 
     The exit code is 0 if no promise is broken, 1 if any is, and 2 for bad input.
 
-    Example:  apas ledger audit ledger.db new.json --base old.json --dry-run
+    Example:  apas ledger audit ledger.db new.json --base model.json --dry-run
     """
     from apas import Ledger
 
@@ -168,6 +172,7 @@ def retire_command(
     digest: Annotated[
         str, typer.Option(help="How the digest of the promise begins, if there are several.", show_default="all")
     ] = "",
+    as_json: options.Json = False,
 ) -> None:
     """Close promises that are owed: they were honoured, or withdrawn.
 
@@ -177,4 +182,7 @@ def retire_command(
 
     with Ledger(ledger, create=False) as book:
         closed = book.retire(references, outcome.value, digest=digest)
-    typer.echo(f"{closed} {outcome.value}.")
+    if as_json:
+        print_json({"retired": closed, "as": outcome.value})
+    else:
+        typer.echo(f"{closed} {outcome.value}.")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apas.certify.maxshifts import MaxShifts
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
 from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_least, at_most
+
+if TYPE_CHECKING:
+    from apas.certify.maxshifts import MaxShifts
 
 __all__ = ["max_shift_command"]
 
@@ -64,7 +66,8 @@ def max_shift_command(
     simultaneous: options.Simultaneous = False,
     activation: options.Activation = None,
     output: options.Output = None,
-    jobs: options.Jobs = 1,
+    jobs: options.Jobs = None,
+    dask: options.Dask = None,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
@@ -74,9 +77,10 @@ def max_shift_command(
 
     apas max-shift model.json rows.csv --target 1
 
-    apas max-shift model.json rows.csv --target 1 --method cascade
+    apas max-shift model.json rows.csv --target 1 --method cascade --jobs 2
     """
     from apas import max_shift
+    from apas.cli.cluster import workers
     from apas.cli.rows import parse_target, read_rows
     from apas.cli.saving import check_place, save_to
 
@@ -84,18 +88,20 @@ def max_shift_command(
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     which = pick_shifts(shifts, relative=relative, only=only)
     net = read_model(model, activation=activation, output=output)
-    found = max_shift(
-        net,
-        read_rows(rows, net),
-        target=parse_target(target, net),
-        shifts=which,
-        method=how,
-        search=None if search is None else search.value,
-        limit=limit,
-        simultaneous=simultaneous,
-        n_jobs=jobs,
-        rng=seed,
-    )
+    table, label = read_rows(rows, net), parse_target(target, net)
+    with workers(jobs, dask) as n_jobs:
+        found = max_shift(
+            net,
+            table,
+            target=label,
+            shifts=which,
+            method=how,
+            search=None if search is None else search.value,
+            limit=limit,
+            simultaneous=simultaneous,
+            n_jobs=n_jobs,
+            rng=seed,
+        )
     save_to(save, found)
     if as_json:
         print_json(found.to_dict())

@@ -16,6 +16,7 @@ from apas.cli.asked import Kind, Norm
 __all__ = [
     "Activation",
     "Confidence",
+    "Dask",
     "Delta",
     "Jobs",
     "Json",
@@ -73,8 +74,14 @@ Relative: TypeAlias = Annotated[
 Only: TypeAlias = Annotated[Kind | None, typer.Option(help="Move only weights or only biases.")]
 
 # How it runs, and what is printed.
-Jobs: TypeAlias = Annotated[int, typer.Option(help="Number of processes, -1 for all cores.")]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Jobs: TypeAlias = Annotated[int | None, typer.Option(help="Number of processes, -1 for all cores.", show_default="1")]
+Dask: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://scheduler:8786.", show_default="none"
+    ),
+]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Save: TypeAlias = Annotated[
     Path | None, typer.Option(help="Write what was certified to this certificate file (.json).")
 ]

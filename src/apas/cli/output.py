@@ -1,17 +1,22 @@
-"""How a command prints its result: as a table with a sentence below, or as JSON."""
+"""How a command prints its result: as a table with a sentence below, or as one JSON document.
+
+Whatever is not the result goes to standard error: notes, warnings, progress.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from rich.table import Table
 
-__all__ = ["print_json", "print_table"]
+__all__ = ["json_rows", "print_json", "print_note", "print_table"]
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -24,7 +29,32 @@ def print_json(content: dict[str, Any]) -> None:
      "rows": []
     }
     """
-    typer.echo(json.dumps(content, indent=1))
+    typer.echo(json.dumps(content, indent=1, allow_nan=False))
+
+
+def json_rows(frame: DataFrame) -> list[dict[str, Any]]:
+    """The lines of a table as JSON values; what is missing, infinite or no number is null.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> json_rows(pd.DataFrame({"name": ["a", None], "delta": [0.5, math.inf]}))
+    [{'name': 'a', 'delta': 0.5}, {'name': None, 'delta': None}]
+    """
+    columns = [str(name) for name in frame.columns]
+    lines = frame.astype(object).itertuples(index=False, name=None)
+    return [dict(zip(columns, map(_json_value, line), strict=True)) for line in lines]
+
+
+def _json_value(cell: Any) -> Any:
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return None
+    return cell if cell is None or isinstance(cell, str | int | float) else str(cell)
+
+
+def print_note(text: str) -> None:
+    """Print a remark beside the result."""
+    typer.echo(text, err=True)
 
 
 def print_table(table: Table, summary: str) -> None:

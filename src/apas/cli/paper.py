@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from apas.cli import options
-from apas.cli.output import print_table
+from apas.cli.output import json_rows, print_json, print_note, print_table
 from apas.experiments.register import available
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from apas.datasets.download import Fetched
     from apas.experiments.experiment import Outcome
     from apas.experiments.register import Entry
 
@@ -37,30 +38,40 @@ FOLDER = Path("apas-paper")
 
 
 @paper_app.command("data")
-def data_command(data: Data = None) -> None:
+def data_command(data: Data = None, as_json: options.Json = False) -> None:
     """Download the datasets that are not there yet; every file is checked by its SHA-256.
 
     The exit code is 1 if a file could not be had. What to put where by hand is then said for each.
 
     Example:  apas paper data --data datasets
     """
-    from rich.table import Table
-    from rich.text import Text
-
     from apas.datasets.download import fetch
 
     folder = _place(data)
     files = fetch(folder)
+    if as_json:
+        lines = [
+            {"dataset": f.name, "file": str(f.path.relative_to(folder)), "state": str(f.state), "reason": f.reason}
+            for f in files
+        ]
+        print_json({"format": "apas-paper-data", "folder": str(folder), "files": lines})
+    else:
+        _print_files(files, folder)
+    for file in files:
+        if not file.ok:
+            print_note(f"error: {file.reason}")
+    if not all(file.ok for file in files):
+        raise typer.Exit(1)
+
+
+def _print_files(files: list[Fetched], folder: Path) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table("dataset", "file", "state", box=None, pad_edge=False)
     for file in files:
         table.add_row(file.name, str(file.path.relative_to(folder)), Text(file.state, "green" if file.ok else "red"))
-    right = sum(file.ok for file in files)
-    print_table(table, f"{right} of {len(files)} files are in {folder}.")
-    for file in files:
-        if not file.ok:
-            typer.echo(f"error: {file.reason}", err=True)
-    if right < len(files):
-        raise typer.Exit(1)
+    print_table(table, f"{sum(file.ok for file in files)} of {len(files)} files are in {folder}.")
 
 
 def _place(data: Path | None) -> Path:
@@ -80,9 +91,18 @@ def _place(data: Path | None) -> Path:
 def _experiment_command(entry: Entry) -> Callable[..., None]:
     """The sub-command of an experiment; all of them take the same options."""
 
-    def command(data: Data = None, output: Output = FOLDER, quick: Quick = False, jobs: options.Jobs = 1) -> None:
-        with _prepared(data, jobs):
-            run(entry, output=output, quick=quick, jobs=jobs)
+    def command(
+        data: Data = None,
+        output: Output = FOLDER,
+        quick: Quick = False,
+        jobs: options.Jobs = None,
+        dask: options.Dask = None,
+        as_json: options.Json = False,
+    ) -> None:
+        with _prepared(data, jobs, dask) as n_jobs:
+            outcome = run(entry, output=output, quick=quick, jobs=n_jobs, silent=as_json)
+        if as_json:
+            print_json(_content([(entry, outcome)], quick, None))
 
     command.__doc__ = f"""{entry.title}.
 
@@ -96,7 +116,14 @@ for _entry in available():
 
 
 @paper_app.command("all")
-def all_command(data: Data = None, output: Output = FOLDER, quick: Quick = False, jobs: options.Jobs = 1) -> None:
+def all_command(
+    data: Data = None,
+    output: Output = FOLDER,
+    quick: Quick = False,
+    jobs: options.Jobs = None,
+    dask: options.Dask = None,
+    as_json: options.Json = False,
+) -> None:
     """Run all experiments in turn, and write one HTML page with all tables and figures besides their files.
 
     Give the same command again to go on with a run that was ended.
@@ -107,38 +134,55 @@ def all_command(data: Data = None, output: Output = FOLDER, quick: Quick = False
     from apas.experiments.register import datasets_of
 
     entries, sections = available(), []
-    with _prepared(data, jobs):
+    with _prepared(data, jobs, dask) as n_jobs:
         datasets_of(entries, quick=quick)
         for number, entry in enumerate(entries, start=1):
-            typer.echo(f"{number} of {len(entries)}: {entry.title}")
-            outcome = run(entry, output=output, quick=quick, jobs=jobs)
+            typer.echo(f"{number} of {len(entries)}: {entry.title}", err=as_json)
+            outcome = run(entry, output=output, quick=quick, jobs=n_jobs, silent=as_json)
             sections.append(Section(entry, entry.load().units({"quick": quick}), outcome))
-        page = write_page(sections, output, quick=quick, n_jobs=jobs)
-    typer.echo(f"page: {page}")
+        page = write_page(sections, output, quick=quick, n_jobs=n_jobs)
+    if as_json:
+        print_json(_content([(part.entry, part.outcome) for part in sections], quick, page))
+    else:
+        typer.echo(f"page: {page}")
 
 
 @contextmanager
-def _prepared(data: Path | None, jobs: int) -> Iterator[None]:
+def _prepared(data: Path | None, jobs: int | None, dask: str | None) -> Iterator[int]:
     """What every run begins with: a number of processes that makes sense, and the folder to read from."""
-    from apas._validation import check_jobs
+    from apas.cli.cluster import workers
     from apas.datasets import data_from
 
-    check_jobs(jobs)
-    with data_from(data):
-        yield
+    with data_from(data), workers(jobs, dask) as n_jobs:
+        yield n_jobs
 
 
-def run(entry: Entry, *, output: Path, quick: bool, jobs: int) -> Outcome:
+def run(entry: Entry, *, output: Path, quick: bool, jobs: int, silent: bool) -> Outcome:
     """Run an experiment, write its tables and figures, and print the tables."""
     from apas.experiments.experiment import run_experiment
 
     outcome = run_experiment(entry.load(), output, quick=quick, n_jobs=jobs, label=entry.name)
-    for title, table in outcome.tables.items():
-        print_table(_shown(title, table), "")
-    typer.echo(f"written: {', '.join(str(file) for file in outcome.files)}")
+    if not silent:
+        for title, table in outcome.tables.items():
+            print_table(_shown(title, table), "")
+        typer.echo(f"written: {', '.join(str(file) for file in outcome.files)}")
     if outcome.without_figures:
-        typer.echo(f"no figures: {outcome.without_figures}", err=True)
+        print_note(f"no figures: {outcome.without_figures}")
     return outcome
+
+
+def _content(outcomes: list[tuple[Entry, Outcome]], quick: bool, page: Path | None) -> dict[str, Any]:
+    """What experiments found, as JSON values."""
+    found = [
+        {
+            "name": entry.name,
+            "title": entry.title,
+            "tables": {title: json_rows(table) for title, table in outcome.tables.items()},
+            "files": [str(file) for file in outcome.files],
+        }
+        for entry, outcome in outcomes
+    ]
+    return {"format": "apas-paper", "quick": quick, "experiments": found, "page": None if page is None else str(page)}
 
 
 def _shown(title: str, frame: DataFrame) -> Any:

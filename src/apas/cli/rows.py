@@ -18,16 +18,19 @@ __all__ = ["parse_target", "read_rows"]
 def read_rows(path: Path, model: Model) -> DataFrame:
     """Read a CSV file with a header line.
 
-    A byte order mark is skipped, and a first column without a name (a saved index) becomes the index.
+    A byte order mark is skipped. A first column without a name (a saved index) becomes the index, and so does one that
+    the model does not know, if the others are exactly the columns that it does.
     """
     import pandas as pd
 
     header, *lines = _lines(path)
     names = model.feature_names if offers(model, Named) else None
-    indexed = header[0] == "" and (names is None or "" not in names)
+    unknown = header[0] == "" if names is None else header[0] not in names
+    indexed = unknown and (header[0] == "" or sorted(header[1:]) == sorted(names or ()))
     columns = header[1:] if indexed else header
     cells = [line[1:] if indexed else line for line in lines]
-    frame = pd.DataFrame(cells, columns=columns, index=[line[0] for line in lines] if indexed else None)
+    index = pd.Index([line[0] for line in lines], name=header[0] or None) if indexed else None
+    frame = pd.DataFrame(cells, columns=columns, index=index)
     numbers = [_as_numbers(frame.iloc[:, i].tolist()) for i in range(len(columns))]
     return pd.concat([pd.Series(n, index=frame.index, name=c) for n, c in zip(numbers, columns, strict=True)], axis=1)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +12,9 @@ from apas.cli import options
 from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
 from apas.display.numbers import at_most
-from apas.errors import GuaranteeWarning
-from apas.shifts.measure import ShiftReport, check_order, compare_models
+
+if TYPE_CHECKING:
+    from apas.shifts.measure import ShiftReport
 
 __all__ = ["shift_command"]
 
@@ -31,14 +31,12 @@ def shift_command(
 ) -> None:
     """Measure how far the parameters moved from one model file to another, overall and per layer.
 
-    Example:  apas shift old.json new.json
+    Example:  apas shift model.json new.json
     """
+    from apas.shifts.measure import check_order, compare_models
+
     base, other = (read_model(path, activation=activation, output=output) for path in (old, new))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", GuaranteeWarning)
-        report = compare_models(base, [other], p=check_order(p), names=[str(new)], columns=["model 1"])
-    for warning in caught:
-        typer.echo(f"warning: {warning.message}", err=True)
+    report = compare_models(base, [other], p=check_order(p), names=[str(new)], columns=["model 1"])
     if as_json:
         print_json(report.to_dict())
     else:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from apas.cli import options
 from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
-from apas.contracts.report import Checked, VerifyReport
 from apas.errors import InputError
+
+if TYPE_CHECKING:
+    from apas.contracts.report import VerifyReport
 
 __all__ = ["verify_command"]
 
-_COLOURS = {Checked.HOLDS: "green", Checked.FAILS: "red", Checked.NOT_CHECKED: "yellow"}
+_COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
 
 def verify_command(
@@ -37,7 +39,7 @@ def verify_command(
     The exit code is 0 if all hold, 1 if something does not hold or the model is another one, 2 for bad input, and 3
     if all that was checked holds but some rows could not be checked.
 
-    Example:  apas verify certificates.json model.json
+    Example:  apas verify promises.json model.json
     """
     from apas import FeatureSpace, verify
 
@@ -60,6 +62,6 @@ def print_report(report: VerifyReport) -> None:
 
     table = Table("row", "statement", "claimed", "check", "reason", box=None, pad_edge=False)
     for label, line in zip(report._labels(), report, strict=True):
-        check = Text(line.check.value, style=_COLOURS[line.check])
+        check = Text(line.check.value, style=_COLOURS[line.check.name])
         table.add_row(Text(str(label)), line.statement, line.claimed, check, Text(line.reason))
     print_table(table, report.summary())

@@ -13,7 +13,7 @@ from apas.contracts.auditreport import AuditReport
 from apas.contracts.book import Book
 from apas.contracts.jointaudit import joint_audit
 from apas.contracts.ledgerfile import STATES
-from apas.contracts.promises import checked_references, parts_of, read_part
+from apas.contracts.promises import checked_promises, read_part
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space import FeatureSpace
 from apas.errors import InputError
@@ -114,8 +114,7 @@ class Ledger:
             How many are new, how many the ledger had already (the same promise to the same reference; nothing about
             them changes), and how many rows are not certified, so that nothing was promised.
         """
-        parts = parts_of(certificates)
-        names, last = checked_references(references, parts), self._expiry(expires)
+        parts, names, last = checked_promises(certificates, references, expires, self._book.today)
         pairs = zip(names, parts, strict=True)
         fresh = sum(part is not None and self._book.insert(name, part, last) for name, part in pairs)
         certified = sum(part is not None for part in parts)
@@ -226,21 +225,6 @@ class Ledger:
             reference, reference,
         )  # fmt: skip
         return pd.DataFrame(lines, columns=["reference", "digest", "at", "event", "state", "model", "detail"])
-
-    def _expiry(self, expires: date | str | None) -> str | None:
-        if expires is None:
-            return None
-        try:
-            last = (
-                date.fromisoformat(expires)
-                if isinstance(expires, str)
-                else date(expires.year, expires.month, expires.day)
-            )
-        except (ValueError, AttributeError):
-            raise InputError(f"`expires` must be a day such as 2027-06-30, got {expires!r}.") from None
-        if last.isoformat() < self._book.today:
-            raise InputError(f"`expires` must not lie before today ({self._book.today}), got {last}.")
-        return last.isoformat()
 
 
 def _claim(told: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from apas.contracts.stored import read_content, read_stored
 from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
 
-__all__ = ["Part", "checked_references", "joined", "parts_of", "read_part"]
+__all__ = ["Part", "checked_promises", "joined", "parts_of", "read_part"]
 
 #: What differs between two promises of one table, and what a later version of apas writes differently.
 _OWN, _WRITER = ("certificates", "digest"), "versions"
@@ -136,7 +137,18 @@ def _alike(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**entry, "max_shift": None} for entry in entries]
 
 
-def checked_references(references: Sequence[str] | None, parts: Sequence[Part | None]) -> list[str]:
+def checked_promises(
+    certificates: Certificates | Counterfactuals | str | os.PathLike[str],
+    references: Sequence[str] | None,
+    expires: date | str | None,
+    today: str,
+) -> tuple[list[Part | None], list[str], str | None]:
+    """The rows that a ledger is asked to take: one by one, whom each belongs to, and the last day of the promises."""
+    parts = parts_of(certificates)
+    return parts, _checked_references(references, parts), _checked_expiry(expires, today)
+
+
+def _checked_references(references: Sequence[str] | None, parts: Sequence[Part | None]) -> list[str]:
     """Whom each row belongs to, as texts."""
     if references is None:
         labels = [None if part is None else part.label for part in parts]
@@ -153,3 +165,17 @@ def checked_references(references: Sequence[str] | None, parts: Sequence[Part | 
         if not isinstance(name, str) or not name.strip():
             raise InputError(f"`references` must be texts that are not empty, got {name!r}.")
     return names
+
+
+def _checked_expiry(expires: date | str | None, today: str) -> str | None:
+    if expires is None:
+        return None
+    try:
+        last = (
+            date.fromisoformat(expires) if isinstance(expires, str) else date(expires.year, expires.month, expires.day)
+        )
+    except (ValueError, AttributeError):
+        raise InputError(f"`expires` must be a day such as 2027-06-30, got {expires!r}.") from None
+    if last.isoformat() < today:
+        raise InputError(f"`expires` must not lie before today ({today}), got {last}.")
+    return last.isoformat()

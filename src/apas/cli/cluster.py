@@ -1,0 +1,121 @@
+"""Where the work of a command is done: on this machine, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from apas.errors import InputError
+
+__all__ = ["workers"]
+
+#: Seconds to wait for the scheduler, and for its first worker.
+PATIENCE = 10
+
+
+@contextmanager
+def workers(jobs: int | None, dask: str | None) -> Iterator[int]:
+    """Give `n_jobs` for the calls inside, which run on a cluster if there is an address.
+
+    Parameters
+    ----------
+    jobs : int or None
+        The number of ``--jobs``.
+    dask : str or None
+        The address of ``--dask``.
+
+    Examples
+    --------
+    >>> with workers(None, None) as n_jobs:
+    ...     n_jobs
+    1
+    """
+    from apas._validation import check_jobs
+
+    if dask is None:
+        n_jobs = 1 if jobs is None else check_jobs(jobs)
+        if n_jobs != 1:
+            _start_processes(n_jobs)
+        yield n_jobs
+        return
+    if jobs is not None:
+        raise InputError("`--jobs` is about this machine and `--dask` about a cluster; leave one of them out.")
+    with _cluster(dask):
+        yield -1
+
+
+def _start_processes(n_jobs: int) -> None:
+    """Start the processes now, deaf to Ctrl-C: a terminal sends it to all of them, but only this one answers it.
+
+    A blocked signal stays blocked in what is started meanwhile; here it is answered as soon as they are there. The
+    calls that follow use the same processes.
+    """
+    from multiprocessing import resource_tracker
+
+    from joblib import Parallel, delayed
+
+    if sys.platform == "win32":
+        return
+    resource_tracker.ensure_running()  # it is started with the first process otherwise, and unblocks the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        Parallel(n_jobs=n_jobs)(delayed(int)() for _ in range(2))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[None]:
+    """Let joblib use the workers of a scheduler."""
+    from joblib import parallel_config
+
+    from apas._optional import require
+
+    if not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+:\d+", address):
+        raise InputError(f"`--dask` must be the address of a scheduler, such as tcp://host:8786, got {address!r}.")
+    distributed = require("distributed", feature="--dask", extra="dask")
+    try:
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        why = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"`--dask` must be the address of a Dask scheduler, got {address!r}: {why}.") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise InputError(
+                f"`--dask` must be a cluster with workers, but {address} has had none for {PATIENCE} s; start some."
+            ) from None
+        _check_versions(client.run(_installed()), address)
+        with parallel_config(backend="dask", client=client):
+            yield
+
+
+def _installed() -> Callable[[], str]:
+    """A function that tells which apas a worker has, to be sent there: it must not need apas itself."""
+
+    def installed() -> str:
+        from importlib import metadata
+
+        try:
+            return metadata.version("apas")
+        except metadata.PackageNotFoundError:
+            return ""
+
+    return installed
+
+
+def _check_versions(found: dict[str, str], address: str) -> None:
+    """Refuse a cluster that would run another apas."""
+    from apas import __version__
+
+    for worker, version in found.items():
+        if version != __version__:
+            has = f"apas {version}" if version else "no apas"
+            raise InputError(
+                f"`--dask` must be a cluster whose workers have apas {__version__}, but {worker} of {address} has "
+                f"{has}; install it there."
+            )

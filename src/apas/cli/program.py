@@ -1,0 +1,130 @@
+"""All commands as one program: their groups, their examples, and what bad usage is answered with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from apas import __version__
+from apas.cli.audit import audit_command
+from apas.cli.bench import bench_command
+from apas.cli.certify import certify_command
+from apas.cli.convert import convert_command
+from apas.cli.demo import demo_command
+from apas.cli.generate import generate_command
+from apas.cli.ledger import ledger_app
+from apas.cli.maxshift import max_shift_command
+from apas.cli.paper import paper_app
+from apas.cli.report import report_command
+from apas.cli.shift import shift_command
+from apas.cli.verify import verify_command
+from apas.errors import InputError
+
+__all__ = ["app", "examples_in", "run_program"]
+
+#: The groups of `apas --help`, in its order.
+COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Start here": {"demo": demo_command},
+    "Certify explanations": {
+        "certify": certify_command,
+        "max-shift": max_shift_command,
+        "generate": generate_command,
+    },
+    "Keep promises": {
+        "verify": verify_command,
+        "audit": audit_command,
+        "ledger": ledger_app,
+        "report": report_command,
+    },
+    "Model files": {"shift": shift_command, "convert": convert_command},
+    "Research": {"paper": paper_app, "bench": bench_command},
+}
+#: What `UsageError` is called in every version of Typer: the class of which a bad parameter is a case.
+_UsageError: type[Any] = typer.BadParameter.__bases__[0]
+
+
+def examples_in(text: str | None) -> list[str]:
+    r"""The commands that a help text shows: lines of their own, or what follows `Example:` on its line.
+
+    Examples
+    --------
+    >>> examples_in("Say hello.\n\n    Example:  apas demo\n")
+    ['apas demo']
+    """
+    return re.findall(r"^ *(?:Example: +)?(apas .*?) *$", text or "", flags=re.MULTILINE)
+
+
+def _first_example(command: Callable[..., None] | typer.Typer) -> str:
+    if not isinstance(command, typer.Typer):
+        return examples_in(command.__doc__)[0]
+    return next(example for part in command.registered_commands if part.callback for example in _examples(part))
+
+
+def _examples(part: Any) -> list[str]:
+    return examples_in(part.callback.__doc__)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+class _WithExamples(TyperGroup):
+    """The program, whose help ends with an example of each command, a line each however narrow the terminal is."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, formatter)
+        first = [_first_example(command) for group in COMMANDS.values() for command in group.values()]
+        typer.echo("\n".join([" Examples:", *(f"   {example}" for example in first), ""]))
+
+
+def _program() -> typer.Typer:
+    program = typer.Typer(
+        name="apas",
+        help="Certify that counterfactual explanations survive a change of the model.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        cls=_WithExamples,
+    )
+    for panel, group in COMMANDS.items():
+        for name, command in group.items():
+            if isinstance(command, typer.Typer):
+                program.add_typer(command, name=name, rich_help_panel=panel)
+            else:
+                program.command(name, rich_help_panel=panel)(command)
+
+    @program.callback()
+    def _root(
+        version: bool = typer.Option(
+            False, "--version", help="Print the version and stop.", is_eager=True, callback=_print_version
+        ),
+    ) -> None:
+        pass
+
+    return program
+
+
+app = _program()
+
+
+def run_program() -> int:
+    """Run what the command line asks for, and give the exit code."""
+    try:
+        code = app(prog_name="apas", standalone_mode=False)
+    except _UsageError as error:
+        message = " ".join(error.format_message().split())
+        if not message:  # no arguments at all: help has been printed
+            return int(error.exit_code)
+        path = error.ctx.command_path if error.ctx is not None else "apas"
+        where = "" if message.endswith("?") else f"; see `{path} --help`."
+        raise InputError(f"{message.rstrip('.')}{where}") from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    if code == 130:  # how Typer tells that it was interrupted
+        raise KeyboardInterrupt
+    return int(code or 0)

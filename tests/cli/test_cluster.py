@@ -1,0 +1,110 @@
+"""The same calls on a Dask cluster: another place, the same bytes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+from command import run
+from conftest import absent
+from offices import fill
+
+import apas
+from apas.cli.cluster import _check_versions
+from apas.errors import InputError
+
+try:
+    import distributed
+except ImportError:
+    absent("dask", "Dask is not installed: pip install 'apas[dask]'")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers on this machine, processes of their own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what Dask has to say about itself
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        ) as found:
+            yield found
+
+
+@pytest.fixture
+def office(tmp_path, monkeypatch):
+    monkeypatch.chdir(fill(tmp_path))
+    return tmp_path
+
+
+def bytes_of(result, folder):
+    apas.save_certificates(result, folder / "saved.json")
+    return (folder / "saved.json").read_bytes()
+
+
+NET = apas.FeedForward(
+    [np.random.default_rng(0).normal(size=(4, 8)), np.random.default_rng(1).normal(size=(8, 1))], [np.zeros(8), [0.2]]
+)
+ROWS = np.random.default_rng(2).normal(size=(6, 4))
+CALLS = {
+    "sampling": lambda n: apas.certify(NET, ROWS, 0.05, target="predicted", n_jobs=n, rng=1),
+    "every shift": lambda n: apas.certify(NET, ROWS, 0.05, target="predicted", method="cascade", n_jobs=n),
+    "largest shift": lambda n: apas.max_shift(NET, ROWS, target="predicted", n_jobs=n, rng=1),
+}
+
+
+@pytest.mark.filterwarnings("default")  # Dask's own
+def test_backend_of_joblib_is_kept(cluster, tmp_path):
+    for name, call in CALLS.items():
+        with distributed.Client(cluster) as client, joblib.parallel_config(backend="dask"):
+            before = tasks_of(client)
+            there = bytes_of(call(-1), tmp_path)
+            assert tasks_of(client) > before, f"the cluster did the work of {name}"
+        assert there == bytes_of(call(1), tmp_path), name
+
+
+def tasks_of(client):
+    """How many tasks the workers have finished."""
+    return sum(client.run(lambda dask_worker: len(dask_worker.state.log)).values())
+
+
+COMMANDS = {
+    "certify": "model.json rows.csv --target 1 --delta 0.05 --seed 3 --save {0}",
+    "generate": "model.json rejected.csv --space space.toml --delta 0.01 --source milp --seed 3 --save {0}",
+}
+
+
+def test_commands_give_the_same_file(capsys, office, cluster):
+    for name, given in COMMANDS.items():
+        assert run(capsys, name, *given.format("here.json").split())[0] == 0
+        words = [name, *given.format("there.json").split(), "--dask", cluster.scheduler_address, "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "apas", *words], cwd=office, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)
+        assert (office / "there.json").read_bytes() == (office / "here.json").read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.0.1", "has apas 0.0.1; install it there"), ("", "has no apas; install")]
+)
+def test_workers_with_another_apas_are_refused(version, said):
+    _check_versions({"tcp://a:1": apas.__version__}, "tcp://a:8786")
+    with pytest.raises(InputError, match=said):
+        _check_versions({"tcp://a:1": apas.__version__, "tcp://b:1": version}, "tcp://a:8786")
+
+
+@pytest.mark.filterwarnings("default")
+def test_nobody_there(capsys, office, monkeypatch):
+    monkeypatch.setattr("apas.cli.cluster.PATIENCE", 1)
+    code, out, err = run(
+        capsys, "certify", *COMMANDS["certify"].format("no.json").split(), "--dask", "tcp://127.0.0.1:9"
+    )
+    assert (code, out) == (2, "")
+    assert err.startswith("error: `--dask` must be the address of a Dask scheduler, got 'tcp://127.0.0.1:9': ")
+    assert not (office / "no.json").exists()
