@@ -1,6 +1,6 @@
 # Everything a fresh machine needs is Python 3.11 or newer (with venv) and make.
-#   make demo          a short story in the terminal
-#   make test          the test suite (TORCH=1 adds PyTorch)
+#   make demo          a short story in the terminal, and a report in apas-demo
+#   make test          the test suite (TORCH=1 adds PyTorch, BROWSER=1 the tests in a browser)
 #   make check         lint, types, docs and tests: what CI runs
 #   make validity      the long statistical suites
 #   make bench         speed against written-down baselines
@@ -11,8 +11,9 @@ WORKERS ?= 2
 # CI names a file of pins here; nobody else needs one.
 CONSTRAINTS ?=
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
-TORCH_EXTRA = $(if $(filter 1,$(TORCH)),$(comma)torch)
+MORE = $(if $(filter 1,$(TORCH)),$(comma)torch)$(if $(filter 1,$(BROWSER)),$(comma)browser)
 comma := ,
+KIND = $(if $(filter 1,$(TORCH)),-torch)$(if $(filter 1,$(BROWSER)),-browser)
 
 .PHONY: help demo test check lint types docs validity bench clean
 help:
@@ -28,31 +29,28 @@ $(BIN)/python:
 $(VENV)/.demo: $(BIN)/python pyproject.toml
 	$(PIP_INSTALL) -e '.[report,plot]'
 	@touch $@
-$(VENV)/.test: $(BIN)/python pyproject.toml
-	$(PIP_INSTALL) -e '.[test,report,plot]'
+$(VENV)/.test$(KIND): $(BIN)/python pyproject.toml
+	$(PIP_INSTALL) -e '.[test,report,plot$(MORE)]'
 	@touch $@
-$(VENV)/.test1: $(BIN)/python pyproject.toml
-	$(PIP_INSTALL) -e '.[test,report,plot$(TORCH_EXTRA)]'
-	@touch $@
-$(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(PIP_INSTALL) -e '.[test,report,plot,docs,dev$(TORCH_EXTRA)]'
+$(VENV)/.dev$(KIND): $(BIN)/python pyproject.toml
+	$(PIP_INSTALL) -e '.[test,report,plot,dask,notebooks,docs,dev$(MORE)]'
 	@touch $@
 
 demo: $(VENV)/.demo
 	$(BIN)/apas demo
-test: $(VENV)/.test$(filter 1,$(TORCH))
+test: $(VENV)/.test$(KIND)
 	$(BIN)/python -m pytest -m "not validity" -n $(WORKERS)
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev$(KIND)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-types: $(VENV)/.dev
+types: $(VENV)/.dev$(KIND)
 	$(BIN)/mypy
-docs: $(VENV)/.dev
+docs: $(VENV)/.dev$(KIND)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 check: lint types docs test
-validity: $(VENV)/.test$(filter 1,$(TORCH))
+validity: $(VENV)/.test$(KIND)
 	$(BIN)/python -m pytest -m validity -n $(WORKERS)
-bench: $(VENV)/.test
+bench: $(VENV)/.test$(KIND)
 	$(BIN)/python -m benchmarks
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache apas-demo
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache apas-demo test-output

@@ -31,8 +31,13 @@ LANGUAGES = {"python", "text", "json", "bibtex", "yaml", *COMMANDS}
 #: Commands that may be shown; only the first is executed.
 PROGRAMS = ("apas", "make", "pip")
 FENCE = re.compile(r"^ *(`{3,}|~{3,})(.*)$")
-#: A line that stands directly above a block which needs PyTorch; pages do not show it.
-TORCH = "<!-- needs torch -->"
+#: A line that stands directly above a block which needs an optional library; pages do not show it.
+NEEDS = re.compile(r"^ *<!-- needs (torch|dask) -->$", re.MULTILINE)
+#: How each of them is imported, and what to say without it.
+OPTIONAL = {
+    "torch": ("torch", "PyTorch is not installed: make test TORCH=1"),
+    "dask": ("distributed", "Dask is not installed: pip install 'apas[dask]'"),
+}
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 MODULES = [m.name for m in pkgutil.walk_packages(apas.__path__, "apas.") if not m.name.endswith("__main__")]
 
@@ -40,14 +45,14 @@ MODULES = [m.name for m in pkgutil.walk_packages(apas.__path__, "apas.") if not 
 @dataclass(frozen=True)
 class Block:
     """A fenced block: its info string, the line its text begins at, whether only blank lines part it from the block
-    before, and whether it needs PyTorch.
+    before, and which optional library it needs, if any.
     """
 
     info: str
     line: int
     text: str
     follows: bool
-    torch: bool
+    needs: str
 
 
 def name_of(page: Path) -> str:
@@ -56,20 +61,20 @@ def name_of(page: Path) -> str:
 
 def blocks(page: Path) -> list[Block]:
     found: list[Block] = []
-    fence, info, start, inside, follows, torch = "", "", 0, [], False, False
+    fence, info, start, inside, follows, needs = "", "", 0, [], False, ""
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
         mark = FENCE.match(line)
         if fence:
             if line.strip() == fence:
-                found.append(Block(info, start, textwrap.dedent("\n".join(inside)), follows, torch))
-                fence, follows, torch = "", True, False
+                found.append(Block(info, start, textwrap.dedent("\n".join(inside)), follows, needs))
+                fence, follows, needs = "", True, ""
             else:
                 inside.append(line)
         elif mark:
             fence, info, start, inside = mark[1], mark[2].strip(), number + 1, []
         else:
             follows = follows and not line.strip()
-            torch = line.strip() == TORCH
+            needs = mark[1] if (mark := NEEDS.match(line)) else ""
     assert not fence, f"{name_of(page)}: the block of line {start - 1} is not closed"
     return found
 
@@ -125,11 +130,11 @@ def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-def follow(page: Path, *, torch: bool) -> None:
-    """Run the blocks of a page, those that need PyTorch only if told to, and compare what they print."""
+def follow(page: Path, *, have: str = "") -> None:
+    """Run the blocks of a page, those that need an optional library only if told so, and compare what they print."""
     names: dict[str, object] = {"__name__": "__page__"}
     for block, expected in expected_outputs(blocks(page)):
-        if block.torch and not torch:
+        if block.needs not in ("", have):
             continue
         try:
             if block.info == "python":
@@ -147,18 +152,23 @@ def follow(page: Path, *, torch: bool) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 @pytest.mark.usefixtures("_reader")
 def test_page_does_what_it_shows(page: Path) -> None:
-    follow(page, torch=False)
+    follow(page)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if TORCH in page.read_text(encoding="utf-8")], ids=name_of)
+NEEDED = [(page, name) for page in PAGES for name in sorted(set(NEEDS.findall(page.read_text(encoding="utf-8"))))]
+
+
+@pytest.mark.parametrize(("page", "name"), NEEDED, ids=[f"{name_of(page)}-{name}" for page, name in NEEDED])
 @pytest.mark.usefixtures("_reader")
-def test_page_does_what_it_shows_with_torch(page: Path) -> None:
+def test_page_does_what_it_shows_with(page: Path, name: str) -> None:
+    module, reason = OPTIONAL[name]
     try:
-        torch = importlib.import_module("torch")
+        library = importlib.import_module(module)
     except ModuleNotFoundError:
-        absent("torch", "PyTorch is not installed: make test TORCH=1")
-    torch.set_num_threads(1)  # as in torchzoo: test processes share the cores
-    follow(page, torch=True)
+        absent(name, reason)
+    if name == "torch":
+        library.set_num_threads(1)  # as in torchzoo: test processes share the cores
+    follow(page, have=name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -166,8 +176,10 @@ def test_blocks_say_what_they_are(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         # "python no-run" and its like would be a block that nobody runs
         assert block.info in LANGUAGES, f"{name_of(page)}, line {block.line - 1}: info string {block.info!r}"
-        if block.info == "python" and re.search(r"^(import|from) torch\b", block.text, re.MULTILINE):
-            assert block.torch, f"{name_of(page)}, line {block.line - 1}: above this block must stand {TORCH}"
+        imported = re.search(r"^(?:import|from) (torch|dask|distributed)\b", block.text, re.MULTILINE)
+        if block.info == "python" and imported:
+            needed = imported[1].replace("distributed", "dask")
+            assert block.needs == needed, f"{name_of(page)}, line {block.line - 1}: needs the mark for {needed} above"
         if block.info == "json" and json.loads(block.text)["format"] == "apas-model":
             (tmp_path / "model.json").write_text(block.text, encoding="utf-8")
             apas.load_model(tmp_path / "model.json")

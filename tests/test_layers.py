@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -82,14 +83,35 @@ def test_the_rule_can_fail():
     assert allowed("cli", "certify")
 
 
+HEAVY = ("torch", "sklearn", "pandas", "scipy", "highspy", "typer", "matplotlib", "joblib")
+
+
+def loaded(code: str, names: tuple[str, ...]) -> list[str]:
+    """Which of these modules are there after running the code."""
+    code = f"import sys\n{code}\nprint(*[m for m in {names!r} if m in sys.modules])"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
 def test_import_is_light():
-    code = (
-        "import sys, apas\n"
-        "heavy = [m for m in ('torch', 'sklearn', 'pandas', 'scipy', 'highspy', 'typer', 'matplotlib', 'joblib') if m in sys.modules]\n"
-        "print(heavy)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert loaded("import apas", ("numpy", "apas.certify.entry", *HEAVY)) == []
+    assert loaded("import apas.cli.program", ("numpy", *HEAVY)) == ["typer"]
+    assert loaded("import apas\nfor name in apas._PLACES: getattr(apas, name)", ("numpy", *HEAVY)) == ["numpy"]
+
+
+@pytest.mark.parametrize("package", ["apas", "apas.datasets", "apas.experiments"])
+def test_names_on_first_use_are_those_that_type_checkers_see(package):
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(module.__file__).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {(n.module, alias.asname) for n in block.body for alias in n.names if n.module != package}
+    assert seen == {(f"{package}.{place}", name) for name, place in module._PLACES.items()}
+    assert {name for _, name in seen} == set(module.__all__) - set(getattr(module, "_ON_FIRST_USE", ()))
+
+
+def test_verb_and_package_of_one_name():
+    assert loaded("import apas.certify.scan, apas\nassert callable(apas.certify)", ("apas.certify.entry",)) == [
+        "apas.certify.entry"
+    ]
 
 
 def test_certifying_a_numpy_network_needs_no_frames():
@@ -111,7 +133,7 @@ MaxShift MaxShifts MilpSource MissingExtra Model Most NearestNeighbours Observed
 Parameters Prototype RetrainedModels Roar RobustOptimum Sampling ShiftReport ShiftSet Status UnsafeFile Unsupported
 Verdict VerifyReport Wachter allowed_failures as_model audit certify datasets estimate_delta evaluate experiments
 generate load_certificates load_model max_shift measure_shift metrics output_range retrain robust_fraction
-sample_size save_certificates save_model stats theory verify
+sample_size save_certificates save_model stats theory verify write_report
 """
 
 

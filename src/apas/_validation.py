@@ -224,8 +224,11 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray
 
 def _values(frame: Any) -> NDArray[Any]:
     """The cells of a frame; as floats at once if all columns are numbers, however different."""
+    values = np.asarray(frame.to_numpy())
+    if values.dtype == np.float64:  # asking every column for its kind takes longer than all the rest
+        return values
     numbers = all(getattr(kind, "kind", "O") in "biuf" and hasattr(kind, "itemsize") for kind in frame.dtypes)
-    return np.asarray(frame.to_numpy(dtype=np.float64 if numbers else None))
+    return np.asarray(frame.to_numpy(dtype=np.float64)) if numbers else values
 
 
 def _is_no_number(cell: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -35,8 +36,11 @@ def gradients(net, X, wanted, moves):
     return net.parameter_gradient(X, np.array([net.classes[w] for w in wanted], dtype=object), moves)
 
 
-def least_found(net, x, wanted, mask, p, delta, seed=0, restarts=16, steps=40):
-    """Least margin that an attack finds in the ball: Frank-Wolfe steps from random points of the surface."""
+def least_found(net, x, wanted, mask, p, delta, seed=0, restarts=16, steps=40, enough=-np.inf):
+    """Least margin that an attack finds in the ball: Frank-Wolfe steps from random points of the surface.
+
+    It stops at a margin that is small `enough`.
+    """
     X, target = np.repeat(x[None, :], restarts, axis=0), np.full(restarts, wanted)
     moves = unit_ball(len(mask), p, Stream(seed, "attack"), 0, restarts) * mask
     moves *= (delta / np.maximum(lp_norm(moves, p), 1e-300))[:, None]
@@ -45,6 +49,8 @@ def least_found(net, x, wanted, mask, p, delta, seed=0, restarts=16, steps=40):
     for step in range(steps):
         margins, slopes = gradients(net, X, target, moves)
         least = min(least, margins.min())
+        if least <= enough:
+            break
         pace = 1.0 if step % 4 == 0 else 2 / (step + 2)
         moves += pace * (delta * steepest_point(slopes * mask, p) - moves)
     return least
@@ -55,7 +61,8 @@ def attack_radius(net, x, wanted, mask, p, high):
     low = 0.0
     while high - low > 1e-3 * high:
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if least_found(net, x, wanted, mask, p, middle) <= 0 else (middle, high)
+        broken = least_found(net, x, wanted, mask, p, middle, enough=0.0) <= 0
+        low, high = (low, middle) if broken else (middle, high)
     return high
 
 
@@ -234,16 +241,22 @@ def scaled_network(sizes, activation, seed, output="sigmoid"):
     return apas.FeedForward(weights, biases, activation=activation, output=output)
 
 
+@cache
+def attacked(sizes, activation, p, seed, output):
+    """A network, two of its rows, and the radii at which the attack breaks them."""
+    net = scaled_network(sizes, activation, seed, output)
+    X, wanted = rows_of(net, 2, seed + 100)
+    mask = np.ones(len(net.parameters))
+    margins = np.array([net.margin(X[i : i + 1], net.classes[w])[0] for i, w in enumerate(wanted)])
+    broken = [attack_radius(net, X[i], wanted[i], mask, p, 1.2 * margins[i]) for i in range(2)]
+    return net, X, wanted, mask, broken
+
+
 def shares_of_attack(sizes, activation, p, seeds, radius, output="sigmoid"):
     shares = []
     for seed in seeds:
-        net = scaled_network(sizes, activation, seed, output)
-        X, wanted = rows_of(net, 2, seed + 100)
-        mask = np.ones(len(net.parameters))
-        proved = radius(net, X, wanted, mask, p)
-        margins = np.array([net.margin(X[i : i + 1], net.classes[w])[0] for i, w in enumerate(wanted)])
-        broken = [attack_radius(net, X[i], wanted[i], mask, p, 1.2 * margins[i]) for i in range(2)]
-        shares += list(proved / broken)
+        net, X, wanted, mask, broken = attacked(sizes, activation, p, seed, output)
+        shares += list(radius(net, X, wanted, mask, p) / broken)
     return np.array(shares)
 
 

@@ -156,7 +156,7 @@ def _proved(answer: Certificate) -> Look:
 
 def _sampled(method: Sampling, problem: Problem, stream: Stream) -> list[Look]:
     """How the candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
-    claim = method.claim(problem)
+    claim = Most(method.coverage, method.confidence, "", problem.claim_rows, problem.tries)  # in words for nobody
     samples = method.samples(problem, claim)
     allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
     if allowed < 0:  # enough for the one test of a path only, which has the whole risk

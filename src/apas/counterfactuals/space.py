@@ -169,6 +169,8 @@ class FeatureSpace:
         """Numbers per cell as a data frame in raw units; whole numbers come back as integers."""
         import pandas as pd
 
+        if all(f.kind == "continuous" for f in self.features):  # one block is much faster than one column at a time
+            return pd.DataFrame(np.array(numbers, order="F"), columns=[f.name for f in self.features], index=index)
         return pd.DataFrame({f.name: levels_of(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index)
 
     def like(self, numbers: _Array, X: Any, rows: Any = None) -> Any:
