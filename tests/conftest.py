@@ -6,6 +6,10 @@ import json
 import os
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of theirs would only wait for each other
+    for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(_name, "1")
+
 import numpy as np
 import pytest
 
