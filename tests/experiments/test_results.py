@@ -14,9 +14,9 @@ NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
 NAMES = {"diabetes": "diabetes", "no2": "no2", "SBA": "sba", "credit": "credit"}
 
 
-def shown(start: str) -> list[dict[str, str]]:
-    """The table of the page whose first line begins so, as one dictionary per line."""
-    lines = PAGE[PAGE.index(f"\n{start}") + 1 :].split("\n\n")[0].splitlines()
+def shown(start: str, page: str = PAGE) -> list[dict[str, str]]:
+    """The table of a page whose first line begins so, as one dictionary per line."""
+    lines = page[page.index(f"\n{start}") + 1 :].split("\n\n")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [dict(zip(cells[0], line, strict=True)) for line in cells[2:]]
 
@@ -97,6 +97,99 @@ def test_what_the_page_says_about_figure4():
 def said(pattern: str) -> str:
     (found,) = re.findall(pattern, PAGE, flags=re.DOTALL)
     return str(found)
+
+
+def words(name: str) -> pd.DataFrame:
+    return pd.read_csv(DOCS / "results" / f"{name}.csv", dtype=str).fillna("-")
+
+
+def test_table1_as_published():
+    lines, table = (
+        shown("| dataset | method | VM1 | VM2, one pass | VM2, most shifted | l1 "),
+        words("table1-published"),
+    )
+    assert len(lines) == len(table) == 38
+    for line, (_, row) in zip(lines, table.iterrows(), strict=True):
+        for column in line:
+            theirs = row.get(f"paper {column}", "-")
+            assert line[column] == (row[column] if theirs == "-" else f"{row[column]} ({theirs})")
+
+
+@pytest.mark.parametrize(
+    ("start", "name", "lines"),
+    [("| dataset | method | VM1 | VM2, one pass | VM2, most shifted | VM2, scratch", "table1-corrected", 46),
+     ("| variant | dataset | method | seeds", "table1-against", 20)],
+)  # fmt: skip
+def test_table1_corrected(start, name, lines):
+    shown_lines, table = shown(start), words(name)
+    assert len(shown_lines) == len(table) == lines
+    for line, (_, row) in zip(shown_lines, table.iterrows(), strict=True):
+        assert line == {column: row[column] for column in line}
+
+
+def test_what_the_page_says_about_table1():
+    against = results("table1-against")
+    same = against[against["method"] == "RobustOptimum"].set_index(["variant", "dataset"])
+    assert (same["largest"] < 1).all()
+    assert (same[["worse in VM1", "worse in lof"]] == 0).all(axis=None)
+    published, corrected = (
+        100 * (1 - same.loc[variant, "l1 / l1 of APΔS"]) for variant in ("as published", "corrected")
+    )
+    found = said(r"by (\d+ to \d+ %) as published"), said(r"by (\d+ to \d+ %) corrected on average")
+    for text, saved in zip(found, (published, corrected), strict=True):
+        agree(text.removesuffix(" %"), saved.min(), saved.max())
+    worse = same.loc["corrected", "worse in VM2, one pass"]
+    assert worse.to_dict() == {"diabetes": 4, "no2": 4, "sba": 1, "credit": 4}
+    assert same.loc["as published", "worse in VM2, one pass"].to_dict() == {
+        "diabetes": 0,
+        "no2": 0,
+        "sba": 0,
+        "credit": 1,
+    }
+    wider = against[against["method"] == "RobustOptimum, 1.5 delta"].set_index("dataset")
+    agree(
+        said(r"l1 is ([\d.]+ to [\d.]+) times that of APΔS"),
+        wider["l1 / l1 of APΔS"].min(),
+        wider["l1 / l1 of APΔS"].max(),
+    )
+    assert wider["worse in VM2, one pass"].to_dict() == {"diabetes": 0, "no2": 3, "sba": 0, "credit": 3}
+    means = results("table1-seeds").groupby(["method", "dataset"])[["vm2_scratch", "l1"]].mean()
+    retrained, sampled = means.loc["RobustOptimum, retrained"], means.loc["APΔS"]
+    ours, theirs = (100 * table.loc[list(NAMES.values()), "vm2_scratch"] for table in (retrained, sampled))
+    agree(said(r"retrained networks is valid on (.*?) % of the networks"), *ours)
+    agree(said(r"sba and credit, APΔS on (.*?) %"), *theirs)
+    parts = retrained["l1"] / sampled["l1"]
+    assert (parts[["diabetes", "sba"]] < 1).all()
+    agree(said(r"that it costs (.*?) times the l1"), parts["no2"], parts["credit"])
+    facts = results("table1-networks")
+    facts["times"] = facts["shift of all parameters"] / facts["delta"]
+    for name in ("diabetes", "sba", "no2", "credit"):
+        times = facts[(facts["dataset"] == name) & (facts["variant"] == "corrected")]["times"]
+        pattern = (
+            r"network (\d+ to \d+) times as far"
+            if name == "credit"
+            else rf"([\d.]+ to [\d.]+)(?: times delta)? on\s+{name}"
+        )
+        agree(re.findall(pattern, PAGE)[-1], times.min(), times.max())
+
+
+README_LINES = {
+    "nearest (MILP), no robustness": "MILP",
+    "MILP-R, the paper's worst case": "MILP-R",
+    "APΔS, the paper's method": "APΔS",
+    "`RobustOptimum`, same claim as APΔS": "RobustOptimum",
+    "`RobustOptimum` for retrained networks": "RobustOptimum, retrained",
+}
+
+
+def test_the_table_of_the_readme():
+    means = results("table1-seeds").groupby(["method", "dataset"]).mean(numeric_only=True)
+    lines = shown("| | diabetes | no2 | SBA | credit |", (DOCS.parent / "README.md").read_text(encoding="utf-8"))
+    assert [line[""] for line in lines] == list(README_LINES)
+    for line in lines:
+        for column, name in NAMES.items():
+            row = means.loc[(README_LINES[line[""]], name)]
+            agree(line[column], row["l1"], 100 * row["vm2_one_pass"], 100 * row["vm2_scratch"])
 
 
 def test_lemma():

@@ -10,19 +10,23 @@ import numpy as np
 
 from apas._optional import require
 from apas.display.pictures import save_figure
-from apas.experiments.table1methods import METHODS
+from apas.experiments.table1methods import APAS, METHODS, RETRAINED, WIDER
+from apas.experiments.tables import TABLES
 
 __all__ = ["draw_trade"]
 
 #: Kinds of retraining, a line of panels each.
 KINDS: Final = {"vm2_one_pass": "valid after one more pass, %", "vm2_scratch": "valid on networks from scratch, %"}
 MARKS: Final = ("o", "s", "D", "s", "D", "^", "v", "P", "*", "X", "h", "p")
-#: `RobustOptimum` for the box and for retraining, APΔS, and the paper's other methods.
-COLOURS: Final = {"RobustOptimum": "#1b4f7f", "APΔS": "#c97b2e"}
+#: Ours and APΔS; the paper's other methods are grey, hollow where they are not made to be robust.
+COLOURS: Final = {
+    APAS: "#c97b2e", "RobustOptimum": "#1b4f7f", "RobustOptimum, 99.931 %": "#3f8fc4", WIDER: "#7db8dc",
+    RETRAINED: "#1b7f4d",
+}  # fmt: skip
 
 
 def draw_trade(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
-    """Draw means over the seeds with their standard deviation, a column per dataset, into a folder.
+    """Draw means over the seeds with bars from the least to the largest, a column per dataset, into a folder.
 
     Parameters
     ----------
@@ -31,7 +35,8 @@ def draw_trade(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list
     folder : path-like
     """
     plt = require("matplotlib.pyplot", feature="The figure of Table 1", extra="plot")
-    names = list(dict.fromkeys(r["dataset"] for r in results))
+    ticker = require("matplotlib.ticker", feature="The figure of Table 1", extra="plot")
+    names = [name for name in TABLES if any(r["dataset"] == name for r in results)]
     size = (3.2 * max(len(names), 1), 6.5)
     figure, axes = plt.subplots(
         len(KINDS), max(len(names), 1), figsize=size, sharex="col", sharey=True, squeeze=False, layout="constrained"
@@ -39,18 +44,30 @@ def draw_trade(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list
     handles: dict[str, Any] = {}
     for column, name in enumerate(names):
         axes[0, column].set_title(name, loc="left")
-        axes[-1, column].set_xlabel("mean l1 distance")
+        axes[-1, column].set_xlabel("mean l1 distance, logarithmic")
         for line, kind in enumerate(KINDS):
-            for (method, mark), k in zip(zip(METHODS, MARKS, strict=True), range(len(MARKS)), strict=True):
+            for method, mark in zip(METHODS, MARKS, strict=True):
                 group = [r for r in results if (r["dataset"], r["method"]) == (name, method)]
                 pairs = np.array([(r["l1"], 100 * r[kind]) for r in group if None not in (r["l1"], r[kind])])
                 if not len(pairs):
                     continue
-                (x, y), spread = pairs.mean(axis=0), pairs.std(axis=0, ddof=1) if len(pairs) > 1 else np.zeros(2)
-                colour = COLOURS.get(method.split(",")[0], f"{0.2 + 0.08 * k:.2f}")
+                centre = pairs.mean(axis=0)
+                ends = np.abs(np.array([pairs.min(axis=0), pairs.max(axis=0)]) - centre)
+                robust = method in COLOURS or method.endswith("-R") or method == "ROAR"
+                colour = COLOURS.get(method, "0.55")
                 handles[method] = axes[line, column].errorbar(
-                    x, y, spread[1], spread[0], fmt=mark, color=colour, markersize=7, elinewidth=0.8
-                )
+                    *centre, ends[:, [1]], ends[:, [0]], fmt=mark, color=colour, markersize=8, elinewidth=0.8,
+                    markerfacecolor=colour if robust else "white",
+                    zorder=3 if method in COLOURS else 2,
+                )  # fmt: skip
+            ax = axes[line, column]
+            ax.set_xscale("log")
+            ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            ax.xaxis.set_minor_locator(ticker.NullLocator())
+            ax.tick_params(axis="x", labelsize=8)
+            ax.grid(color="0.93")
+            ax.set_axisbelow(True)
     for line, title in enumerate(KINDS.values()):
         axes[line, 0].set_ylabel(title)
         axes[line, 0].set_ylim(-5, 105)
