@@ -131,6 +131,8 @@ def check_plots(page: Any, plots: tuple[str, ...]) -> None:
 
 def check_scheme(page: Any, scheme: str) -> None:
     """Text stands out from the background, which is dark in the dark; in plots, too."""
+    # the page hears of another scheme before the next frame, and draws its plots anew
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
     colours = page.evaluate(
         "() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,"
         " ...[...document.querySelectorAll('.plot .xtick text')].map(e => getComputedStyle(e).fill)]"

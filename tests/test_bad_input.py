@@ -93,7 +93,7 @@ CASES = {
     "an integer beyond floats": (certify(X=[[10**400, 1.0]]), Bad, "`X` must hold .*numbers, but row 0, column 0"),
     # -- columns
     "missing column": (certify(NAMED, FRAME[["income"]]), Bad, "`X` must have exactly the model's columns, but it lacks 'debt'"),
-    "extra column": (certify(NAMED, FRAME.assign(age=3.0)), Bad, "`X` .*columns, but it has 'age' besides; "),
+    "extra column": (certify(NAMED, FRAME.assign(age=3.0)), Bad, "`X` .*columns, but it has 'age' besides; give exactly these columns: 'income', 'debt'.*index_col"),
     "unknown column": (certify(NAMED, FRAME.rename(columns={"debt": "Debt"})), Bad, "lacks 'debt' and has 'Debt' besides"),
     "no columns": (certify(NAMED, pd.DataFrame()), Bad, "lacks 'income', 'debt'"),
     "saved index": (certify(NAMED, FRAME.assign(**{"Unnamed: 0": [0, 1]})), Bad, "'Unnamed: 0'.*saved index.*index_col=0"),

@@ -181,12 +181,14 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
             f"lacks {_quoted(missing)}" if missing else "",
             f"has {_quoted(extra)} besides" if extra else "",
         ]
-        hint = ""
+        hint, index = "", ""
         if extra and str(extra[0]).startswith("Unnamed:"):
             hint = " (that looks like a saved index: read the file with index_col=0)"
+        elif not missing:
+            index = "; what only names the rows belongs into the index (index_col of pandas.read_csv)"
         raise InputError(
             f"`X` must have exactly the model's columns, but it {' and '.join(p for p in parts if p)}{hint}; "
-            "give exactly these columns."
+            f"give exactly these columns: {_quoted(names)}{index}."
         )
     return frame if columns == list(names) else frame[list(names)]
 

@@ -93,6 +93,19 @@ def test_sentences(name, coverage, sentence):
     assert str(certificate) == certificate.sentence()
 
 
+def test_a_delta_is_written_as_it_was_asked_about():
+    # in six digits it would be 0.123457, which is more than was certified
+    delta, model = 0.123456789, apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    found = apas.certify(model, [[2.0, 0.5]], delta, target=1, rng=0)
+    for text in (found[0].sentence(), found.summary(), found._repr_html_()):
+        assert "0.123456789" in text
+        assert "0.123457" not in text
+    assert (
+        "the certified delta is 0.123456789,"
+        in apas.audit(found, apas.FeedForward([[[2.0], [-1.0]]], [[0.0]]), base=model)[0].reason
+    )
+
+
 def test_summary_and_repr(certificates):
     assert certificates.summary().startswith("6 rows: ")
     assert "at least 99.5 % of the shifts, confidence 0.999" in repr(certificates)

@@ -79,6 +79,12 @@ def test_help_ends_with_examples_of_the_command(words):
         assert tuple(shlex.split(example)[1 : 1 + len(words)]) == words
 
 
+@pytest.mark.parametrize("name", sorted({words[0] for words in LEAVES if len(words) > 1}))
+def test_a_group_shows_an_example_of_one_of_its_commands(name):
+    [example] = examples_in(typer.main.get_command(app).commands[name].help)
+    assert (tuple(shlex.split(example)[1:3]), example) in EXAMPLES
+
+
 @pytest.mark.parametrize(("words", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
 def test_examples_work(capsys, desk, words, example):
     given = shlex.split(example)[1:]

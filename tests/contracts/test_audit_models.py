@@ -137,7 +137,8 @@ def test_pipelines(tmp_path):
     assert not kept.all()
     assert all(row.inside is False for row in report)
     assert "(preprocessing)" in report[int(np.flatnonzero(~kept)[0])].reason
-    assert "features that promises of these certificates changed" in report.notes[0]
+    assert "in more than parameters (preprocessing)" in report.notes[0]
+    assert "features that promises of these certificates changed" in report.notes[1]
     assert report.to_frame().index.tolist() == rejected.index.tolist()
     # the networks alone, in model units
     networks = [apas.as_model(model).as_feedforward() for model in (old, new)]

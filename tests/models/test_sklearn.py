@@ -290,6 +290,16 @@ def test_an_unknown_category_is_an_input_error():
     assert "\n" not in str(caught.value)
 
 
+def test_what_is_no_number_is_told_with_its_column():
+    frame = pd.DataFrame({"income": [1.0, 2.0, 3.0, 4.0], "debt": [1.0, 0.0, 1.0, 0.0]})
+    plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, [0, 0, 1, 1])
+    with pytest.raises(apas.InputError, match="but row 2, column 'debt' is nan; fill or drop it"):
+        apas.certify(plain, frame.assign(debt=[1.0, 0.0, np.nan, 0.0]), 0.1, target=1)
+    filled = make_pipeline(SimpleImputer(), LogisticRegression()).fit(frame, [0, 0, 1, 1])
+    with pytest.raises(apas.InputError, match="preprocessing: Cannot use mean strategy.* '6,500'"):
+        apas.certify(filled, frame.assign(income=["1", "6,500", "3", "4"]), 0.1, target=1)
+
+
 # -- agreement ---------------------------------------------------------------------------------------------------
 
 

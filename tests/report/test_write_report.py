@@ -12,6 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from reports import HOSTILE, NAMES, applicants, bank, data_of, later, mixed, offers, own_text, radii
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import apas
 from apas import InputError, MissingExtra
@@ -197,10 +202,6 @@ def test_every_set_of_shifts_has_its_page(shifts, tmp_path):
 
 
 def test_a_network_behind_a_preprocessing(tmp_path):
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=list(NAMES))
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(table, table.sum(axis=1) > 0)
     found = apas.certify(pipeline, table.head(4), 0.05, target="predicted", rng=0)
@@ -232,6 +233,45 @@ def test_a_shift_in_other_units_is_not_compared(tmp_path):
     assert data_of(path)["measured"] is None
     assert data_of(path)["layers"]
     assert "cannot be compared" in own_text(path)
+
+
+def test_another_preprocessing_is_outside_however_small_the_shift(tmp_path):
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=list(NAMES))
+    classes = table.sum(axis=1) > 0
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(table, classes)
+    new = make_pipeline(StandardScaler().fit(table + 5), model[-1])  # not a parameter of it moved
+    found = apas.certify(model, table.head(4), 0.05, target="predicted", rng=0)
+    audit = apas.audit(found, new, base=model)
+    assert [row.inside for row in audit] == [False] * 4
+    assert audit.shift.delta == 0
+    assert not audit.comparable
+    said = "differs from the certified one in more than parameters (preprocessing)"
+    assert any(said in note for note in audit.notes)
+    (tmp_path / "audit.json").write_text(json.dumps(audit.to_dict()))
+    for options in ({"new_model": new}, {"audit": audit}, {"audit": tmp_path / "audit.json"}):
+        path = apas.write_report(found, tmp_path / "report.html", **options)
+        assert data_of(path)["measured"] is None
+        assert said in own_text(path).split("</header>")[0]
+    text = own_text(apas.write_report(found, tmp_path / "report.html", new_model=model))
+    assert said not in text
+
+
+def test_deltas_are_written_as_they_were_asked_about(tmp_path):
+    found = apas.certify(bank(), offers().points, 0.0123456789, target=1, rng=0)
+    assert found.certified.all()
+    path = apas.write_report(found, tmp_path / "report.html")
+    assert "0.0123457" not in own_text(path)
+    assert {marks["sampled"]["text"] for marks in data_of(path)["marks"]} == {"0.0123456789"}
+
+
+def test_missing_values_are_called_missing(tmp_path):
+    table = pd.DataFrame({"income": [1.0, 2.0, 3.0, np.nan], "home": ["own", "rent", "nan", "rent"]})
+    columns = ColumnTransformer([("fill", SimpleImputer(), ["income"]), ("code", OneHotEncoder(), ["home"])])
+    model = make_pipeline(columns, LogisticRegression()).fit(table, [0, 0, 1, 1])
+    found = apas.certify(model, table, 0.01, target="predicted", rng=0)
+    text = own_text(apas.write_report(found, tmp_path / "report.html"))
+    assert text.count("<b>(missing)</b>") == 1
+    assert text.count("<b>nan</b>") == 1  # a word, not a number
 
 
 def test_listed_models_are_not_sold_as_fresh_draws(tmp_path):

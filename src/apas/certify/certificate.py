@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from apas.certify.claims import Every, Most, Verdict
 from apas.certify.witness import Witness
+from apas.display.numbers import exactly
 
 __all__ = ["BaseEvidence", "BoundEvidence", "Certificate", "Evidence"]
 
@@ -122,7 +123,7 @@ class Certificate:
         """Say the verdict in words that are true as they stand."""
         if self.reason == NOT_VALID:
             return f"REFUTED: the model itself does not give class {self.target!r} here, so there is nothing to keep."
-        what = f"class {self.target!r} under shifts by delta = {self.delta:g} ({self.claim.measure})"
+        what = f"class {self.target!r} under shifts by delta = {exactly(self.delta)} ({self.claim.measure})"
         if isinstance(self.claim, Most):
             subject = f"at least {str(self.claim).split('at least ', 1)[1].split(',', 1)[0]}"
             odds = f"with confidence {self.claim.confidence!r}"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from apas.certify.certificate import Certificate
 from apas.certify.claims import Most, Verdict
 from apas.certify.sequence import UnderShifts, cells
+from apas.display.numbers import exactly
 from apas.display.values import plain
 
 if TYPE_CHECKING:
@@ -88,9 +89,9 @@ class Certificates(UnderShifts[Certificate]):
         counts = {v: sum(c.verdict is v for c in self) for v in Verdict}
         parts = ", ".join(f"{n} {v.name}" for v, n in counts.items() if n)
         deltas = sorted({c.delta for c in self})
-        size = f"delta {deltas[0]:g}" if len(deltas) == 1 else f"delta {deltas[0]:g} to {deltas[-1]:g}"
+        size = " to ".join(exactly(delta) for delta in dict.fromkeys((deltas[0], deltas[-1])))
         claim = self[0].claim
-        return f"{self._counted()}: {parts} ({claim}; {size}; {claim.measure})."
+        return f"{self._counted()}: {parts} ({claim}; delta {size}; {claim.measure})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from apas.certify.claims import Every, Most
 from apas.certify.sequence import UnderShifts
-from apas.display.numbers import at_least, at_most
+from apas.display.numbers import at_least, at_most, exactly
 from apas.display.values import plain
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ class OutputRange:
 
     def sentence(self) -> str:
         """Say it in words that are true as they stand."""
-        what = (
-            f"margins towards class {self.target!r} under shifts by delta = {self.delta:g} ({self.low_claim.measure})"
-        )
+        size = f"delta = {exactly(self.delta)} ({self.low_claim.measure})"
+        what = f"margins towards class {self.target!r} under shifts by {size}"
         low, high = at_least(self.low), at_most(self.high)
         if isinstance(self.low_claim, Most) and isinstance(self.high_claim, Most):
             share = _rounded(self.low_claim).split(" of the shifts", 1)[0]

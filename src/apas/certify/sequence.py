@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._validation import is_frame
+from apas.display.numbers import exactly
 from apas.display.tables import html_table
 from apas.display.values import plain
 from apas.errors import InputError
@@ -144,8 +145,9 @@ class PerRow(Sequence[Item]):
         return html_table(self._shown_frame(), caption=self.summary())
 
     def _shown_frame(self) -> DataFrame:
-        """What a notebook shows of `to_frame`."""
-        return self.to_frame().drop(columns=list(self.UNSHOWN))
+        """What a notebook shows of `to_frame`: deltas in all their digits, since a claim is about no larger one."""
+        frame = self.to_frame().drop(columns=list(self.UNSHOWN))
+        return frame.assign(delta=[exactly(delta) for delta in frame["delta"]]) if "delta" in frame else frame
 
     def _line(self, item: Item) -> dict[str, Any]:
         """The line of `to_frame` about one row."""

@@ -10,6 +10,7 @@ import typer
 from apas.cli import options
 from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
+from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def print_audit(report: AuditReport) -> None:
     table = Table("row", "outcome", "delta", "reason", box=None, pad_edge=False)
     for label, row in zip(report._labels(), report, strict=True):
         outcome = Text(row.outcome.name, style=_COLOURS.get(row.outcome.name, "red"))
-        table.add_row(Text(str(label)), outcome, f"{row.delta:g}", Text(row.reason))
+        table.add_row(Text(str(label)), outcome, exactly(row.delta), Text(row.reason))
         if row.repair is not None:
             table.add_row("", "", "", Text(f"nearest repair: {row.repair}"))
     print_table(table, "\n".join([report.summary(), *report.notes]))

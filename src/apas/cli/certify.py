@@ -12,7 +12,7 @@ from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
 from apas.cli.modelfile import read_model
 from apas.cli.output import print_json, print_table
-from apas.display.numbers import at_least, at_most
+from apas.display.numbers import at_least, at_most, exactly
 
 if TYPE_CHECKING:
     from apas.certify.certificates import Certificates
@@ -122,5 +122,5 @@ def print_certificates(certificates: Certificates) -> None:
         verdict = Text(c.verdict.name, style=colours[c.verdict.name])
         values = [(evidence.get(entry), write) for _, entry, write in columns]
         cells = ["-" if value is None else write(value) for value, write in values]
-        table.add_row(Text(str(index)), verdict, Text(str(c.target)), f"{c.delta:g}", *cells, Text(c.reason))
+        table.add_row(Text(str(index)), verdict, Text(str(c.target)), exactly(c.delta), *cells, Text(c.reason))
     print_table(table, certificates.summary())

@@ -28,7 +28,9 @@ from apas.cli.references import read_references
 __all__ = ["ledger_app"]
 
 ledger_app = typer.Typer(
-    help="Keep the promises that were made to people, and audit new models against all of them.", no_args_is_help=True
+    help="Keep the promises that were made to people, and audit new models against all of them.\n\n"
+    "Example:  apas ledger list ledger.db --state open",
+    no_args_is_help=True,
 )
 LedgerFile: TypeAlias = Annotated[Path, typer.Argument(help="Ledger file (SQLite).")]
 

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["paper_app"]
 
-paper_app = typer.Typer(help="Run the experiments of the paper again, and fetch their data.", no_args_is_help=True)
+paper_app = typer.Typer(
+    help="Run the experiments of the paper again, and fetch their data.\n\nExample:  apas paper data --data datasets",
+    no_args_is_help=True,
+)
 
 Data: TypeAlias = Annotated[
     Path | None, typer.Option("--data", help="Folder with the datasets.", show_default="APAS_DATA, else ../shared")

@@ -27,7 +27,7 @@ from apas.counterfactuals.coded import CodedModel
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space import FeatureSpace
 from apas.counterfactuals.wanted import check_space
-from apas.display.numbers import at_most
+from apas.display.numbers import at_most, exactly
 from apas.errors import ApasError, InputError
 from apas.models.digest import model_digest
 from apas.models.protocol import Model, Named, offers
@@ -147,7 +147,7 @@ def audited(
     return AuditReport(
         rows, points=found.points, new_digest=new_digest, notes=notes, feature_names=found.feature_names,
         index=found._index, shifts={} if shift is None else {stored.model_digest: shift},
-        comparable=bounds_distance(shifts),
+        comparable=bounds_distance(shifts) and not new.differs,
     )  # fmt: skip
 
 
@@ -201,7 +201,9 @@ def _why(new: Successor, shift: ShiftReport | None, shifts: Any, item: Certifica
         return f"the new model differs in more than parameters ({new.differs}), which no certificate covers"
     if isinstance(shifts, GaussianShifts):
         return "normal shifts have no limit, so that every change of the parameters that move is one of them"
-    return f"the certified delta is {item.delta:g}, the distance of the parameters at most {at_most(shift.delta)}"
+    return (
+        f"the certified delta is {exactly(item.delta)}, the distance of the parameters at most {at_most(shift.delta)}"
+    )
 
 
 def _row(item: Certificate, valid: bool, inside: bool | None, doubtful: bool, why: str) -> AuditRow:

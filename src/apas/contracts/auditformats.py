@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from apas.display.numbers import at_most
+from apas.display.numbers import at_most, exactly
 from apas.display.tables import markdown_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def as_markdown(report: AuditReport) -> str:
     parts = [f"## {verdict}", _one_line(report.summary())]
     parts += ["\n".join(f"- {_one_line(note)}" for note in report.notes)] if report.notes else []
     lines = [
-        (label, row.outcome.name, row.target, f"{row.delta:g}", row.reason, "" if row.repair is None else row.repair)
+        (label, row.outcome.name, row.target, exactly(row.delta), row.reason, "" if row.repair is None else row.repair)
         for label, row in zip(report._labels(), report, strict=True)
     ]
     if lines:

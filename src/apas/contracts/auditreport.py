@@ -96,7 +96,8 @@ class AuditReport(PerRow[AuditRow]):
     notes : tuple of str
         What a reader has to know about all rows.
     comparable : bool
-        Whether the measured shift is in the units of the certified deltas: each bounds that very distance.
+        Whether the measured shift says if the new model lies in the certified sets: each delta bounds that very
+        distance, and nothing but parameters differs.
 
     Examples
     --------

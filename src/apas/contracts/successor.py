@@ -20,7 +20,7 @@ from apas.shifts.lp import LpShifts
 from apas.shifts.measure import ShiftReport, compare_models, read_model
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["Successor", "bounds_distance", "read_successor"]
+__all__ = ["BEYOND_PARAMETERS", "Successor", "bounds_distance", "read_successor"]
 
 #: What may differ between two models of one architecture besides the parameters; no shift of parameters covers it.
 _BESIDES = ("preprocessing", "threshold", "classes", "buffers", "dtype", "coding")
@@ -29,6 +29,8 @@ _IN_MODEL_UNITS = (
     "The rows were taken in model units, as they were certified: the preprocessing is not part of the new model, and "
     "is taken to be the same."
 )
+#: How the note begins that says so.
+BEYOND_PARAMETERS = "The new model differs from the certified one in more than parameters"
 _UNNAMED = "The new model does not name its features: columns were taken in the order of the certificates."
 
 
@@ -128,6 +130,9 @@ def read_successor(
         _refuse_other_architecture(compared, new)
     _refuse_other_features(found, given, new, base, network_only)
     differs = "" if old is None else _differences(old, new)
+    if differs and not isinstance(found.shifts, ObservedShifts | AbsentModels):  # listed models may differ in anything
+        what = f"{BEYOND_PARAMETERS} ({differs}): however small the measured shift is, it lies in no certified set."
+        notes = (*notes, what)
     return Successor(new, given, old, network_only, differs, notes)
 
 

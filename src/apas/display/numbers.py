@@ -1,10 +1,10 @@
-"""Numbers written so that they stay true: rounded to the side that promises less."""
+"""Numbers written so that they stay true: exactly, or rounded to the side that promises less."""
 
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-__all__ = ["at_least", "at_most"]
+__all__ = ["at_least", "at_most", "exactly"]
 
 
 def at_most(value: float) -> str:
@@ -31,3 +31,14 @@ def at_least(value: float) -> str:
     if float(nearest := f"{value:g}") <= value:
         return nearest
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal_from_float(value)):g}"
+
+
+def exactly(value: float) -> str:
+    """Write a number with six digits if these are all it has, else with as many as it takes: what was asked about.
+
+    Examples
+    --------
+    >>> exactly(0.25), exactly(1.0), exactly(0.105839501)
+    ('0.25', '1', '0.105839501')
+    """
+    return nearest if float(nearest := f"{value:g}") == value else repr(float(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -121,9 +122,12 @@ class SklearnModel:
         try:
             encoded = self._encoder.transform(self._as_fitted(X))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"`X` could not go through the pipeline's preprocessing: {first}") from error
-        return check_numbers(encoded.toarray() if hasattr(encoded, "toarray") else encoded)
+            said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
+            raise InputError(f"`X` could not go through the pipeline's preprocessing: {said}") from error
+        encoded = np.asarray(encoded.toarray() if hasattr(encoded, "toarray") else encoded)
+        whole = encoded.dtype.kind == "f" and bool(np.isfinite(encoded).all())
+        # names are for the message about a cell that is no number, and take longer than all the rest
+        return check_numbers(encoded, None if whole else _encoded_names(self._encoder, self._names))
 
     def library_classes(self, X: Any) -> NDArray[Any]:
         """Classes of raw rows according to scikit-learn itself."""
@@ -200,7 +204,8 @@ def _check_fitted(estimator: Any, final: Any) -> None:
         known = ", ".join(["MLPClassifier", *LINEAR])
         what = "is not a classifier" if not is_classifier(final) else "is a classifier that apas cannot shift"
         raise Unsupported(
-            f"{name} {what}; scikit-learn models that can be read: {known}, and Pipelines ending in one of them."
+            f"{name} {what}; scikit-learn models that can be read: {known}, and Pipelines ending in one of them; "
+            "others need a class of your own with the members of apas.Model."
         )
     try:
         check_is_fitted(estimator)

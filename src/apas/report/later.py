@@ -15,12 +15,11 @@ from apas.contracts.audit import audited, rows_on
 from apas.contracts.auditreport import AuditReport, Outcome
 from apas.contracts.fields import Fields
 from apas.contracts.jsontext import read_object
-from apas.contracts.successor import Successor, read_successor
+from apas.contracts.successor import BEYOND_PARAMETERS, Successor, bounds_distance, read_successor
 from apas.display.values import plain
 from apas.errors import InputError
 from apas.models.digest import model_digest
 from apas.report.subject import Subject
-from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.shifts.measure import read_model
 
@@ -42,8 +41,8 @@ class Measured:
     parts : tuple of (str, str, int, float)
         Layer, kind, number of parameters and distance of each part.
     comparable : bool
-        Whether the distance is in the units of the certified delta: a shift by `delta` then lies in the certified set
-        of that delta.
+        Whether the distance tells if the later model lies in a certified set: the delta of the set bounds that very
+        distance, and nothing but parameters differs.
     """
 
     p: float
@@ -82,6 +81,11 @@ class Later:
     valid: tuple[bool, ...] | None = None
 
     @property
+    def beyond(self) -> str:
+        """What differs besides parameters, as a sentence; empty if nothing is known to."""
+        return next((note for note in self.notes if note.startswith(BEYOND_PARAMETERS)), "")
+
+    @property
     def counts(self) -> Counter[str]:
         """How many rows had which outcome."""
         return Counter(self.outcomes or ())
@@ -113,11 +117,11 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
         if new is not None and told.digest != model_digest(new):
             raise InputError("`audit` must be about `new_model`, but it is about a model with another SHA-256.")
         margins = None if new is None else _margins(rows, read_successor(rows, new, None, validity_only=True))
-        measured = _measured(told.shifts.get(rows.model_digest), rows.shifts)
+        measured = _measured(told.shifts.get(rows.model_digest), rows.shifts, told.notes)
         return Later(measured, margins, told.digest, told.notes, **told.columns)
     successor = read_successor(rows, new, base, validity_only=False)
     margins, shift = _margins(rows, successor), successor.shift(rows.shifts)
-    measured = None if shift is None else _measured(shift.to_dict(), rows.shifts)
+    measured = None if shift is None else _measured(shift.to_dict(), rows.shifts, successor.notes)
     columns: dict[str, Any] = {}
     notes = successor.notes
     if subject.certificates is not None:
@@ -200,7 +204,7 @@ def _repair(told: Any) -> str:
     return str(told.get("changes")) if told.get("values") is not None else f"none: {told.get('reason')}"
 
 
-def _measured(told: Any, shifts: Any) -> Measured | None:
+def _measured(told: Any, shifts: Any, notes: tuple[str, ...]) -> Measured | None:
     if told is None:
         return None
     report = Fields.of(told, "shifts")
@@ -210,7 +214,9 @@ def _measured(told: Any, shifts: Any) -> Measured | None:
         one = Fields.of(part, f"shifts.per_layer[{i}]")
         distance = max(map(_number, one.inner("distance").items(key)), default=0.0)
         parts.append((one.text("layer"), one.text("kind"), one.integer("size"), distance))
-    return Measured(order, _number(report.any("delta")), tuple(parts), _comparable(shifts, order))
+    comparable = bounds_distance(shifts) and order == (shifts.p if isinstance(shifts, LpShifts) else math.inf)
+    comparable = comparable and not any(note.startswith(BEYOND_PARAMETERS) for note in notes)
+    return Measured(order, _number(report.any("delta")), tuple(parts), comparable)
 
 
 def _number(value: Any) -> float:
@@ -218,10 +224,3 @@ def _number(value: Any) -> float:
         return math.inf if value == "inf" else float(value)
     except (TypeError, ValueError):
         raise InputError(f"`audit` must hold distances as numbers, got {value!r}.") from None
-
-
-def _comparable(shifts: Any, p: float) -> bool:
-    """Whether delta bounds that very distance, over all parameters."""
-    if isinstance(shifts, LinfShifts):
-        return p == math.inf and shifts == LinfShifts()
-    return isinstance(shifts, LpShifts) and shifts.p == p and shifts.to_dict() == LpShifts(shifts.p).to_dict()

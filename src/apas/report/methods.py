@@ -16,7 +16,7 @@ from apas.contracts.shiftsets import AbsentModels
 from apas.report.draws import Curves, Histograms
 from apas.report.later import Later
 from apas.report.subject import Subject
-from apas.report.words import claims_in_words
+from apas.report.words import capital, claims_in_words
 from apas.shifts.noise import InputNoise
 from apas.shifts.observed import ObservedShifts
 
@@ -31,17 +31,13 @@ def methods(
 ) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
     found = {
-        "What was asked": [_capital(said) for said in claims_in_words(subject)][:8],
+        "What was asked": [capital(said) for said in claims_in_words(subject)][:8],
         "How it was shown": _shown(subject),
         "What is assumed": _assumed(subject),
         "What is not promised": _not_promised(subject, later),
         "What the plots show": _plots(curves, bars),
     }
     return {heading: sentences for heading, sentences in found.items() if sentences}
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _claims(subject: Subject) -> list[Every | Most]:
@@ -68,6 +64,12 @@ def _shown(subject: Subject) -> list[str]:
         )
     if any(isinstance(claim, Every) for claim in _claims(subject)) or any(r.provable > 0 for r in subject.radii or ()):
         said.append("Worst case: a bound that holds for every model of the set was proved; no sampling is involved.")
+    if any(r.trace.get("search") == "rays" for r in subject.radii or ()):
+        said.append(
+            "Largest shifts: each drawn direction is followed from the model itself outwards, as a ray, until the "
+            "class is lost, at any size or on a grid of sizes, as its line says. Up to the certified size no more rays "
+            "have lost it than the line allows."
+        )
     if any(c.is_certified and 0 < r.delta < c.delta for c, r in _pairs(subject)):
         said.append(
             "Some rows are certified at the delta asked about, while their largest certified delta is smaller. "

@@ -9,9 +9,10 @@ from typing import Any
 from apas.certify.claims import Every, Most
 from apas.contracts.tables import table_cells
 from apas.counterfactuals.changes import number_pair, number_text
-from apas.display.numbers import at_least, at_most
+from apas.display.numbers import at_least, at_most, exactly
 from apas.report.later import Later
 from apas.report.subject import Subject
+from apas.report.words import capital
 
 __all__ = ["Line", "lines_of"]
 
@@ -73,7 +74,7 @@ class Line:
 
     def marks(self) -> dict[str, dict[str, Any] | None]:
         """Deltas that are marked on the row's curve, and how they are written: what is certified rounded down."""
-        tested = "" if self.tested is None else f"{self.tested:g}"
+        tested = "" if self.tested is None else exactly(self.tested)
         broken = "" if self.broken is None else at_most(self.broken)
         found = {
             "tested": (self.tested, tested), "sampled": (self.sampled, self.sampled_text),
@@ -120,7 +121,7 @@ def _pair(before: Any, after: Any) -> tuple[str, str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):  # a number that JSON lacks
-        value = value.get("number")
+        value = None if value.get("number") == "nan" else value.get("number")
     if value is None:
         return "(missing)"
     return number_text(float(value)) if _is_number(value) else str(value)
@@ -138,11 +139,11 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
             worst, worst_text = max((worst, worst_text), (radius.delta, at_least(radius.delta)))
     if certificate is not None and certificate.is_certified:
         if isinstance(certificate.claim, Every) and certificate.delta > worst:
-            worst, worst_text = certificate.delta, f"{certificate.delta:g}"
+            worst, worst_text = certificate.delta, exactly(certificate.delta)
         elif isinstance(certificate.claim, Most) and not (radius is not None and sampled):
-            sampled, sampled_text = certificate.delta, f"{certificate.delta:g}"
+            sampled, sampled_text = certificate.delta, exactly(certificate.delta)
     said = [] if certificate is None else [certificate.sentence()]
-    said += [] if radius is None else [_capital(f"largest shift: {radius.sentence()}")]
+    said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]
     outcome = "" if later is None or later.outcomes is None else later.outcomes[i]
     item: Any = certificate if certificate is not None else radius
     return Line(
@@ -156,10 +157,6 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
     )  # fmt: skip
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _outcome_text(i: int, later: Later | None) -> str:
     assert later is not None
     assert later.reasons is not None
@@ -168,4 +165,4 @@ def _outcome_text(i: int, later: Later | None) -> str:
     more = f" Nearest repair: {later.repairs[i]}." if later.repairs[i] else ""
     if later.outcomes is not None and later.outcomes[i] == "NOT_PROMISED":
         more = f" It is {'' if later.valid[i] else 'not '}valid on the later model."
-    return f"{_capital(later.reasons[i])}.{more}"
+    return f"{capital(later.reasons[i])}.{more}"

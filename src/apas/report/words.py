@@ -9,13 +9,13 @@ import numpy as np
 
 from apas.certify.claims import Every, Most
 from apas.contracts.shiftsets import AbsentModels
-from apas.display.numbers import at_least, at_most
+from apas.display.numbers import at_least, at_most, exactly
 from apas.report.later import Later
 from apas.report.subject import Subject
 from apas.shifts.noise import InputNoise
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["Figure", "claims_in_words", "figures", "headline", "measured_in_words", "shift_in_words"]
+__all__ = ["Figure", "capital", "claims_in_words", "figures", "headline", "measured_in_words", "shift_in_words"]
 
 _DISTANCE = {
     1.0: "the changes of all parameters add up to at most {}",
@@ -90,9 +90,9 @@ def claims_in_words(subject: Subject) -> list[str]:
     assert items is not None
     said: dict[str, None] = {}
     for item in items:
-        size = f"delta = {item.delta:g}" if subject.certificates is not None else "the delta of its line"
+        size = f"delta = {exactly(item.delta)}" if subject.certificates is not None else "the delta of its line"
         said[_claim(item.claim, size)] = None
-    return [sentence[:1].upper() + sentence[1:] if len(said) > 1 else sentence for sentence in said]
+    return [capital(sentence) if len(said) > 1 else sentence for sentence in said]
 
 
 def _claim(claim: Every | Most, size: str) -> str:
@@ -150,6 +150,8 @@ def _kept(later: Later | None) -> list[str]:
             said.append(f"Of {len(rest)} without a promise, {sum(rest)} {_have(sum(rest))} the class on it.")
     if later.measured is not None:
         said.append(f"From the certified to the later model, {measured_in_words(later)}.")
+    if later.beyond:
+        said.append(later.beyond)
     return [" ".join(said)] if said else []
 
 
@@ -161,6 +163,11 @@ def measured_in_words(later: Later) -> str:
     if measured.p == np.inf:
         return f"each parameter changed by at most {size}"
     return _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})").format(size)
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
 
 
 def _have(count: int) -> str:
@@ -179,7 +186,7 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
         good = int(subject.certificates.certified.sum())
         deltas = sorted({c.delta for c in subject.certificates})
         found.append(Figure(f"{good} of {total}", "explanations certified", "good" if good == total else ""))
-        spread = f"{deltas[0]:g}" if len(deltas) == 1 else f"{deltas[0]:g} to {deltas[-1]:g}"
+        spread = exactly(deltas[0]) if len(deltas) == 1 else f"{exactly(deltas[0])} to {exactly(deltas[-1])}"
         found.append(Figure(spread, "delta asked about: size of the shifts"))
     if subject.radii is not None and (subject.radii.deltas > 0).any():
         middle = float(np.median(subject.radii.deltas))
