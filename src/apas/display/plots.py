@@ -73,6 +73,8 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
         if shown:
             ax.plot(*zip(*shown, strict=True), marker, color=colour, label=label, **style)
     ax.set_xlabel("rows, sorted")
+    ticker = require("matplotlib.ticker", feature="MaxShifts.plot", extra="plot")
+    ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))  # there is no row between two
     ax.set_ylabel("delta")
     ax.set_ylim(bottom=0)
     ax.set_title("How far the model may shift", loc="left")
