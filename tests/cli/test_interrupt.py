@@ -53,11 +53,16 @@ def wait_for(condition, process):
         time.sleep(0.05)
 
 
+def hear_ctrl_c():
+    """As on a terminal: what a shell starts in the background is deaf to it, and so are its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted(words, folder, *, workers, everyone):
     """Start a command in a group of its own, wait until its processes work, and interrupt it as a terminal does."""
     process = subprocess.Popen(
         [sys.executable, "-m", "apas", *words], cwd=folder, start_new_session=True, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_ctrl_c,
     )  # fmt: skip
     try:
         # a second of work: processes that wait for some have a fraction of that, and who loads libraries a bit more
