@@ -131,7 +131,7 @@ Counterfactuals Enumeration Evaluation Every Exact Feature FeatureSpace FeedForw
 GaussianShifts Given GuaranteeWarning InputError InputNoise IntervalBounds Ledger LinearBounds LinfShifts LpShifts
 MaxShift MaxShifts MilpSource MissingExtra Model Most NearestNeighbours ObservedShifts OutputRange OutputRanges
 Parameters Prototype RetrainedModels Roar RobustOptimum Sampling ShiftReport ShiftSet Status UnsafeFile Unsupported
-Verdict VerifyReport Wachter allowed_failures as_model audit certify datasets estimate_delta evaluate experiments
+Verdict VerifyReport Wachter allowed_failures as_model audit certify citation datasets estimate_delta evaluate experiments
 generate load_certificates load_model max_shift measure_shift metrics output_range retrain robust_fraction
 sample_size save_certificates save_model stats theory verify write_report
 """

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from apas.counterfactuals.source import CandidateSource as CandidateSource
     from apas.counterfactuals.space import FeatureSpace as FeatureSpace
     from apas.counterfactuals.wachter import Wachter as Wachter
+    from apas.display.references import citation as citation
     from apas.errors import ApasError as ApasError
     from apas.errors import GuaranteeWarning as GuaranteeWarning
     from apas.errors import InputError as InputError
@@ -92,9 +93,9 @@ __all__ = [
     "MilpSource", "MissingExtra", "Model", "Most", "NearestNeighbours", "ObservedShifts", "OutputRange", "OutputRanges",
     "Parameters", "Prototype", "RetrainedModels", "Roar", "RobustOptimum", "Sampling", "ShiftReport", "ShiftSet",
     "Status", "UnsafeFile", "Unsupported", "Verdict", "VerifyReport", "Wachter", "allowed_failures", "as_model",
-    "audit", "certify", "datasets", "estimate_delta", "evaluate", "experiments", "generate", "load_certificates",
-    "load_model", "max_shift", "measure_shift", "metrics", "output_range", "retrain", "robust_fraction", "sample_size",
-    "save_certificates", "save_model", "stats", "theory", "verify", "write_report",
+    "audit", "certify", "citation", "datasets", "estimate_delta", "evaluate", "experiments", "generate",
+    "load_certificates", "load_model", "max_shift", "measure_shift", "metrics", "output_range", "retrain",
+    "robust_fraction", "sample_size", "save_certificates", "save_model", "stats", "theory", "verify", "write_report",
 ]  # fmt: skip
 
 #: Which module defines each name. It is imported when the name is first used, so that `import apas` and `apas --help`
@@ -134,6 +135,7 @@ _DEFINED_IN = {
     "counterfactuals.source": "Candidate CandidateSource",
     "counterfactuals.space": "FeatureSpace",
     "counterfactuals.wachter": "Wachter",
+    "display.references": "citation",
     "errors": "ApasError GuaranteeWarning InputError MissingExtra UnsafeFile Unsupported",
     "metrics.entry": "evaluate",
     "metrics.table": "Evaluation",

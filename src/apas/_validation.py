@@ -6,7 +6,8 @@ Each message says which argument it is about, what it must be, what it was, and 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -23,8 +24,10 @@ __all__ = [
     "check_jobs",
     "check_matrix",
     "check_names",
+    "check_number",
     "check_numbers",
     "check_probability",
+    "check_texts",
     "is_frame",
     "is_path",
 ]
@@ -61,6 +64,20 @@ def check_integer(value: Any, name: str, owner: str, *, least: int) -> int:
     return int(value)
 
 
+def check_number(
+    value: Any, name: str, owner: str, *, above: float | None = None, least: float | None = None,
+    most: float | None = None,
+) -> float:  # fmt: skip
+    """Give `value` as a finite float within limits."""
+    limits = [(above, "above"), (least, "of at least"), (most, "at most")]
+    said = " and ".join(f"{word} {limit:g}" for limit, word in limits if limit is not None)
+    fine = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
+    fine = fine and (above is None or value > above) and (least is None or value >= least)
+    if not fine or (most is not None and value > most):
+        raise InputError(f"`{name}` of {owner} must be a number {said}, got {value!r}.")
+    return float(value)
+
+
 def check_names(names: Any, count: int | None = None) -> tuple[str, ...] | None:
     """Give `feature_names` as different texts, `count` of them if it is known how many."""
     if names is None:
@@ -90,6 +107,15 @@ def check_flag(value: Any, name: str) -> None:
     """Refuse what only looks like a yes or no."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"`{name}` must be True or False, got {reprlib.repr(value)}.")
+
+
+def check_texts(value: Any, name: str) -> list[str]:
+    """Give one text, or several, as a list of texts that are not empty."""
+    texts = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    for text in texts:
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(f"`{name}` must be texts that are not empty, got {reprlib.repr(text)}.")
+    return texts
 
 
 def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:
@@ -167,15 +193,16 @@ def _wrong_width(array: NDArray[Any], n_features: int) -> NDArray[Any]:
 
 def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> Any:
     columns = list(frame.columns)
-    doubled = sorted({str(c) for c in columns if columns.count(c) > 1})
+    doubled = sorted(str(c) for c, count in Counter(columns).items() if count > 1)
     if doubled:
         raise InputError(
             f"`X` must have each column once, got {_quoted(doubled)} more than once; drop or rename the copies."
         )
     if names is None:
         return frame if len(columns) == n_features else _wrong_width(np.empty((0, len(columns))), n_features)
-    missing = [c for c in names if c not in columns]
-    extra = [c for c in columns if c not in names]
+    had, wanted = set(columns), set(names)
+    missing = [c for c in names if c not in had]
+    extra = [c for c in columns if c not in wanted]
     if missing or extra:
         parts = [
             f"lacks {_quoted(missing)}" if missing else "",

@@ -157,3 +157,11 @@ def test_bounds_answer_later_questions(certificates):
     assert lower == sorted(lower, reverse=True)
     assert lower[2] >= 0.995 - 1e-12
     assert not math.isnan(drawn.evidence.coverage_upper(0.9))
+
+
+def test_claims_are_checked():
+    with pytest.raises(apas.InputError, match="`measure` of Every must be a text that names the set, got 3"):
+        apas.Every(3)
+    with pytest.raises(apas.InputError, match="`rows` of Every must be"):
+        apas.Every("a set", rows=0)
+    assert apas.Most(0.995, 0.999, "uniform").share == "99.5 %"

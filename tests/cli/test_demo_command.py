@@ -84,7 +84,7 @@ def test_commands_of_the_story_work(told, capsys, monkeypatch):
     for words in lines:
         code, out, _ = run(capsys, *words)
         assert code == 0
-        assert {"verify": "40 rows: 40 HOLDS", "audit": "20 rows: 20 HELD"}[words[0]] in out
+        assert {"verify": "40 statements: 40 HOLDS", "audit": "20 rows: 20 HELD"}[words[0]] in out
 
 
 def test_report_is_written_and_listed(told):

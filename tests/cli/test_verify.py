@@ -46,7 +46,7 @@ def test_certify_save_verify(folder, capsys):
     assert len(apas.load_certificates("certs.json")) == 30
     code, out, err = run(capsys, "verify", "certs.json", "model.json")
     assert (code, err) == (0, "")
-    assert out.rstrip().endswith("30 rows: 30 HOLDS.")
+    assert out.rstrip().endswith("30 statements: 30 HOLDS.")
     code, out, _ = run(capsys, "verify", "certs.json", "model.json", "--json", "--fresh", "--seed", "3")
     report = json.loads(out)
     assert code in (0, 3)  # a row may be close to the coverage
@@ -113,7 +113,7 @@ def test_rows_behind_a_space_need_the_space(folder, capsys):
     space.to_toml("space.toml")
     code, out, _ = run(capsys, "verify", "coded.json", "model.json")
     assert code == 3
-    assert "30 rows: 30 NOT CHECKED." in out
+    assert "30 statements: 30 NOT CHECKED." in out
     assert run(capsys, "verify", "coded.json", "model.json", "--space", "space.toml")[0] == 0
     features["a"]["range"] = [-9.0, 8.0]
     apas.FeatureSpace.from_dict({"features": features, "scale": "minmax"}).to_toml("other.toml")

@@ -62,6 +62,17 @@ def test_the_edge_of_the_set_is_inside():
     assert not apas.audit(certificates, linear(math.nextafter(-0.25, -1)), base=OLD)[0].inside
 
 
+def test_other_sets_are_named_not_compared():
+    """A relative delta is in other units than the distance, so the two are not put beside each other."""
+    relative = apas.certify(OLD, POINTS[:2], 0.02, target=1, shifts=apas.LinfShifts(relative=True), method="interval")
+    report = apas.audit(relative, linear(-0.2), base=OLD)
+    assert outcomes(report) == [Outcome.HELD, Outcome.BROKEN_OUTSIDE]
+    for row, item in zip(report, relative, strict=True):
+        assert row.reason.endswith(f"the certified set is: {item.claim.measure}, delta = 0.02")
+    plain = apas.certify(OLD, POINTS[:2], 0.02, target=1, method="interval")
+    assert "the certified delta is 0.02, the distance" in apas.audit(plain, linear(-0.2), base=OLD)[1].reason
+
+
 def test_without_a_base_nothing_is_measured(certificates):
     report = apas.audit(certificates, linear(-0.2))
     assert outcomes(report) == [Outcome.HELD, Outcome.BROKEN, Outcome.NOT_PROMISED]

@@ -141,6 +141,29 @@ def test_retire(ledger, certificates):
         ledger.retire("A-1", "broken")
 
 
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda book: book.retire(["A-1", 3]), "`references` must be texts that are not empty, got 3"),
+        (lambda book: book.retire(7), "`references` must be texts that are not empty, got 7"),
+        (lambda book: book.retire("A-1", digest=5), "`digest` must be a text, how the digest of the promise begins, got 5"),
+        (lambda book: book.history(1), "`reference` must be a text or None, got 1"),
+        (lambda book: book.audit(OLD, record="no"), "`record` must be True or False, got 'no'"),
+        (lambda book: book.audit(OLD, repairs=1), "`repairs` must be True or False, got 1"),
+    ],
+)
+def test_words_of_the_wrong_kind(ledger, ask, words):
+    with pytest.raises(apas.InputError, match=words):
+        ask(ledger)
+    assert set(ledger.to_frame()["state"]) == {"open"}
+
+
+def test_a_clock_is_a_function(tmp_path):
+    with pytest.raises(apas.InputError, match="`clock` must be a function that gives the time, or None, got 3"):
+        apas.Ledger(tmp_path / "ledger.db", clock=3)
+    assert not (tmp_path / "ledger.db").exists()
+
+
 def test_promises_about_several_models(ledger, certificates):
     other = apas.FeedForward([[[2.0], [-1.0]]], [[0.5]], feature_names=("income", "debt"))
     ledger.add(apas.certify(other, POINTS, 0.03, target=1, shifts="l2", rng=0), ["B-1", "B-2", "B-3"])

@@ -213,6 +213,19 @@ def test_bad_arguments():
         apas.verify(apas.certify(network(), rows(1), 0.1, target=1, rng=0), network(), fresh=1)
 
 
+@pytest.mark.parametrize("models", ["old.json", network(), iter([network()])], ids=["path", "model", "iterator"])
+def test_models_are_a_list(models):
+    found = apas.certify(network(), rows(1), 0.1, target=1, rng=0)
+    with pytest.raises(apas.InputError, match="`models` must be a list of models, those of ObservedShifts, got"):
+        apas.verify(found, network(), models=models)
+
+
+def test_no_seed_is_refused_also_where_nothing_is_drawn():
+    found = apas.certify(network(), rows(1), 0.1, target=1, rng=0)
+    with pytest.raises(apas.InputError, match="`rng` must be"):
+        apas.verify(found, network(), rng="seven")
+
+
 def test_a_row_that_makes_no_sense_does_not_hide_the_others(tmp_path):
     net, path = network(), tmp_path / "c.json"
     apas.save_certificates(apas.certify(net, rows(3), 0.05, target="predicted", rng=1), path)

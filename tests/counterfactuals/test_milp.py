@@ -183,12 +183,12 @@ def test_a_moment_that_has_passed_ends_the_search() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"margin": -1}, "`margin` of MilpSource must be a number at least 0, got -1."),
-        ({"margin": "x"}, "`margin` of MilpSource must be a number at least 0, got 'x'."),
+        ({"margin": -1}, "`margin` of MilpSource must be a number of at least 0, got -1."),
+        ({"margin": "x"}, "`margin` of MilpSource must be a number of at least 0, got 'x'."),
         ({"step": 0}, "`step` of MilpSource must be a number above 0, got 0."),
         ({"step": True}, "`step` of MilpSource must be a number above 0, got True."),
         ({"time_limit": 0.0}, "`time_limit` of MilpSource must be a number above 0, got 0.0."),
-        ({"max_margin": float("inf")}, "`max_margin` of MilpSource must be a number at least 0, got inf."),
+        ({"max_margin": float("inf")}, "`max_margin` of MilpSource must be a number of at least 0, got inf."),
         ({"margin": 3, "max_margin": 2}, "`max_margin` of MilpSource must not be below `margin`, got 2 and 3."),
     ],
 )

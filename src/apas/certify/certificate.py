@@ -125,12 +125,11 @@ class Certificate:
             return f"REFUTED: the model itself does not give class {self.target!r} here, so there is nothing to keep."
         what = f"class {self.target!r} under shifts by delta = {exactly(self.delta)} ({self.claim.measure})"
         if isinstance(self.claim, Most):
-            subject = f"at least {str(self.claim).split('at least ', 1)[1].split(',', 1)[0]}"
+            least = "fewer than" if self.verdict is Verdict.REFUTED else "at least"
+            subject = f"{least} {self.claim.share} of the shifts"
             odds = f"with confidence {self.claim.confidence!r}"
             odds += f" for all {self.claim.rows} rows together" if self.claim.rows > 1 else ""
             odds = "for certain" if self.claim.confidence == 1.0 else odds
-            if self.verdict is Verdict.REFUTED:
-                subject = subject.replace("at least", "fewer than", 1)
         else:
             subject, odds = "every one of the shifts", "for certain"
             if self.verdict is Verdict.REFUTED:

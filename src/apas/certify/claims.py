@@ -8,9 +8,13 @@ from fractions import Fraction
 from typing import Any
 
 from apas._validation import check_integer, check_probability
+from apas.errors import InputError
 from apas.stats import simultaneous
 
-__all__ = ["Every", "Most", "Verdict"]
+__all__ = ["EVERY", "Every", "Most", "Verdict"]
+
+#: How a claim about all shifts is printed, also in reports that hold the text of a claim alone.
+EVERY = "every shift"
 
 
 class Verdict(Enum):
@@ -39,8 +43,13 @@ class Every:
     measure: str
     rows: int = 1
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.measure, str):
+            raise InputError(f"`measure` of Every must be a text that names the set, got {self.measure!r}.")
+        check_integer(self.rows, "rows", "Every", least=1)
+
     def __str__(self) -> str:
-        return "every shift"
+        return EVERY
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
@@ -95,11 +104,16 @@ class Most:
             return Fraction(repr(self.confidence))
         return simultaneous(self.confidence, parts)
 
+    @property
+    def share(self) -> str:
+        """The coverage as it was typed, such as "99.5 %"."""
+        return _percent(self.coverage)
+
     def __str__(self) -> str:
         if self.confidence == 1.0:
-            return f"at least {_percent(self.coverage)} of the shifts, for certain"
+            return f"at least {self.share} of the shifts, for certain"
         together = f" for all {self.rows} rows together" if self.rows > 1 else ""
-        return f"at least {_percent(self.coverage)} of the shifts, confidence {self.confidence!r}{together}"
+        return f"at least {self.share} of the shifts, confidence {self.confidence!r}{together}"
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""

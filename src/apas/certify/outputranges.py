@@ -18,7 +18,9 @@ __all__ = ["OutputRange", "OutputRanges"]
 
 @dataclass(frozen=True)
 class OutputRange:
-    """Between which margins the shifted models put a row; it is valid where its margin is at least 0.
+    """Between which margins the shifted models put a row.
+
+    It is valid where its margin is at least 0; for other targets than class 1 of two, where it is above 0.
 
     Attributes
     ----------
@@ -56,9 +58,11 @@ class OutputRange:
         what = f"margins towards class {self.target!r} under shifts by {size}"
         low, high = at_least(self.low), at_most(self.high)
         if isinstance(self.low_claim, Most) and isinstance(self.high_claim, Most):
-            share = _rounded(self.low_claim).split(" of the shifts", 1)[0]
             odds = f"each with confidence {self.low_claim.confidence!r}"
-            return f"{share} of the shifts have {what} of {low} or more, and as many of {high} or less, {odds}."
+            share = _shortened(self.low_claim).share
+            return (
+                f"at least {share} of the shifts have {what} of {low} or more, and as many of {high} or less, {odds}."
+            )
         return f"every one of the {what} lies between {low} and {high}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,5 +111,10 @@ class OutputRanges(UnderShifts[OutputRange]):
 
 
 def _rounded(claim: Every | Most) -> str:
-    """The claim in words, with a share that follows from the number of draws rounded down to six digits."""
-    return str(replace(claim, coverage=float(at_least(claim.coverage))) if isinstance(claim, Most) else claim)
+    """The claim in words."""
+    return str(_shortened(claim) if isinstance(claim, Most) else claim)
+
+
+def _shortened(claim: Most) -> Most:
+    """With a share that follows from the number of draws rounded down to six digits."""
+    return replace(claim, coverage=float(at_least(claim.coverage)))

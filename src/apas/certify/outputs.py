@@ -159,11 +159,12 @@ def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRang
         for i in range(len(problem)):
             ends, attained = (float(low[i]), float(high[i])), (closed, closed and binary)
             if isinstance(method, Exact) and not closed and isinstance(problem.shifts, LinfShifts):
-                below = _edge(problem, network, i, int(problem.wanted[i]), ends[0], float(base[i]), method)
+                deadline = time.monotonic() + method.time_limit
+                below = _edge(problem, network, i, int(problem.wanted[i]), ends[0], float(base[i]), deadline)
                 above = (-ends[1], False)
                 if binary:  # the largest margin is the least one towards the other class, turned round
                     other = 1 - int(problem.wanted[i])
-                    above = _edge(problem, network, i, other, -ends[1], -float(base[i]), method)
+                    above = _edge(problem, network, i, other, -ends[1], -float(base[i]), deadline)
                 ends, attained = (below[0], -above[0]), (below[1], above[1])
             items.append(
                 OutputRange(
@@ -203,14 +204,14 @@ def _enclosed(problem: Problem, network: FeedForward) -> tuple[_Array, _Array]:
 
 
 def _edge(
-    problem: Problem, network: FeedForward, row: int, wanted: int, low: float, known: float, method: Exact
+    problem: Problem, network: FeedForward, row: int, wanted: int, low: float, known: float, deadline: float
 ) -> tuple[float, bool]:
     """The least margin of one row: proved from below, and whether a shift attains it; by bisection over verdicts.
 
     Whether every margin exceeds s is the question whether every shift keeps the row of a network whose wanted score is
     lowered by s.
     """
-    x, delta, deadline = problem.X[row : row + 1], float(problem.delta[row]), time.monotonic() + method.time_limit
+    x, delta = problem.X[row : row + 1], float(problem.delta[row])
     high = known
 
     def above(level: float) -> bool | None:

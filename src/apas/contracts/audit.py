@@ -201,6 +201,8 @@ def _why(new: Successor, shift: ShiftReport | None, shifts: Any, item: Certifica
         return f"the new model differs in more than parameters ({new.differs}), which no certificate covers"
     if isinstance(shifts, GaussianShifts):
         return "normal shifts have no limit, so that every change of the parameters that move is one of them"
+    if not bounds_distance(shifts):  # their delta is in other units than the distance
+        return f"the certified set is: {item.claim.measure}, delta = {exactly(item.delta)}"
     return (
         f"the certified delta is {exactly(item.delta)}, the distance of the parameters at most {at_most(shift.delta)}"
     )

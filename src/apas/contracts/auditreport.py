@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.certify.claims import EVERY
 from apas.certify.sequence import PerRow
 from apas.contracts.auditformats import as_junit, as_markdown
 from apas.contracts.repairs import Repair
@@ -160,7 +161,7 @@ class AuditReport(PerRow[AuditRow]):
     @property
     def wrong_certificates(self) -> int:
         """How many certificates about every shift the new model contradicts."""
-        return sum(row.outcome is Outcome.BROKEN_INSIDE and row.claim == "every shift" for row in self)
+        return sum(row.outcome is Outcome.BROKEN_INSIDE and row.claim == EVERY for row in self)
 
     def summary(self) -> str:
         """How many promises are kept, and how far the model moved."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from apas._validation import check_flag, check_texts
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Most
 from apas.contracts.auditreport import AuditReport
@@ -73,6 +74,8 @@ class Ledger:
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool = True, clock: Callable[[], datetime] | None = None
     ) -> None:
+        if clock is not None and not callable(clock):
+            raise InputError(f"`clock` must be a function that gives the time, or None, got {clock!r}.")
         self._book = Book(path, create=create, clock=clock or (lambda: datetime.now(UTC)))
 
     def __enter__(self) -> Self:
@@ -149,6 +152,8 @@ class Ledger:
         AuditReport
             One line per promise that is owed, called by its reference, in the order in which they were added.
         """
+        for flag, name in ((validity_only, "validity_only"), (repairs, "repairs"), (record, "record")):
+            check_flag(flag, name)
         if record:
             self._book.expire()
         owed = self._book.owed()
@@ -180,7 +185,9 @@ class Ledger:
         """
         if outcome not in ("honoured", "withdrawn"):
             raise InputError(f'`outcome` must be "honoured" or "withdrawn", got {outcome!r}.')
-        names = [references] if isinstance(references, str) else list(references)
+        if not isinstance(digest, str):
+            raise InputError(f"`digest` must be a text, how the digest of the promise begins, got {digest!r}.")
+        names = check_texts(references, "references")
         self._book.expire()
         query = "SELECT id, digest FROM promises WHERE reference = ? AND state IN ('open', 'broken')"
         closed = 0
@@ -219,6 +226,8 @@ class Ledger:
         """What became of the promises to a reference, or of all, line by line."""
         import pandas as pd
 
+        if reference is not None and not isinstance(reference, str):
+            raise InputError(f"`reference` must be a text or None, got {reference!r}.")
         lines = self._book.rows(
             "SELECT reference, digest, at, event, history.state, history.model, detail FROM history "
             "JOIN promises ON promises.id = promise WHERE ? IS NULL OR reference = ? ORDER BY history.id",

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from apas._validation import is_path
+from apas._validation import check_texts, is_path
 from apas.certify.certificates import Certificates
 from apas.contracts.contents import stored_content
 from apas.contracts.jsontext import content_digest, read_object
@@ -158,12 +158,9 @@ def _checked_references(references: Sequence[str] | None, parts: Sequence[Part |
                 "text per row (--references FILE)."
             )
         return [str(label) for label in labels]
-    names = list(references) if not isinstance(references, str) else [references]
+    names = check_texts(references, "references")
     if len(names) != len(parts):
         raise InputError(f"`references` must have one text per row ({len(parts)}), got {len(names)}.")
-    for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise InputError(f"`references` must be texts that are not empty, got {name!r}.")
     return names
 
 

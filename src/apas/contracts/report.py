@@ -85,7 +85,8 @@ class VerifyReport(PerRow[VerifyRow]):
         counts = {check: sum(row.check is check for row in self) for check in Checked}
         parts = ", ".join(f"{n} {check}" for check, n in counts.items() if n)
         first = next((row for row in self if row.check is Checked.FAILS), None)
-        return f"{self._counted()}: {parts}{f'; first failure: {first.reason}' if first else ''}."
+        total = f"{len(self)} statement{'s' if len(self) > 1 else ''}"
+        return f"{total}: {parts}{f'; first failure: {first.reason}' if first else ''}."
 
     def _line(self, item: VerifyRow) -> dict[str, Any]:
         return {**item.to_dict()}

@@ -89,9 +89,12 @@ def verify(
     'FAILS'
     """
     check_flag(fresh, "fresh")
+    if isinstance(models, str) or not isinstance(models, Sequence):
+        raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
     net, stored = as_model(model), _stored(certificates)
     given = models if len(models) else _own_models(certificates)
-    entropy = entropy_of(rng) if fresh else None
+    drawn = entropy_of(rng)  # also where nothing is drawn: what is no seed is refused
+    entropy = drawn if fresh else None
     lines: list[VerifyRow] = []
     parts = [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     for part in parts:

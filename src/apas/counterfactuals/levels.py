@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ from numpy.typing import NDArray
 
 from apas.counterfactuals.relaxed import Relaxed
 from apas.counterfactuals.source import Candidate, Search
-from apas.errors import InputError
 
-__all__ = ["Level", "check_number", "first_and_by_cost", "levels_of", "offered", "rising", "strengths_tried", "usable"]
+__all__ = ["Level", "first_and_by_cost", "levels_of", "offered", "rising", "strengths_tried", "usable"]
 
 _Array = NDArray[np.float64]
 #: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
@@ -124,17 +122,3 @@ def first_and_by_cost(search: Search, groups: Iterator[_Array]) -> Generator[Can
             seen.add(point.tobytes())
             yield Candidate(point)
     return bool(seen)
-
-
-def check_number(
-    value: Any, name: str, owner: str, *, above: float | None = None, least: float | None = None,
-    most: float | None = None,
-) -> float:  # fmt: skip
-    """Give `value` as a finite float within limits."""
-    limits = [(above, "above"), (least, "of at least"), (most, "at most")]
-    said = " and ".join(f"{word} {limit:g}" for limit, word in limits if limit is not None)
-    fine = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
-    fine = fine and (above is None or value > above) and (least is None or value >= least)
-    if not fine or (most is not None and value > most):
-        raise InputError(f"`{name}` of {owner} must be a number {said}, got {value!r}.")
-    return float(value)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any
 
 import numpy as np
 
+from apas._validation import check_number
 from apas.bounds.rational import PIECEWISE_LINEAR
 from apas.counterfactuals.cheapest.nearest import Found, Nearest
 from apas.counterfactuals.pieces import INSTEAD, Piece, pieces_of
@@ -70,10 +69,11 @@ class MilpSource:
     time_limit: float = 10.0
 
     def __post_init__(self) -> None:
-        for name, least in (("margin", "at least 0"), ("max_margin", "at least 0"), ("time_limit", "above 0")):
-            _check(getattr(self, name), name, least)
+        for name in ("margin", "max_margin"):
+            check_number(getattr(self, name), name, "MilpSource", least=0.0)
+        check_number(self.time_limit, "time_limit", "MilpSource", above=0.0)
         if self.step is not None:
-            _check(self.step, "step", "above 0")
+            check_number(self.step, "step", "MilpSource", above=0.0)
         if self.max_margin < self.margin:
             raise InputError(
                 f"`max_margin` of MilpSource must not be below `margin`, got {self.max_margin:g} and {self.margin:g}."
@@ -239,9 +239,3 @@ def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
     if pieces.complaint is not None:
         raise Unsupported(pieces.complaint)
     return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]
-
-
-def _check(value: Any, name: str, least: str) -> None:
-    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
-    if not number or value < 0 or (value == 0 and least == "above 0"):
-        raise InputError(f"`{name}` of MilpSource must be a number {least}, got {value!r}.")

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream
-from apas._validation import check_integer
-from apas.counterfactuals.levels import check_number, first_and_by_cost, usable
+from apas._validation import check_integer, check_number
+from apas.counterfactuals.levels import first_and_by_cost, usable
 from apas.counterfactuals.neighbourhood import Columns, InSpace, Neighbourhood
 from apas.counterfactuals.relaxed import derives
 from apas.counterfactuals.source import Candidate, Search, Task

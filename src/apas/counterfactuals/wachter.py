@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apas._validation import check_integer
-from apas.counterfactuals.levels import Level, check_number, levels_of, offered, rising, strengths_tried
+from apas._validation import check_integer, check_number
+from apas.counterfactuals.levels import Level, levels_of, offered, rising, strengths_tried
 from apas.counterfactuals.relaxed import Relaxed, probabilities
 from apas.counterfactuals.source import Candidate, Search, Task
 from apas.errors import InputError

@@ -114,7 +114,7 @@ def evaluate(
         read_retrained(retrained, counterfactuals.space, counterfactuals.model.classes),
         None if delta is None else float(check_delta(delta, 1)[0]),
         check_jobs(n_jobs),
-        entropy_of(rng) if draws else 0,
+        entropy_of(rng),
     )
     return Evaluation(
         _table(counterfactuals, {k: v for name in names for k, v in METRICS[name](asked).items()}),

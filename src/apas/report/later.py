@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from apas._validation import is_path
+from apas.certify.claims import EVERY
 from apas.contracts.audit import audited, rows_on
 from apas.contracts.auditreport import AuditReport, Outcome
 from apas.contracts.fields import Fields
@@ -94,7 +95,7 @@ class Later:
     def wrong_certificates(self) -> int:
         """How many certificates about every shift the later model contradicts."""
         pairs = zip(self.outcomes or (), self.claims or (), strict=True)
-        return sum(outcome == "BROKEN_INSIDE" and claim == "every shift" for outcome, claim in pairs)
+        return sum(outcome == "BROKEN_INSIDE" and claim == EVERY for outcome, claim in pairs)
 
 
 def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:

@@ -31,7 +31,7 @@ def methods(
 ) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
     found = {
-        "What was asked": [capital(said) for said in claims_in_words(subject)][:8],
+        "What certified means": [capital(said) for said in claims_in_words(subject)][:8],
         "How it was shown": _shown(subject),
         "What is assumed": _assumed(subject),
         "What is not promised": _not_promised(subject, later),
@@ -59,11 +59,13 @@ def _shown(subject: Subject) -> list[str]:
     if _estimated(subject):
         said.append(
             "By sampling: shifted models were drawn at random, and those that do not give the promised class were "
-            "counted. So few failures would be improbable if fewer shifts than claimed kept the class; the confidence "
-            "says how improbable."
+            "counted. A row is certified if so few failed as would be improbable if fewer shifts than claimed kept the "
+            "class; the confidence says how improbable."
         )
-    if any(isinstance(claim, Every) for claim in _claims(subject)) or any(r.provable > 0 for r in subject.radii or ()):
+    if _proved(subject):
         said.append("Worst case: a bound that holds for every model of the set was proved; no sampling is involved.")
+    if any(c.witness is not None and isinstance(c.claim, Every) for c in subject.certificates or ()):
+        said.append("Rows that are refuted about every shift come with one on which the promised class is lost.")
     if any(r.trace.get("search") == "rays" for r in subject.radii or ()):
         said.append(
             "Largest shifts: each drawn direction is followed from the model itself outwards, as a ray, until the "
@@ -80,6 +82,11 @@ def _shown(subject: Subject) -> list[str]:
             "The largest shifts were searched as published: their confidence holds for each test, not for the search."
         )
     return said
+
+
+def _proved(subject: Subject) -> bool:
+    certified = any(c.is_certified and isinstance(c.claim, Every) for c in subject.certificates or ())
+    return certified or any(r.provable > 0 for r in subject.radii or ())
 
 
 def _estimated(subject: Subject) -> bool:

@@ -62,9 +62,8 @@ def _certified(subject: Subject) -> list[str]:
             rest.append(f"{counts['UNKNOWN']} {_are(counts['UNKNOWN'])} undecided, which is no promise")
         first = "; ".join([first, *rest]) + "."
     means = claims_in_words(subject)
-    said = f"Certified means: {means[0]}" if len(means) == 1 else "What was asked: " + " ".join(means[:SPELLED])
     more = f" And {len(means) - SPELLED} more claims, see the table." if len(means) > SPELLED else ""
-    return [first, said + more]
+    return [first, f"Certified means: {' '.join(means[:SPELLED])}{more}"]
 
 
 def _asked(subject: Subject) -> str:
@@ -85,7 +84,7 @@ def shift_in_words(subject: Subject) -> str:
 
 
 def claims_in_words(subject: Subject) -> list[str]:
-    """Each claim that certificates make, as a sentence; of largest shifts, what holds at each row's own delta."""
+    """What "certified" means for each claim, as a sentence; of largest shifts, what holds at each row's own delta."""
     items = subject.certificates if subject.certificates is not None else subject.radii
     assert items is not None
     said: dict[str, None] = {}
@@ -98,12 +97,12 @@ def claims_in_words(subject: Subject) -> list[str]:
 def _claim(claim: Every | Most, size: str) -> str:
     shifts = f"({claim.measure}; {size})"
     if isinstance(claim, Every):
-        return f"every shift of the set {shifts} keeps the promised class. This is proved."
-    share = str(claim).split(" of the shifts", 1)[0]
+        return f"it is proved that every shift of the set {shifts} keeps the promised class."
+    share = f"of all shifts {shifts}, at least {claim.share} keep the promised class"
     if claim.confidence == 1.0:
-        return f"of all shifts {shifts}, {share} keep the promised class. This was computed, not estimated."
+        return f"{share}, which is computed, not estimated."
     whom = f"for all {claim.rows} rows together" if claim.rows > 1 else "for each explanation by itself"
-    return f"of all shifts {shifts}, {share} keep the promised class, with confidence {claim.confidence!r} {whom}."
+    return f"{share}, with confidence {claim.confidence!r} {whom}."
 
 
 def _reached(subject: Subject) -> list[str]:
