@@ -146,7 +146,10 @@ def test_retire(ledger, certificates):
     [
         (lambda book: book.retire(["A-1", 3]), "`references` must be texts that are not empty, got 3"),
         (lambda book: book.retire(7), "`references` must be texts that are not empty, got 7"),
-        (lambda book: book.retire("A-1", digest=5), "`digest` must be a text, how the digest of the promise begins, got 5"),
+        (
+            lambda book: book.retire("A-1", digest=5),
+            "`digest` must be a text, how the digest of the promise begins, got 5",
+        ),
         (lambda book: book.history(1), "`reference` must be a text or None, got 1"),
         (lambda book: book.audit(OLD, record="no"), "`record` must be True or False, got 'no'"),
         (lambda book: book.audit(OLD, repairs=1), "`repairs` must be True or False, got 1"),
