@@ -31,7 +31,9 @@ FIELDS = {  # of each kind of object
     "linf": "relative kinds layers scale floor", "gaussian": "relative kinds layers scale floor",
     "lp": "p kinds layers", "every": "measure rows", "most": "measure rows coverage confidence tries",
     "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
-    "bound": "step bound nodes exact", "draw": "index", "corner": "delta signs", "parameters": "delta values",
+    "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
+    "noise": "scale features integers", "observed": "models process", "corner": "delta signs",
+    "parameters": "delta values",
 }  # fmt: skip
 MOST = 10**6  # draws that are made again for one row
 
@@ -63,7 +65,7 @@ def read(path, kind):
         content = json.load(file, object_pairs_hook=once)
     if not isinstance(content, dict) or (content.get("format"), content.get("version")) != (kind, 1):
         raise ValueError(f"{path} does not have the format {kind}, version 1")
-    json.dumps(content, allow_nan=False)
+    json.dumps(content, allow_nan=False, ensure_ascii=False).encode()  # fails where half a character stands alone
     return content
 
 
@@ -86,6 +88,8 @@ class Net:
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
         text = json.dumps([about, layout], sort_keys=True).encode()
         self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
+        if shifts["kind"] not in ("linf", "lp", "gaussian", "noise", "observed"):
+            raise ValueError("shifts of a kind that there is not")
         self.shifts, self.radii = shifts, self.reach(shifts) if shifts["kind"] in ("linf", "lp", "gaussian") else None
 
     def reach(self, shifts):
@@ -283,6 +287,7 @@ def checked(net, x, k, entry, drawn, together):
         need(same, f"the margin ({name}) is {margin}, the file says {told}")
     if kind == "model" or not net.valid(base, k):
         same = kind == "model" and verdict == "REFUTED" and not net.valid(base, k) and c["witness"] is None
+        same = same and c["evidence"]["draws"] == c["evidence"]["failures"] == 0 and possible(c["claim"])
         need(same, "file and model do not agree on whether the model itself gives the class")
         return "not valid on the model itself"
     if kind == "sampling":
@@ -294,9 +299,17 @@ def checked(net, x, k, entry, drawn, together):
     return check(net, x, k, c)
 
 
+def possible(claim):
+    """Whether a claim is one that could be made."""
+    shares = [claim["coverage"], claim["confidence"]] if claim["kind"] == "most" else []
+    return claim["kind"] in ("every", "most") and all(0 < s <= 1 for s in shares) and claim["rows"] > 0
+
+
 def streams(net, entries):
     """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
     for c in (entry["certificate"] for entry in entries):
+        if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration"):
+            raise ValueError("evidence of a kind that there is not")
         e, claim = (c["evidence"], c["claim"]) if c and c["evidence"]["kind"] == "sampling" else ({}, {})
         seed = e.get("entropy", "0x0")
         if not re.fullmatch("0x[0-9a-f]{1,1024}", seed):
@@ -310,7 +323,8 @@ def check(file, net):
     """Yield what became of each row."""
     entries, groups, drawn, wide = file["certificates"], {}, {}, net.shapes[0][0]
     behind = file["model"]["preprocessing"]  # which is not in a model file
-    names = file["points"]["columns"] if file["points"]["kind"] == "frame" else file["feature_names"]
+    names = file["points"]["columns"] if file["points"]["kind"] == "frame" else file["feature_names"] or []
+    names = names or (net.names if not any(e["certificate"] for e in entries) else [])  # not always told then
     order = [names.index(n) for n in net.names] if net.names and not behind else range(wide)
     given = [e["encoded" if behind else "values"] for e in entries]
     if any(len(row) != wide for row in given):
@@ -330,6 +344,9 @@ def check(file, net):
     for i, (entry, c) in enumerate((entry, entry["certificate"]) for entry in entries):
         try:
             need(np.array_equal(X[i], np.array(entry["encoded"], dtype=float)), "its values in model units are others")
+            e = c["evidence"] if c else {"kind": None}
+            shown = e["kind"] != "sampling" or c["verdict"] != "CERTIFIED" or e["draws"] == e["samples"]
+            need(shown, "a certified row has seen all its draws")
             usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
             need(not c or (asked[i][0] is not None and c["delta"] > 0), "its target is no class of the model")
             need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")
@@ -359,7 +376,8 @@ def main(words):
         print(f"error: bad input: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
     for entry, (status, reason) in zip(file["certificates"], found, strict=True):
-        print(f"{entry['row']}\t{status}\t{reason}")
+        row = "".join(c if c.isprintable() else "?" for c in str(entry["row"]))  # it must not look like another line
+        print(f"{row}\t{status}\t{reason}")
     return 1 if any(s == "FAILS" for s, _ in found) else 3 if any(s == "NOT CHECKED" for s, _ in found) else 0
 
 

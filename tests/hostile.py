@@ -217,6 +217,8 @@ def skops_files(flag: Path) -> dict[str, bytes | Write]:
         "a method": skops_file(skops_node("MethodNode", "builtins", "method", content={"func": "system", "obj": texts})),
         "a type": skops_file(skops_node("TypeNode", "os", "_wrap_close")),
         "a module of that name": skops_file(skops_node("ObjectNode", "sklearn.linear_model.evil.x", "Perceptron")),
+        "a module that runs when imported": skops_file(skops_node("FunctionNode", "numpy.f2py.__main__", "exp")),
+        "a module of tests": skops_file(skops_node("FunctionNode", "numpy.conftest", "exp")),
         "a random state": skops_file(skops_node("RandomStateNode", "numpy.random.mtrand", "RandomState", content=texts)),
         "a loader that is none": skops_file({**skops_node("X", "a", "b"), "__loader__": ["ListNode"]}),
         "no loader": skops_file({"__class__": "system", "__module__": "os"}),

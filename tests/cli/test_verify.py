@@ -154,3 +154,18 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(place, folder
         code, out, err = run(capsys, *command, place)
         assert (code, out) == (2, "")
         assert "`--save` must be a file that can be written" in err
+
+
+def test_models_that_exist_are_given_one_by_one(folder, capsys):
+    net, table = apas.load_model("model.json"), pd.read_csv("rows.csv")
+    values = net.parameters.values
+    others = [net.with_parameters(values * (1 + 0.001 * i)) for i in range(1, 4)]
+    for i, other in enumerate(others):
+        apas.save_model(other, f"later-{i}.json")
+    shifts = apas.ObservedShifts(others)
+    apas.save_certificates(apas.certify(net, table, None, target="predicted", shifts=shifts, method="exact"), "c.json")
+    assert run(capsys, "verify", "c.json", "model.json")[0] == 3
+    given = [word for i in range(3) for word in ("--models", f"later-{i}.json")]
+    code, _, err = run(capsys, "verify", "c.json", "model.json", *given)
+    assert (code, err) == (0, "")
+    assert run(capsys, "verify", "c.json", "model.json", *given[:4])[0] == 2

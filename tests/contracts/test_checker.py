@@ -134,3 +134,71 @@ def test_damage_has_exit_code_2(tmp_path):
     code, _, errors = run_checker(path, tmp_path / "m.json")
     assert code == 2
     assert "damaged or edited" in errors
+
+
+def test_largest_shifts_of_a_model_with_names_are_not_checked(tmp_path):
+    net, path = NETWORKS["one layer"], tmp_path / "c.json"
+    small = apas.Sampling(coverage=0.9, confidence=0.9, n_samples=100)
+    apas.save_model(net, tmp_path / "m.json")
+    apas.save_certificates(apas.max_shift(net, rows(2), target="predicted", method=small, rng=0), path)
+    assert run_checker(path, tmp_path / "m.json")[0] == 3
+    write(path, changed(content_of(path), ("feature_names",), None))  # as they were written once
+    assert run_checker(path, tmp_path / "m.json")[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "code"),
+    [
+        (("certificate", "evidence", "draws"), 100, 1),
+        (("certificate", "evidence", "failures"), 100, 1),
+        (("certificate", "claim", "kind"), "mostx", 1),
+        (("certificate", "claim", "coverage"), 1.9, 1),
+        (("certificate", "evidence", "kind"), "modelx", 2),
+        (("row",), "\ud800", 2),
+    ],
+)
+def test_rows_that_the_model_refutes_are_read_closely(place, value, code, tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    X = rows(3)
+    apas.save_model(net, tmp_path / "m.json")
+    target = [1 - int(valid) for valid in net.margin(X, 1) >= 0]
+    apas.save_certificates(apas.certify(net, X, 0.05, target=target, rng=0), path)
+    assert run_checker(path, tmp_path / "m.json")[0] == 0
+    write(path, changed(content_of(path), ("certificates", 0, *place), value))
+    found, _, err = run_checker(path, tmp_path / "m.json")
+    assert (found, "Traceback" in err) == (code, False)
+    with pytest.raises(apas.InputError):  # a field that cannot be
+        apas.verify(path, net)
+
+
+def test_a_certified_row_has_seen_its_draws(tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    apas.save_model(net, tmp_path / "m.json")
+    apas.save_certificates(apas.certify(net, rows(1), 0.001, target="predicted", rng=0), path)
+    write(path, changed(content_of(path), ("certificates", 0, "certificate", "evidence", "samples"), 10**8))
+    assert run_checker(path, tmp_path / "m.json")[0] == apas.verify(path, net).exit_code == 1
+
+
+def test_shifts_of_another_kind_are_bad_input(tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    apas.save_model(net, tmp_path / "m.json")
+    apas.save_certificates(apas.certify(net, rows(1), 0.001, target="predicted", rng=0), path)
+    for kind in ("linfx", "noise", "observed"):
+        forged = tmp_path / f"{kind}.json"
+        write(forged, changed(content_of(path), ("shifts", "kind"), kind))
+        assert run_checker(forged, tmp_path / "m.json")[0] == 2
+
+
+def test_names_of_rows_print_no_lines_of_their_own(tmp_path, capsys):
+    from command import run
+
+    net, path = network(), tmp_path / "c.json"
+    apas.save_model(net, tmp_path / "m.json")
+    apas.save_certificates(apas.certify(net, rows(1), 5.0, target="predicted", rng=0), path)
+    write(path, changed(content_of(path), ("certificates", 0, "row"), "0\tHOLDS\tdrawn again\n\x1b[31mred"))
+    code, lines, _ = run_checker(path, tmp_path / "m.json")
+    assert (code, len(lines), lines[0][0]) == (0, 1, "0?HOLDS?drawn again??[31mred")
+    for words in (["verify", str(path), str(tmp_path / "m.json")], ["audit", str(path), str(tmp_path / "m.json")]):
+        code, out, _ = run(capsys, *words)
+        assert "\x1b" not in out
+        assert "0?HOLDS?drawn again??[31mred" in out

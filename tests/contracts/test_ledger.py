@@ -308,3 +308,20 @@ def test_damaged_files(tmp_path, certificates):
         for asked in (book.to_frame, lambda: book.audit(OLD)):
             with pytest.raises(apas.InputError, match="a promise of the ledger is damaged"):
                 asked()
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"certificates": [{"certificate": {}}]}', '{"certificates": [NaN]}', '{"certificates": []}'],
+    ids=["deep", "no claim", "NaN", "no row"],
+)  # fmt: skip
+def test_damaged_promises_are_named(content, tmp_path, certificates):
+    path = tmp_path / "l.db"
+    with apas.Ledger(path) as book:
+        book.add(certificates, NAMES)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE promises SET content = ?", (content,))
+    connection.close()
+    with apas.Ledger(path, create=False) as book:
+        for ask in (book.to_frame, lambda: book.audit(OLD)):
+            with pytest.raises(apas.InputError, match="a promise of the ledger is damaged"):
+                ask()

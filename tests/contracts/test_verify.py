@@ -168,10 +168,55 @@ def test_the_solver_is_not_believed_and_cases_are_distinguished_again(tmp_path):
 
 def test_more_work_than_is_done_again_is_not_checked(tmp_path):
     net, path = network(), tmp_path / "c.json"
-    for method, key, value in [("sampling", "samples", 10**9), (apas.Enumeration(coverage=0.9), "evaluated", 10**9)]:
+    for method, keys in [("sampling", ("samples", "draws")), (apas.Enumeration(coverage=0.9), ("evaluated",))]:
         apas.save_certificates(apas.certify(net, rows(1), 0.05, target="predicted", method=method, rng=1), path)
-        write(path, changed(content_of(path), ("certificates", 0, "certificate", "evidence", key), value))
+        content = content_of(path)
+        for key in keys:
+            content = changed(content, ("certificates", 0, "certificate", "evidence", key), 10**9)
+        write(path, content)
         assert apas.verify(path, net).exit_code == 3
+
+
+@pytest.mark.parametrize("width", [10**9, 10**12, 10**18, 2**63 - 1])
+@pytest.mark.parametrize("count", [0, 1])
+def test_tables_are_as_wide_as_their_rows(width, count, tmp_path):
+    """A file of one line must not ask for a table of gigabytes."""
+    net, path = network(), tmp_path / "c.json"
+    apas.save_certificates(apas.certify(net, rows(count), 0.05, target="predicted", rng=1), path)
+    write(path, changed(content_of(path), ("points", "columns"), width))
+    with pytest.raises(apas.InputError, match=r"points.columns must be an integer up to|must be a list of"):
+        apas.verify(path, net)
+
+
+def test_a_file_without_rows_is_about_a_model_too(tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    apas.save_certificates(apas.certify(net, rows(0), 0.05, target=1, rng=1), path)
+    assert apas.verify(path, net).exit_code == 0
+    report = apas.verify(path, network(5))
+    assert (report.ok, report.exit_code) == (False, 1)
+    assert report.summary() == "No rows; but this is not the model that the file is about."
+
+
+def test_largest_shifts_know_the_names_of_features(tmp_path):
+    path, names = tmp_path / "c.json", ("a", "b", "c", "d")
+    plain = network()
+    named = apas.FeedForward(plain.weights, plain.biases, feature_names=names)
+    apas.save_certificates(apas.max_shift(named, rows(2), target="predicted", rng=1), path)
+    assert content_of(path)["feature_names"] == list(names)
+    assert apas.verify(path, named).ok
+    write(path, changed(content_of(path), ("feature_names",), ["income", "b", "c", "d"]))
+    assert apas.verify(path, named).exit_code == 1
+
+
+@pytest.mark.parametrize(("method", "word"), [(apas.Enumeration(coverage=0.9), "sampling"), ("sampling", "samplingx")])
+def test_the_method_is_one_that_gives_such_evidence(method, word, tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    X = rows(6)
+    target = [1 - c for c in (net.margin(X, 1) >= 0).astype(int)] if word == "samplingx" else "predicted"
+    apas.save_certificates(apas.certify(net, X, 0.05, target=target, method=method, rng=1), path)
+    assert apas.verify(path, net).ok
+    write(path, changed(content_of(path), ("certificates", 0, "certificate", "method"), word))
+    assert apas.verify(path, net).rows[0].check is Checked.FAILS
 
 
 def test_enumerations_are_compared(tmp_path):

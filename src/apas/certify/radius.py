@@ -38,7 +38,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.convert import as_model, encoded_rows
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
-from apas.models.protocol import Model, offers
+from apas.models.protocol import Model, Named, offers
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.shifts.observed import ObservedShifts
@@ -151,7 +151,10 @@ def max_shift(
     for item in items:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
         object.__setattr__(item, "trace", {**item.trace, "limit": farthest})
-    return MaxShifts(items, points=points, model_digest=model_digest(net), shifts=shift_set, model=net)
+    names = net.feature_names if offers(net, Named) else None
+    return MaxShifts(
+        items, points=points, model_digest=model_digest(net), shifts=shift_set, feature_names=names, model=net
+    )
 
 
 def _method(method: Any) -> tuple[Sampling | None, Method]:

@@ -9,7 +9,7 @@ import typer
 
 from apas.cli import options
 from apas.cli.modelfile import read_model
-from apas.cli.output import print_json, print_table
+from apas.cli.output import cell, print_json, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -101,12 +101,11 @@ def write_reports(report: AuditReport, markdown: Path | None, junit: Path | None
 def print_audit(report: AuditReport) -> None:
     """Print a line per row, what repairs the broken ones, and what it all comes to."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("row", "outcome", "delta", "reason", box=None, pad_edge=False)
     for label, row in zip(report._labels(), report, strict=True):
-        outcome = Text(row.outcome.name, style=_COLOURS.get(row.outcome.name, "red"))
-        table.add_row(Text(str(label)), outcome, exactly(row.delta), Text(row.reason))
+        outcome = cell(row.outcome.name, style=_COLOURS.get(row.outcome.name, "red"))
+        table.add_row(cell(label), outcome, exactly(row.delta), cell(row.reason))
         if row.repair is not None:
-            table.add_row("", "", "", Text(f"nearest repair: {row.repair}"))
+            table.add_row("", "", "", cell(f"nearest repair: {row.repair}"))
     print_table(table, "\n".join([report.summary(), *report.notes]))

@@ -11,7 +11,7 @@ import typer
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
 from apas.cli.modelfile import read_model
-from apas.cli.output import print_json, print_table
+from apas.cli.output import cell, print_json, print_table
 from apas.display.numbers import at_least, at_most, exactly
 
 if TYPE_CHECKING:
@@ -111,7 +111,6 @@ SHOWN: dict[str, list[tuple[str, str, Callable[[Any], str]]]] = {
 def print_certificates(certificates: Certificates) -> None:
     """Print a table of the verdicts and what they mean; numbers are rounded to the safe side."""
     from rich.table import Table
-    from rich.text import Text
 
     colours = {"CERTIFIED": "green", "REFUTED": "red", "UNKNOWN": "yellow"}
     found = [c.evidence.to_dict() for c in certificates]
@@ -119,8 +118,8 @@ def print_certificates(certificates: Certificates) -> None:
     headings = [heading for heading, _, _ in columns]
     table = Table("row", "verdict", "target", "delta", *headings, "reason", box=None, pad_edge=False)
     for index, c, evidence in zip(certificates.to_frame().index, certificates, found, strict=True):
-        verdict = Text(c.verdict.name, style=colours[c.verdict.name])
+        verdict = cell(c.verdict.name, style=colours[c.verdict.name])
         values = [(evidence.get(entry), write) for _, entry, write in columns]
         cells = ["-" if value is None else write(value) for value, write in values]
-        table.add_row(Text(str(index)), verdict, Text(str(c.target)), exactly(c.delta), *cells, Text(c.reason))
+        table.add_row(cell(index), verdict, cell(c.target), exactly(c.delta), *cells, cell(c.reason))
     print_table(table, certificates.summary())

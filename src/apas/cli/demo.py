@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apas.cli import options
-from apas.cli.output import json_rows, print_json, print_table
+from apas.cli.output import cell, json_rows, print_json, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
@@ -119,18 +119,17 @@ _LATER = "A year later the network is trained on next year's applications, which
 
 def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for name in ("applicant", "plain offer", "next year", "robust offer", "next year"):
         table.add_column(name, overflow="fold")
     frames = [offers.frame(audit).head(SHOWN) for offers, audit in zip(kinds, audits, strict=True)]
     for label in frames[0].index:
-        cells = [Text(str(label))]
+        cells = [cell(label)]
         for frame in frames:
             valid = frame.at[label, "valid_next_year"]
             style, word = ("", "-") if valid is None else ("green", "accepted") if valid else ("red", "rejected")
-            cells += [Text(str(frame.at[label, "changes"])), Text(word, style=style)]
+            cells += [cell(frame.at[label, "changes"]), cell(word, style=style)]
         table.add_row(*cells)
     print_table(table, f"These are {len(frames[0])} of {len(kinds[0].found)}; the others are in offers.csv.\n")
 

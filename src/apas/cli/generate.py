@@ -11,7 +11,7 @@ import typer
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
 from apas.cli.modelfile import read_model
-from apas.cli.output import print_json, print_table
+from apas.cli.output import cell, print_json, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -165,15 +165,14 @@ def _write(found: Counterfactuals, path: Path) -> None:
 def print_counterfactuals(found: Counterfactuals) -> None:
     """Print what each counterfactual changes, what it costs and what was certified."""
     from rich.table import Table
-    from rich.text import Text
 
     colours = {"FOUND": "green", "EXHAUSTED": "yellow", "BUDGET": "yellow", "INFEASIBLE": "red"}
     table = Table("row", "rank", "status", "target", "cost", "changes", "reason", box=None, pad_edge=False)
     frame = found.to_frame()
     lines: Any = zip(frame.index, found, frame["changes"], strict=True)
     for index, item, changes in lines:
-        status = Text(item.status.name, style=colours[item.status.name])
+        status = cell(item.status.name, style=colours[item.status.name])
         cost = f"{item.cost:.4g}" if item.is_found else "-"
-        reason = Text(item.reason)
-        table.add_row(Text(str(index)), str(item.rank), status, Text(str(item.target)), cost, Text(changes), reason)
+        reason = cell(item.reason)
+        table.add_row(cell(index), str(item.rank), status, cell(item.target), cost, cell(changes), reason)
     print_table(table, found.summary())

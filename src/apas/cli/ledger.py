@@ -22,7 +22,7 @@ from apas.cli.audit import (
     write_reports,
 )
 from apas.cli.modelfile import read_model
-from apas.cli.output import json_rows, print_json, print_table
+from apas.cli.output import cell, json_rows, print_json, print_table
 from apas.cli.references import read_references
 
 __all__ = ["ledger_app"]
@@ -100,7 +100,6 @@ def list_command(
     Example:  apas ledger list ledger.db --state open
     """
     from rich.table import Table
-    from rich.text import Text
 
     from apas import Ledger
 
@@ -115,7 +114,7 @@ def list_command(
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
     table = Table(*short.columns, box=None, pad_edge=False)
     for line in short.itertuples(index=False):
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in line))
+        table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
     parts = ", ".join(f"{n} {name}" for name, n in counts.items())
     what = "promise" if history is None else "event"

@@ -10,7 +10,7 @@ import typer
 from apas.cli import options
 from apas.cli.asked import Norm, pick_method, pick_shifts
 from apas.cli.modelfile import read_model
-from apas.cli.output import print_json, print_table
+from apas.cli.output import cell, print_json, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
@@ -112,7 +112,6 @@ def max_shift_command(
 def print_max_shifts(found: MaxShifts) -> None:
     """Print a table of the answers and what they mean; numbers are rounded to the safe side."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("row", box=None, pad_edge=False)
     rounding = {"delta": at_least, "upper": at_most, "provable": at_least, "broken_at": at_most}
@@ -122,5 +121,5 @@ def print_max_shifts(found: MaxShifts) -> None:
     for (index, line), item in zip(found.to_frame().iterrows(), found, strict=True):
         shown = [write(float(line[name])) for name, write in rounding.items()]
         shown[0] = item.written()
-        table.add_row(Text(str(index)), *shown, Text(line["reason"]))
+        table.add_row(cell(index), *shown, cell(line["reason"]))
     print_table(table, found.summary())

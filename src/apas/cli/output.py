@@ -12,11 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from apas.display.labels import printable
+
 if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.table import Table
+    from rich.text import Text
 
-__all__ = ["json_rows", "print_json", "print_note", "print_table"]
+__all__ = ["cell", "json_rows", "print_json", "print_note", "print_table"]
+
+
+def cell(value: Any, style: str = "") -> Text:
+    """A cell of a table whose text may come from a file: no markup, no line breaks, nothing that a terminal obeys."""
+    from rich.text import Text
+
+    return Text(printable(str(value)), style)
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -60,10 +70,10 @@ def print_note(text: str) -> None:
 def print_table(table: Table, summary: str) -> None:
     """Print a table, an empty line, and what the table says in one sentence."""
     from rich.console import Console
-    from rich.text import Text
 
     # a pipe has no width; leave the wrapping to whoever reads it
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(table)
     console.print()
-    console.print(Text(summary))
+    for line in summary.split("\n"):
+        console.print(cell(line))

@@ -9,7 +9,7 @@ import typer
 
 from apas.cli import options
 from apas.cli.modelfile import read_model
-from apas.cli.output import print_json, print_table
+from apas.cli.output import cell, print_json, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ def verify_command(
     space: Annotated[
         Path | None, typer.Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
     ] = None,
+    models: Annotated[
+        list[Path] | None,
+        typer.Option(help="Model file of a model that exists (ObservedShifts); once for each, in their order."),
+    ] = None,
     activation: options.Activation = None,
     output: options.Output = None,
     as_json: options.Json = False,
@@ -47,7 +51,8 @@ def verify_command(
         raise InputError("`--seed` goes with `--fresh`; leave it out.")
     net = read_model(model, activation=activation, output=output)
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
-    report = verify(certificates, bound, fresh=fresh, rng=seed)
+    others = [read_model(path, activation=activation, output=output) for path in models or []]
+    report = verify(certificates, bound, models=others, fresh=fresh, rng=seed)
     if as_json:
         print_json(report.to_dict())
     else:
@@ -58,10 +63,9 @@ def verify_command(
 def print_report(report: VerifyReport) -> None:
     """Print a line per statement, and what they come to."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("row", "statement", "claimed", "check", "reason", box=None, pad_edge=False)
     for label, line in zip(report._labels(), report, strict=True):
-        check = Text(line.check.value, style=_COLOURS[line.check.name])
-        table.add_row(Text(str(label)), line.statement, line.claimed, check, Text(line.reason))
+        check = cell(line.check.value, style=_COLOURS[line.check.name])
+        table.add_row(cell(label), line.statement, line.claimed, check, cell(line.reason))
     print_table(table, report.summary())

@@ -238,5 +238,8 @@ class Ledger:
 
 def _claim(told: dict[str, Any]) -> str:
     """A claim in words, as certificates print it."""
-    rest = {key: value for key, value in told.items() if key != "kind"}
-    return str(Every(**rest) if told["kind"] == "every" else Most(**rest))
+    try:
+        rest = {key: value for key, value in told.items() if key != "kind"}
+        return str(Every(**rest) if told["kind"] == "every" else Most(**rest))
+    except (AttributeError, KeyError, TypeError, InputError):
+        raise InputError("a promise of the ledger is damaged: it claims nothing; get it from a backup.") from None

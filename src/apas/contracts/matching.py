@@ -71,7 +71,8 @@ def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
 def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None) -> str | None:
     """What the file says about the model besides its fingerprint and does not hold, or None."""
     names = model.feature_names if offers(model, Named) else None
-    if isinstance(found, Certificates) and sorted(names or ()) != sorted(found.feature_names or ()):
+    told = found.feature_names  # largest shifts were once written without
+    if (told is not None or isinstance(found, Certificates)) and sorted(names or ()) != sorted(told or ()):
         return "the file's feature names are not those of the model"
     if origin is not None and origin != origin_of(model):
         return "what the file says about the network or the space behind the model is not true of it"

@@ -17,6 +17,7 @@ from apas.contracts.jsontext import content_digest, read_object
 from apas.contracts.stored import read_content, read_stored
 from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
+from apas.models.jsonfile import parse_json
 
 __all__ = ["Part", "checked_promises", "joined", "parts_of", "read_part"]
 
@@ -95,11 +96,11 @@ def _content(certificates: Any) -> dict[str, Any]:
 def read_part(text: str) -> dict[str, Any]:
     """The content that a part's text holds; its row and its certificate are there."""
     try:
-        content = json.loads(text)
+        content = parse_json(Path("ledger"), text.encode(), finite=True)
         (entry,) = content["certificates"]
-        if not isinstance(entry["certificate"], dict):
+        if not {"claim", "target", "delta"} <= set(entry["certificate"]):
             raise TypeError
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):  # what is no JSON among them
         raise InputError("a promise of the ledger is damaged: it holds no certificate; get it from a backup.") from None
     return dict(content)
 

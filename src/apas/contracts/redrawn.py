@@ -82,6 +82,8 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, problem: Problem, t
         return f"nothing is certified on the stream {evidence.purpose!r}"
     number = int(test[2]) if test else 0
     tries = 1 if isinstance(problem.shifts, ObservedShifts) else max(1, number * (number + 1))
+    if item.is_certified and evidence.draws != evidence.samples:
+        return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
     if claim.tries != tries:
         return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
     return too_many_rows(claim, together)

@@ -57,10 +57,14 @@ class VerifyReport(PerRow[VerifyRow]):
     ----------
     points : ndarray or data frame
         The row that each line is about, in the user's units.
+    complaint : str
+        Why the model is not the one that a file without rows is about; else empty, since each row says so itself.
     """
 
     FORMAT = "apas-verify-report"
     COLUMNS = ("statement", "claimed", "check", "reason")
+
+    complaint: str = ""
 
     @property
     def rows(self) -> tuple[VerifyRow, ...]:
@@ -70,18 +74,18 @@ class VerifyReport(PerRow[VerifyRow]):
     @property
     def ok(self) -> bool:
         """Whether everything was checked and holds."""
-        return all(row.check is Checked.HOLDS for row in self)
+        return not self.complaint and all(row.check is Checked.HOLDS for row in self)
 
     @property
     def exit_code(self) -> int:
         """0 if all hold, 1 if something does not, 3 if all that was checked holds but some was not checked."""
         checks = {row.check for row in self}
-        return 1 if Checked.FAILS in checks else 3 if Checked.NOT_CHECKED in checks else 0
+        return 1 if self.complaint or Checked.FAILS in checks else 3 if Checked.NOT_CHECKED in checks else 0
 
     def summary(self) -> str:
         """How many lines hold, in one sentence."""
         if not len(self):
-            return "No rows, nothing to check."
+            return f"No rows; but {self.complaint}." if self.complaint else "No rows, nothing to check."
         counts = {check: sum(row.check is check for row in self) for check in Checked}
         parts = ", ".join(f"{n} {check}" for check, n in counts.items() if n)
         first = next((row for row in self if row.check is Checked.FAILS), None)

@@ -77,6 +77,9 @@ def enumerated_again(problem: Problem, items: Sequence[Certificate], rows: Seque
     for i in rows:
         item, evidence, claim = items[i], items[i].evidence, items[i].claim
         assert isinstance(evidence, EnumerationEvidence)
+        if item.method.removeprefix("cascade: ") != "enumeration":
+            answers[i] = Checked.FAILS, f"its evidence is that of an enumeration, not of {item.method!r}"
+            continue
         if evidence.evaluated > MOST_BOXES:
             answers[i] = Checked.NOT_CHECKED, f"{evidence.evaluated} boxes are more than are looked at again"
             continue

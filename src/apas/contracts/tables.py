@@ -20,6 +20,8 @@ KINDS = (
     "object", "str", "string", "category", "datetime64[ns]", "datetime64[us]", "datetime64[s]", "Int64", "Int32",
     "Float64", "boolean",
 )  # fmt: skip
+#: Wider tables are not read, also where there is no row to show how wide they are.
+MOST_COLUMNS = 1 << 24
 _STRANGE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -55,9 +57,12 @@ def read_table(about: Fields, cells: list[list[Any]], where: str) -> Any:
     if about.choice("kind", "array", "frame") == "array":
         width = about.only("kind", "columns", "dtype").integer("columns")
         dtype = about.choice("dtype", *KINDS)
-        table = np.empty((len(cells), width), dtype=object)
-        for i, row in enumerate(cells):
-            table[i] = _read_row(row, width, f"{where.format(i)}")
+        if width > MOST_COLUMNS:
+            raise about.wrong("columns", f"an integer up to {MOST_COLUMNS}")
+        rows = [_read_row(row, width, where.format(i)) for i, row in enumerate(cells)]
+        table = np.empty((len(rows), width), dtype=object)  # now that the rows are known to be as wide as they say
+        for i, row in enumerate(rows):
+            table[i] = row
         numpy_kind = dtype if dtype not in ("string", "category") else "object"
         return _cast(lambda: table.astype(numpy_kind), where.format(0))
     import pandas as pd

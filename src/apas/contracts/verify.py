@@ -14,6 +14,7 @@ from apas._validation import check_flag, is_path
 from apas.certify.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Verdict
+from apas.certify.entry import METHODS
 from apas.certify.enumeration import EnumerationEvidence
 from apas.certify.maxshifts import MaxShifts
 from apas.certify.problem import Problem
@@ -29,6 +30,7 @@ from apas.contracts.stored import Stored, read_content, read_stored
 from apas.counterfactuals.result import Counterfactuals
 from apas.errors import ApasError, InputError
 from apas.models.convert import as_model
+from apas.models.digest import model_digest
 from apas.models.protocol import Model
 from apas.shifts.observed import ObservedShifts
 
@@ -103,7 +105,10 @@ def verify(
         name = "certificate" if isinstance(part, Certificates) else "largest shift"
         answers = _checked(part, net, entropy)
         lines += [VerifyRow(name, told, *answer) for told, answer in zip(claimed, answers, strict=True)]
-    return _report(lines, parts)
+    report = _report(lines, parts)
+    if not lines and model_digest(net) != parts[0].model_digest:
+        report.complaint = "this is not the model that the file is about"
+    return report
 
 
 def _stored(certificates: Any) -> Stored:
@@ -182,6 +187,8 @@ def _base(problem: Problem, item: Certificate, valid: bool) -> _Answer:
         return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
     if item.verdict is not Verdict.REFUTED or item.reason != NOT_VALID or item.witness is not None:
         return Checked.FAILS, f"a row that is {NOT_VALID} is REFUTED for that reason and no other"
+    if item.method not in METHODS:
+        return Checked.FAILS, f"there is no method {item.method!r}"
     parts = problem.shifts, problem.coordinates
     words = parts[0].region(parts[1]) if isinstance(item.claim, Every) else problem.measure
     if item.claim.measure != words:

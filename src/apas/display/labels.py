@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["label_rows", "legend_beside", "readable"]
+__all__ = ["label_rows", "legend_beside", "printable", "readable"]
 
 #: So many rows are named below a picture; more are counted.
 NAMED = 25
 #: So many characters of a name are shown.
 LONGEST = 24
+
+
+def printable(text: str) -> str:
+    r"""The text in one line: what would end it, move the cursor or colour a terminal becomes a question mark.
+
+    Examples
+    --------
+    >>> printable("A-1\n\x1b[31mHOLDS")
+    'A-1??[31mHOLDS'
+    """
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def readable(labels: Iterable[Any], longest: int = LONGEST) -> list[str]:
@@ -26,7 +37,7 @@ def readable(labels: Iterable[Any], longest: int = LONGEST) -> list[str]:
     >>> readable(["a very long name"], longest=6)
     ['a ver…']
     """
-    texts = ["".join(c if c.isprintable() else "?" for c in str(label)) for label in labels]
+    texts = [printable(str(label)) for label in labels]
     return [text if len(text) <= longest else text[: longest - 1] + "…" for text in texts]
 
 

@@ -35,8 +35,8 @@ CLAIM: Final = Sampling(coverage=0.95, confidence=0.95)
 CERTIFYING, SEARCHED, JUDGES = 59, 40, 200
 #: A claim counts as false if fewer judges accept, which one true claim in 2,000 would at a share of exactly 0.95.
 LEAST = 179
-#: Seeds of the networks that are searched and that judge; the certifying ones of repetition r have CERTIFY + r.
-SEARCH, JUDGE, CERTIFY = 1, 2, 1000
+#: Seeds of the networks of repetition r are these plus r: no two repetitions share one.
+CERTIFY, SEARCH, JUDGE = 1000, 2000, 3000
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +71,20 @@ class Survivors:
 
 @dataclass(frozen=True, eq=False)
 class Survival:
-    """Explanations of one dataset before networks trained from scratch."""
+    """Explanations of one dataset before networks trained from scratch, all of which a repetition has to itself."""
 
     preparation: Preparation
+    repetition: int = 0
 
     @cached_property
     def searched(self) -> list[FeedForward]:
         """Networks that a search may look at."""
-        return trained_anew(self.preparation, SEARCHED, seed=SEARCH)
+        return trained_anew(self.preparation, SEARCHED, seed=SEARCH + self.repetition)
 
     @cached_property
     def judges(self) -> list[FeedForward]:
         """Networks that no search and no certificate has seen."""
-        return trained_anew(self.preparation, JUDGES, seed=JUDGE)
+        return trained_anew(self.preparation, JUDGES, seed=JUDGE + self.repetition)
 
     @property
     def inputs(self) -> pd.DataFrame:
@@ -98,11 +99,11 @@ class Survival:
             yield self._survivors(method, points, loops.inputs, len(points), 0)
         yield self._judged("RobustOptimum", self._generated(self.preparation.delta, rng=0))
 
-    def of_retraining(self, repetition: int) -> Survivors:
-        """`RobustOptimum` with 40 networks to search and 59 of this repetition's own to certify, at (0.95, 0.95)."""
-        certifying = trained_anew(self.preparation, CERTIFYING, seed=CERTIFY + repetition)
+    def of_retraining(self) -> Survivors:
+        """`RobustOptimum` with 40 networks to search and 59 others to certify, at (0.95, 0.95)."""
+        certifying = trained_anew(self.preparation, CERTIFYING, seed=CERTIFY + self.repetition)
         shifts = ObservedShifts([*self.searched, *certifying], process="training from scratch on a bootstrap sample")
-        found = self._generated(None, shifts=shifts, method=CLAIM, rng=repetition)
+        found = self._generated(None, shifts=shifts, method=CLAIM, rng=self.repetition)
         return self._judged("RobustOptimum, retrained", found)
 
     def _generated(self, delta: float | None, **options: object) -> Counterfactuals:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,8 @@ from apas.models.feedforward import FeedForward
 from apas.models.stated import Stated
 
 __all__ = ["json_bytes", "parse_json", "read_json"]
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def json_bytes(network: FeedForward) -> bytes:
@@ -77,7 +80,10 @@ def parse_json(path: Path, raw: bytes, what: str = "", *, finite: bool = False) 
     """
     try:
         numbers: dict[str, Any] = {"parse_constant": _not_json, "parse_float": _finite} if finite else {}
-        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_once, **numbers)
+        content = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_once, **numbers)
+        if _HALF.search(raw):  # half a character without its other half can be neither printed nor stored
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
     except (ValueError, RecursionError) as error:  # ValueError: bad encoding, bad JSON, numbers of too many digits
         first = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{what}{path} is not valid JSON: {first}.") from None

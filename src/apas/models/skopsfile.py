@@ -11,7 +11,7 @@ from apas._optional import require
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile
 from apas.models.archive import BROKEN, first_line, pack, read_archive
 from apas.models.jsonfile import parse_json
-from apas.models.skopstypes import LOADERS, UNUSED, is_known
+from apas.models.skopstypes import LOADERS, UNUSED, is_known, public_module
 from apas.models.stated import Stated
 
 __all__ = ["read_skops"]
@@ -81,7 +81,7 @@ def _made(path: Path, content: bytes, trusted: list[str]) -> Any:
 
 
 def _check_types(path: Path, schema: Any) -> set[str]:
-    """Names of the types in the file, all of them known; what training left behind is taken out of `schema`."""
+    """Names of the types in the file, all of them known; in `schema` modules become public, leftovers are taken out."""
     found: set[str] = set()
     waiting = [schema]
     while waiting:
@@ -117,4 +117,5 @@ def _known_type(path: Path, node: dict[str, Any]) -> str:
             "makes from a file, as others could run code; read it in your own program with skops.io.load, and give "
             "apas the estimator."
         )
-    return f"{module}.{name}"
+    node["__module__"] = public_module(str(loader), str(module))  # no other module is imported
+    return f"{node['__module__']}.{name}"

@@ -6,7 +6,7 @@ import re
 
 from apas.models.sklearn import LINEAR
 
-__all__ = ["LOADERS", "UNUSED", "is_known"]
+__all__ = ["LOADERS", "UNUSED", "is_known", "public_module"]
 
 #: How skops makes things again. Those that call what the file names (methods, partials, constructors) are missing.
 LOADERS = {
@@ -41,7 +41,8 @@ _ESTIMATORS = {
         "QuantileTransformer", "RobustScaler", "StandardScaler", "TargetEncoder",
     },
 }  # fmt: skip
-#: Modules that scikit-learn keeps its classes in: the package itself, or a private module directly inside.
+#: Modules that scikit-learn keeps its classes in: the package itself, or a private module directly inside, which is
+#: called differently in different versions.
 _MODULE = re.compile(r"sklearn\.([a-z_]+)(\._[a-z_]+)?")
 
 
@@ -59,7 +60,7 @@ def is_known(loader: str, module: str, name: str) -> bool:
         found = _MODULE.fullmatch(module)
         return found is not None and name in _ESTIMATORS.get(found[1], ())
     if loader == "FunctionNode":
-        return module.split(".")[0] == "numpy" and name in _FUNCTIONS
+        return module == "numpy" and name in _FUNCTIONS  # modules inside could run code when they are imported
     if loader == "TypeNode":
         return name in (_PLAIN if module == "builtins" else _NUMBERS if module == "numpy" else ())
     if loader == "NdArrayNode":
@@ -70,3 +71,14 @@ def is_known(loader: str, module: str, name: str) -> bool:
         "SetNode": ("builtins.set",), "SliceNode": ("builtins.slice",), "TupleNode": ("builtins.tuple",),
     }  # fmt: skip
     return f"{module}.{name}" in expected.get(loader, ())
+
+
+def public_module(loader: str, module: str) -> str:
+    """The module to import for a known type: of an estimator the package that offers it, whatever the file says.
+
+    Examples
+    --------
+    >>> public_module("ObjectNode", "sklearn.preprocessing._data")
+    'sklearn.preprocessing'
+    """
+    return ".".join(module.split(".")[:2]) if loader == "ObjectNode" else module
