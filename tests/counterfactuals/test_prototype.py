@@ -144,10 +144,20 @@ def test_without_known_rows() -> None:
     space = FeatureSpace([Feature("a", low=0, high=1)])
     with pytest.raises(Unsupported, match="pass some, such as the training table, as `background`"):
         apas.generate(net, [[0.2]], 0.01, space=space, source="prototype")
-    with pytest.raises(InputError, match="must hold a row that the model puts into the wanted class 1, got none"):
-        apas.generate(net, [[0.2]], 0.01, space=space, background=[[0.1], [0.3]], source="prototype")
+    found = apas.generate(net, [[0.2]], 0.01, space=space, background=[[0.1], [0.3]], source="prototype")
+    assert found[0].status is apas.Status.EXHAUSTED
+    assert "`background` holds no row that the model puts into class 1" in found[0].reason
     found = apas.generate(net, [[0.2]], 0.01, space=space, source=Prototype(attraction=0.0), method="interval")
     assert found.found.all()
+
+
+def test_a_class_without_known_rows_costs_the_others_nothing() -> None:
+    net = FeedForward([[[-4.0, 0.0, 4.0]]], [[2.0, 0.0, -6.0]], output="softmax", feature_names=("a",))
+    space = FeatureSpace([Feature("a", low=0, high=2)])
+    known = [[0.1], [0.8], [1.0], [1.2]]
+    found = apas.generate(net, [[0.2], [0.2]], 0.01, target=[1, 2], space=space, background=known, source="prototype",
+                          method="interval")  # fmt: skip
+    assert [item.status.name for item in found] == ["FOUND", "EXHAUSTED"]
 
 
 def test_it_says_that_it_found_nothing() -> None:

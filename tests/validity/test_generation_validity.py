@@ -13,9 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import apas
 from apas import Candidate, Feature, FeatureSpace, FeedForward, LinfShifts, Sampling
+from apas._random import Stream
+from apas.counterfactuals import entry, judge
+from apas.counterfactuals.spared import parted
 
 COVERAGE, CONFIDENCE, DELTA = 0.9, 0.9, 0.5
 NET = FeedForward([[[1.0]]], [[-1.0]], feature_names=("x",))
@@ -123,3 +127,57 @@ def test_the_sources_keep_the_claim_too(repetitions, most, source, draws):
             false += share_of_two(answer.numbers[0], 0.3) < COVERAGE
     assert found > 0.9 * repetitions
     assert false <= most
+
+
+#: With many inputs a search can fit the draws it sees: here a certificate on them would be false far too often.
+MANY = 20
+LINE = FeedForward([np.full((MANY, 1), 0.3)], [[-2.0]])
+WIDE = FeatureSpace([Feature(f"x{i}", low=0.0, high=1.0) for i in range(MANY)])
+START, SPREAD = np.full((1, MANY), 0.2), 0.15
+
+
+def share_of_normal(x, spread=SPREAD):
+    """Of normal shifts of all parameters of a line: its margin has the standard deviation ``spread * |(x, 1)|``."""
+    margin = float(LINE.margin(x[None], 1)[0])
+    return float(norm.cdf(margin / (spread * np.sqrt((x**2).sum() + 1))))
+
+
+def drawn_models(count, seed):
+    rng, values = np.random.default_rng([seed, 7]), LINE.parameters.values
+    return [LINE.with_parameters(values + SPREAD * rng.normal(size=len(values))) for _ in range(count)]
+
+
+def false_of_many(repetitions, listed):
+    """False claims and counterfactuals found: with normal shifts, or with models that exist, drawn from them."""
+    false = found = 0
+    for seed in range(repetitions):
+        shifts = apas.ObservedShifts(drawn_models(60, seed)) if listed else "gaussian"
+        method = Sampling(coverage=COVERAGE, confidence=CONFIDENCE, n_samples=None if listed else 100)
+        delta = None if listed else SPREAD
+        answer = apas.generate(LINE, START, delta, target=1, space=WIDE, shifts=shifts, method=method, rng=seed)
+        if answer[0].is_found:
+            found += 1
+            false += share_of_normal(answer.numbers[0]) < COVERAGE
+    return false, found
+
+
+@pytest.mark.validity
+@pytest.mark.parametrize("listed", [False, True], ids=["normal shifts", "models that exist"])
+def test_what_fits_the_searched_models_is_rarely_certified(listed):
+    false, found = false_of_many(300, listed)
+    assert found > 100
+    assert false <= 51
+
+
+@pytest.mark.validity
+@pytest.mark.parametrize("listed", [False, True], ids=["normal shifts", "models that exist"])
+def test_certified_on_what_was_searched_the_limit_would_be_exceeded(listed, monkeypatch):
+    """What the test above is for: the same search, certified on the draws, or on the models, that it has seen."""
+    if listed:
+        monkeypatch.setattr(entry, "parted", lambda shifts, method: (parted(shifts, method)[1],) * 2)
+    else:
+        stream = Stream
+        monkeypatch.setattr(judge, "Stream", lambda entropy, purpose: stream(entropy, "generate/search"))
+    false, found = false_of_many(100, listed)
+    assert false > 0.15 * found
+    assert found > 50

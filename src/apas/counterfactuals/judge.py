@@ -24,6 +24,7 @@ from apas.certify.entry import decide
 from apas.certify.problem import Method, Problem
 from apas.certify.sampling import Sampling
 from apas.certify.scan import block_size
+from apas.counterfactuals.readmodels import ReadModels
 from apas.counterfactuals.source import Task, Trial
 from apas.counterfactuals.spared import differences
 from apas.counterfactuals.trial import ProvedTrial, SampledTrial, least_margins
@@ -127,12 +128,18 @@ class Judge:
             return ProvedTrial(self, target, delta)
         samples, allowed = self.allowance
         fixed = self.differences if delta == 1 else None
-        return SampledTrial(self, target, delta, samples, allowed, fixed, fixed is not None)
+        read = self.read_models if delta == 1 and fixed is None else None
+        return SampledTrial(self, target, delta, samples, allowed, fixed, fixed is not None, read)
 
     @cached_property
     def differences(self) -> _Array | None:
         """How the models of the search differ from the model, if they can be had by shifting it."""
         return None if self.searched is None else differences(self.searched, self.task.model)
+
+    @cached_property
+    def read_models(self) -> ReadModels | None:
+        """The models of the search, where it is known what each feature adds to their columns."""
+        return None if self.searched is None else ReadModels.of(self.searched, self.task)
 
     @cached_property
     def allowance(self) -> tuple[int, int]:

@@ -15,7 +15,6 @@ from apas.counterfactuals.levels import Level, levels_of, offered, rising, stren
 from apas.counterfactuals.neighbours import rows_of_class
 from apas.counterfactuals.relaxed import Relaxed
 from apas.counterfactuals.source import Candidate, Search, Task
-from apas.errors import InputError
 
 __all__ = ["Prototype"]
 
@@ -121,6 +120,11 @@ class Prototype:
 
         The generator returns why there are no more.
         """
+        if self.attraction and not len(rows_of_class(search.task, search.target)):
+            return (
+                f"`background` holds no row that the model puts into class {search.target!r}, of which Prototype could "
+                "make a prototype; give more rows, or use another source"
+            )
         relaxed = Relaxed(search)
         return (yield from offered(relaxed, self._levels(relaxed), "Prototype"))
 
@@ -197,11 +201,5 @@ def _prototype(relaxed: Relaxed, neighbours: int) -> _Array:
 def _known(relaxed: Relaxed, label: Any) -> tuple[_Array, Any]:
     from scipy.spatial import cKDTree
 
-    rows = rows_of_class(relaxed.search.task, label)
-    if not len(rows):
-        raise InputError(
-            f"`background` must hold a row that the model puts into the wanted class {label!r}, got none; give more "
-            "rows, or use another source."
-        )
-    known = relaxed.at.of(rows)
+    known = relaxed.at.of(rows_of_class(relaxed.search.task, label))
     return known, cKDTree(known)

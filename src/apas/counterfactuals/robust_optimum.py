@@ -12,6 +12,7 @@ the first that fails is returned.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
@@ -103,7 +104,7 @@ class RobustOptimum:
         allowed = Plausible.of(search.task) if self.plausible else None
         path = _path(search, near, anchors, allowed)
         if path is not None:
-            yield Candidate(path[0], path=path)
+            yield Candidate(path[0], path=path, between=allowed is None)
         if allowed is None:
             yield from more
 
@@ -115,7 +116,7 @@ def _safer(search: Search, trial: Trial, best: _Array | None, start: _Array) -> 
     found: list[_Array] = []
     for part in SPARE if best is not None else ():
         point, _ = descended(search, Demanding(trial, part * lost), anchor if not found else found[-1])
-        if point is None:
+        if point is None or time.monotonic() > search.task.deadline:
             break
         found.append(point)
     last = found[-1] if found else anchor

@@ -40,11 +40,14 @@ class Candidate:
         Rows from the safest, which is `point`, to the cheapest, in an order that no certifying draw has decided. All
         are tested on the same fresh draws at full confidence, no further than the first that fails, and the cheapest
         before it is returned. Nothing else of the row can be certified then, so it comes first and last.
+    between : bool, default True
+        Whether rows between two of the path may be returned, too, where a proof costs no confidence.
     """
 
     point: _Array
     final: bool = True
     path: _Array | None = None
+    between: bool = True
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,16 @@ def parted(shifts: ObservedShifts, method: Sampling) -> tuple[ObservedShifts, Ob
             f"{method.coverage} and confidence {method.confidence}, got {len(shifts)}: that many certify, and the "
             "search needs others; retrain more."
         )
-    first, last = shifts.models[:-certifying], shifts.models[-certifying:]
-    return ObservedShifts(first, process=shifts.process), ObservedShifts(last, process=shifts.process)
+    models, process = shifts.models, shifts.process
+    first = ObservedShifts(models[:-certifying], process=process)
+    last = ObservedShifts(models[-certifying:], process=process)
+    both = len(set(first.to_dict()["models"]) & set(last.to_dict()["models"]))
+    if both:
+        raise InputError(
+            f"`models` of ObservedShifts must differ, but {both} of those to certify on are among those to search: "
+            "what a search has seen certifies nothing; retrain each with a seed of its own."
+        )
+    return first, last
 
 
 def differences(shifts: ObservedShifts, model: Model) -> NDArray[np.float64] | None:

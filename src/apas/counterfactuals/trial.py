@@ -18,6 +18,7 @@ from apas.shifts.protocol import OnPoints
 
 if TYPE_CHECKING:
     from apas.counterfactuals.judge import Judge
+    from apas.counterfactuals.readmodels import ReadModels
     from apas.counterfactuals.source import Trial
 
 __all__ = ["Demanding", "ProvedTrial", "SampledTrial", "least_margins"]
@@ -103,6 +104,8 @@ class SampledTrial:
         Some of the draws, those that do worst near a point; None for all.
     fixed : bool
         Whether the directions are the changes of the parameters themselves, of models that exist.
+    read : ReadModels or None
+        Models that exist, each with a preprocessing of its own, if they can be read faster than one by one.
     """
 
     judge: Judge
@@ -112,6 +115,7 @@ class SampledTrial:
     rank: int
     directions: _Array | None = None
     fixed: bool = False
+    read: ReadModels | None = None
 
     @property
     def few(self) -> bool:
@@ -124,14 +128,19 @@ class SampledTrial:
         return np.concatenate([self._least(part) for part in parts]) if parts else np.empty(0)
 
     def _least(self, points: _Array) -> _Array:
+        margins, band = self._seen(points)
+        return np.asarray(least_margins(margins, self.rank + 1).max(axis=0) - band)
+
+    def _seen(self, points: _Array) -> tuple[Iterator[_Array], _Array]:
+        """Margins on all draws, block by block, and below which margin a sign may be owed to rounding."""
+        if self.read is not None:
+            return iter([self.read.margins(points, self.target)]), np.zeros(len(points))
         problem = self._problem(points)
-        margins = (self._margins(problem, directions) for directions in self._blocks(problem))
-        return np.asarray(least_margins(margins, self.rank + 1).max(axis=0) - problem.band)
+        return (self._margins(problem, directions) for directions in self._blocks(problem)), problem.band
 
     def slopes(self, point: _Array, others: _Array) -> _Array:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
-        problem = self._problem(np.vstack([point[None], others]))
-        margins = np.concatenate([self._margins(problem, directions) for directions in self._blocks(problem)])
+        margins = np.concatenate(list(self._seen(np.vstack([point[None], others]))[0]))
         order = np.argsort(margins[:, 0])
         width = max(3, self.rank // 2)
         ranks = order[max(0, self.rank - width) : self.rank + width + 1]
@@ -140,7 +149,7 @@ class SampledTrial:
     def near(self, point: _Array) -> SampledTrial:
         """The draws that do worst at `point`."""
         keep = max(KEPT, 8 * (self.rank + 1))
-        if self.samples <= keep:
+        if self.samples <= keep or self.read is not None:
             return self
         problem = self._problem(point[None])
         blocks = [(block, self._margins(problem, block)[:, 0]) for block in self._blocks(problem)]

@@ -56,7 +56,8 @@ def _walk_together(hunts: list[Hunt], judge: Judge, rank: int) -> None:
             if passed == AHEAD:
                 going.append(hunt)
                 continue
-            if passed < len(results) and not isinstance(judge.method, Sampling):
+            closer = hunt.candidate is not None and hunt.candidate.between and not isinstance(judge.method, Sampling)
+            if passed < len(results) and closer:
                 _close_in(hunt, judge, results[passed][0])
             _end(hunt, judge)
         hunts, place = going, place + AHEAD

@@ -140,9 +140,7 @@ class ObservedShifts:
         as_they_are = np.broadcast_to(np.asarray(delta) == 1, (len(X),))
         margins = np.empty((len(numbers), len(X)))
         if as_they_are.any():
-            for place, number in enumerate(numbers):
-                other = self.models[number]
-                margins[place] = _towards(model, other, number, rows(number, other), target)
+            margins = self.margins_read(model, rows, numbers, len(X), target)
         if not as_they_are.all():
             part = np.flatnonzero(~as_they_are)
             sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))[part]
@@ -150,6 +148,31 @@ class ObservedShifts:
             for first in range(0, len(numbers), some):
                 changes = np.array([self._change(model, number) for number in numbers[first : first + some]])
                 margins[first : first + some, part] = model.shifted_margins(X[part], wanted, changes, sizes)
+        return margins
+
+    def margins_read(
+        self, model: Model, rows: _Rows, numbers: Sequence[int], count: int, target: Any
+    ) -> _Array:  # fmt: skip
+        """Margins on the models of some numbers, as they are, of rows that `rows` gives in the units of each.
+
+        Parameters
+        ----------
+        model : Model
+            The base model, whose classes count.
+        rows : callable
+            Gives for the number of a model, and the model, an array of shape (count, features).
+        numbers : sequence of int
+        count : int
+        target : object
+
+        Returns
+        -------
+        ndarray of shape (len(numbers), count)
+        """
+        margins = np.empty((len(numbers), count))
+        for place, number in enumerate(numbers):
+            other = self.models[number]
+            margins[place] = _towards(model, other, number, rows(number, other), target)
         return margins
 
     def _change(self, model: Model, number: int) -> _Array:

@@ -1,0 +1,93 @@
+"""Models with a preprocessing of their own, read as sums: the same margins as encoding every row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+import apas
+from apas.counterfactuals.readmodels import ReadModels
+from apas.counterfactuals.source import Task
+
+
+def table(count=300):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "income": rng.normal(3000, 900, count).round(-1).clip(500),
+        "cards": rng.integers(0, 6, count),
+        "home": rng.choice(["own", "rent", "other"], count),
+        "debt": rng.exponential(500, count),
+    })  # fmt: skip
+    score = frame["income"] / 3000 + 0.5 * (frame["home"] == "own") - frame["debt"] / 1500 - 0.1 * frame["cards"]
+    return frame, (score + 0.2 * rng.normal(size=count) > 0.75).astype(int)
+
+
+def classifier(numbers):
+    columns = make_column_transformer((numbers, ["income", "cards", "debt"]), (OneHotEncoder(), ["home"]))
+    return make_pipeline(columns, LogisticRegression())
+
+
+def asked(numbers=None, count=8):
+    frame, y = table()
+    estimator = classifier(StandardScaler() if numbers is None else numbers).fit(frame, y)
+    shifts = apas.ObservedShifts(apas.retrain(estimator, frame, y, n_models=count, rng=0))
+    space = apas.FeatureSpace.from_frame(frame, kinds={"cards": "integer"}, immutable=["cards"])
+    model = apas.as_model(estimator)
+    known = space.numbers(frame)
+    return frame, space, shifts, Task(model, space, background=known)
+
+
+def test_the_margins_are_those_of_encoding():
+    _, space, shifts, task = asked()
+    read = ReadModels.of(shifts, task)
+    assert read is not None
+    rng = np.random.default_rng(1)
+    for cards in (0.0, 3.0, 5.0, 3.0):  # one row each: what never changes is the same in all points
+        points = task.background[rng.integers(0, len(task.background), 40)].copy()
+        points[:, 1] = cards
+        slowly = shifts.point_margins(task.model, space.table(points), 1, np.arange(8.0)[:, None], 1.0)
+        np.testing.assert_allclose(read.margins(points, 1), slowly, rtol=1e-9, atol=1e-9)
+
+
+def test_numbers_outside_what_was_looked_at_are_encoded():
+    _, space, shifts, task = asked()
+    read = ReadModels.of(shifts, task)
+    point = task.background[:1].copy()
+    point[0, 0] = 1e6
+    slowly = shifts.point_margins(task.model, space.table(point), 1, np.arange(8.0)[:, None], 1.0)
+    np.testing.assert_allclose(read.margins(point, 1), slowly, rtol=1e-12)
+
+
+def test_what_bends_is_not_read_as_a_sum():
+    _, _, shifts, task = asked(make_pipeline(FunctionTransformer(np.log1p), StandardScaler()))
+    assert ReadModels.of(shifts, task) is None
+
+
+def test_retrained_pipelines_are_searched():
+    frame, space, shifts, task = asked(count=30)
+    rejected = frame[task.model.margin(task.encoded(task.background), 1) < 0][:1]
+    method = apas.Sampling(coverage=0.9, confidence=0.9)
+    options = {"space": space, "background": frame, "shifts": shifts, "method": method, "rng": 0}
+    found = apas.generate(task.model, rejected, None, **options)
+    assert found.found.all()
+    assert found.to_frame()["cost"].iloc[0] == pytest.approx(0.055, abs=0.02)
+    judges = shifts.models[-22:]
+    assert all(m.margin(m.encode(found.points), 1)[0] > 0 for m in judges)
+
+
+def test_models_to_certify_on_must_not_be_searched():
+    frame, space, shifts, task = asked(count=20)
+    with pytest.warns(apas.GuaranteeWarning, match="only 20 of the 40 models"):
+        twice = apas.ObservedShifts([*shifts.models, *shifts.models])
+    method = apas.Sampling(coverage=0.9, confidence=0.9)
+    rejected = frame[task.model.margin(task.encoded(task.background), 1) < 0][:1]
+    with (
+        pytest.warns(apas.GuaranteeWarning),
+        pytest.raises(apas.InputError, match="certify on are among those to search"),
+    ):
+        apas.generate(task.model, rejected, None, target=1, space=space, shifts=twice, method=method, rng=0)
