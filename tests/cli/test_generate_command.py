@@ -42,6 +42,15 @@ def test_table_and_file_show_what_the_library_finds(files, capsys):
     pd.testing.assert_frame_equal(written, found.points)
 
 
+def test_a_column_that_the_space_does_not_know_names_the_rows(files, capsys):
+    net = apas.FeedForward(files.weights, files.biases)  # without names: those of the space count
+    apas.save_model(net, "model.json")
+    pd.read_csv("rows.csv", index_col=0).rename_axis("applicant").rename(index=lambda i: f"A-{i}").to_csv("rows.csv")
+    code, out, err = run(capsys, *ASK, "--space", "space.toml", "--json")
+    assert (code, err) == (0, "")
+    assert [c["row"] for c in json.loads(out)["counterfactuals"]] == ["A-0", "A-3"]
+
+
 def test_json_holds_certificates_and_values(files, capsys):
     code, out, _ = run(capsys, *ASK, "--space", "space.toml", "--json", "--k", "2")
     content = json.loads(out)

@@ -58,6 +58,7 @@ def test_what_is_left_out_is_printed(folder, capsys):
         (("offers.json", "--model", "later.json"), "`model` must be the model that the certificates are about"),
         (("offers.json", "--max-shifts", "offers.json"), "holds no largest shifts"),
         (("bank.json",), "is not a certificate file"),
+        (("offers.json", "--output", "mine.html"), "the page to write is named by -o"),
     ],
 )
 def test_bad_input(words, message, folder, capsys):

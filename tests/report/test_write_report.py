@@ -227,6 +227,43 @@ def test_a_certificate_that_is_wrong_is_said_loudly(tmp_path):
     assert "certified to survive every one of the changes of the model" in text
 
 
+def test_an_audit_of_other_certificates_is_refused(tmp_path):
+    """The same applicants, targets and delta, but other rows, or other answers about the same."""
+    asked = {"delta": 0.01, "target": 1, "method": "interval"}
+    proved = apas.certify(bank(), offers().points, **asked)
+    others = apas.certify(bank(), offers().points * 1.001, **asked)
+    drawn = apas.certify(bank(), offers().points, 0.01, target=1, rng=0)
+    page = tmp_path / "report.html"
+    for other in (others, drawn):
+        for base in (None, bank()):
+            audit = apas.audit(other, later(), base=base, repairs=False)
+            (tmp_path / "audit.json").write_text(json.dumps(audit.to_dict()))
+            for given in (audit, tmp_path / "audit.json"):
+                with pytest.raises(
+                    apas.InputError, match="must be about the rows of `certificates`, but it is about others"
+                ):
+                    apas.write_report(proved, page, audit=given)
+    apas.save_certificates(proved, tmp_path / "proved.json")
+    audit = apas.audit(proved, later(), base=bank())
+    assert data_of(apas.write_report(tmp_path / "proved.json", page, audit=audit))["outcomes"]
+
+
+def test_a_small_share_is_not_called_most(tmp_path):
+    small = apas.certify(bank(), offers().points, 0.01, target=1, method=apas.Sampling(coverage=0.2), rng=0)
+    text = own_text(apas.write_report(small, tmp_path / "report.html"))
+    assert "to survive a share of the changes" in text
+    assert "survive most of" not in text
+
+
+def test_a_searched_delta_has_no_confidence_of_its_own(tmp_path):
+    asked = {"target": 1, "rng": 0, "method": apas.Sampling(coverage=0.9, confidence=0.9)}
+    for search, said in (("paper", True), ("rays", False)):
+        found = apas.max_shift(bank(), offers().points, search=search, **asked)
+        head = own_text(apas.write_report(found, tmp_path / "report.html")).split("</header>")[0]
+        assert ("holds for each test of the search, not for its result" in head) == said
+        assert ("with confidence 0.9 for each explanation" in head) != said
+
+
 def test_a_shift_in_other_units_is_not_compared(tmp_path):
     relative = apas.certify(bank(), offers().points, 0.05, target=1, shifts=apas.LinfShifts(relative=True), rng=0)
     path = apas.write_report(relative, tmp_path / "report.html", new_model=later())

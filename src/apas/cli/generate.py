@@ -108,15 +108,17 @@ def generate_command(
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     which = pick_shifts(shifts, relative=relative, only=only)
     net = read_model(model, activation=activation, output=output)
-    table = read_rows(rows, net)
+    allowed = None if space is None else FeatureSpace.from_toml(space)
+    names = None if allowed is None else allowed.names
+    table = read_rows(rows, net, names)
     with workers(jobs, dask) as n_jobs:
         found = generate(
             net,
             table,
             delta,
             target=None if target is None else parse_target(target, net, predicted=False),
-            space=None if space is None else FeatureSpace.from_toml(space),
-            background=None if background is None else _with_integers(read_rows(background, net)),
+            space=allowed,
+            background=None if background is None else _with_integers(read_rows(background, net, names)),
             source=source.value,
             shifts=which,
             method=how,

@@ -10,6 +10,7 @@ import typer
 from apas.cli import options
 from apas.cli.modelfile import read_model
 from apas.cli.output import print_json
+from apas.errors import InputError
 
 __all__ = ["report_command"]
 
@@ -46,6 +47,11 @@ def report_command(
     from apas.report.entry import check_path, report_file
 
     check_path(report)
+    if model is None and new_model is None and (activation is not None or output is not None):
+        raise InputError(
+            "`--activation` and `--output` say what the layers of a model file give, but there is none; the page to "
+            "write is named by -o."
+        )
     old, new = (
         None if path is None else read_model(path, activation=activation, output=output) for path in (model, new_model)
     )

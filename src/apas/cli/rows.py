@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["parse_target", "read_rows"]
 
 
-def read_rows(path: Path, model: Model) -> DataFrame:
+def read_rows(path: Path, model: Model, names: Sequence[str] | None = None) -> DataFrame:
     """Read a CSV file with a header line.
 
     A byte order mark is skipped. A first column without a name (a saved index) becomes the index, and so does one that
-    the model does not know, if the others are exactly the columns that it does.
+    is not among `names`, those of the model unless told otherwise, if the others are exactly these.
     """
     import pandas as pd
 
     header, *lines = _lines(path)
-    names = model.feature_names if offers(model, Named) else None
+    if names is None and offers(model, Named):
+        names = model.feature_names
     unknown = header[0] == "" if names is None else header[0] not in names
     indexed = unknown and (header[0] == "" or sorted(header[1:]) == sorted(names or ()))
     columns = header[1:] if indexed else header

@@ -14,6 +14,7 @@ from apas.certify.claims import EVERY
 from apas.certify.sequence import PerRow
 from apas.contracts.auditformats import as_junit, as_markdown
 from apas.contracts.repairs import Repair
+from apas.contracts.tables import table_digest
 from apas.display.values import plain
 from apas.shifts.measure import ShiftReport
 
@@ -197,4 +198,5 @@ class AuditReport(PerRow[AuditRow]):
         return {
             "ok": self.ok, "summary": self.summary(), "new_digest": self.new_digest, "notes": list(self.notes),
             "shifts": {digest: shift.to_dict() for digest, shift in self.shifts.items()},
+            "points_digest": None if self.points is None else table_digest(self.points),
         }  # fmt: skip

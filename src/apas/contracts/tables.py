@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from typing import Any
 
@@ -12,7 +14,7 @@ from apas.contracts.fields import Fields
 from apas.display.values import plain
 from apas.errors import InputError
 
-__all__ = ["described_table", "read_table", "table_cells"]
+__all__ = ["described_table", "read_table", "table_cells", "table_digest"]
 
 #: Kinds of columns that a file may ask for; others are written as texts and read back as such.
 KINDS = (
@@ -50,6 +52,17 @@ def table_cells(rows: Any) -> list[list[Any]]:
     """
     values = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
     return [[_cell(cell) for cell in row] for row in values.tolist()]
+
+
+def table_digest(rows: Any) -> str:
+    """SHA-256 of the cells, by which two tables can be told apart.
+
+    Examples
+    --------
+    >>> table_digest(np.array([[0.1]])) == table_digest(np.array([[0.2]]))
+    False
+    """
+    return hashlib.sha256(json.dumps(table_cells(rows), allow_nan=False).encode()).hexdigest()
 
 
 def read_table(about: Fields, cells: list[list[Any]], where: str) -> Any:

@@ -17,6 +17,7 @@ from apas.contracts.auditreport import AuditReport, Outcome
 from apas.contracts.fields import Fields
 from apas.contracts.jsontext import read_object
 from apas.contracts.successor import BEYOND_PARAMETERS, Successor, bounds_distance, read_successor
+from apas.contracts.tables import table_digest
 from apas.display.values import plain
 from apas.errors import InputError
 from apas.models.digest import model_digest
@@ -145,6 +146,7 @@ class _Told:
     notes: tuple[str, ...]
     shifts: dict[str, Any]
     rows: tuple[Fields, ...]
+    points: str
 
     @classmethod
     def of(cls, content: dict[str, Any], name: str) -> _Told:
@@ -160,7 +162,7 @@ class _Told:
             row.text("claim")
             row.flag("valid")
         notes = tuple(str(note) for note in top.items("notes"))
-        return cls(top.digest("new_digest"), notes, top.inner("shifts").content, rows)
+        return cls(top.digest("new_digest"), notes, top.inner("shifts").content, rows, top.digest("points_digest"))
 
     @classmethod
     def _of_file(cls, name: str) -> _Told:
@@ -182,7 +184,11 @@ class _Told:
             )
         items: Any = subject.rows
         asked = [(label, plain(item.target), item.delta) for label, item in zip(subject.labels, items, strict=True)]
-        if [(row.any("row"), row.any("target"), row.any("delta")) for row in told.rows] != asked:
+        same = [(row.any("row"), row.any("target"), row.any("delta")) for row in told.rows] == asked
+        if subject.certificates is not None:
+            answers = [(item.verdict.name, str(item.claim)) for item in subject.certificates]
+            same = same and [(row.any("verdict"), row.any("claim")) for row in told.rows] == answers
+        if not same or told.points != table_digest(subject.rows.points):
             raise InputError("`audit` must be about the rows of `certificates`, but it is about others; audit these.")
         if told.shifts and subject.rows.model_digest not in told.shifts:
             raise InputError(

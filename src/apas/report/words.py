@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apas.certify.claims import Every, Most
+from apas.certify.maxshifts import MaxShift
 from apas.contracts.shiftsets import AbsentModels
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.later import Later
@@ -70,6 +71,8 @@ def _asked(subject: Subject) -> str:
     """What certified explanations survive, in a few words that do not say too much."""
     kinds = {type(c.claim) for c in subject.certificates or ()}
     many = {frozenset({Every}): "every one", frozenset({Most}): "most"}.get(frozenset(kinds), "a share")
+    if any(isinstance(c.claim, Most) and c.claim.coverage <= 0.5 for c in subject.certificates or ()):
+        many = "a share"
     what = "imprecisions" if isinstance(subject.rows.shifts, InputNoise) else "changes of the model"
     return f"{many} of the {what} that were asked about"
 
@@ -90,11 +93,13 @@ def claims_in_words(subject: Subject) -> list[str]:
     said: dict[str, None] = {}
     for item in items:
         size = f"delta = {exactly(item.delta)}" if subject.certificates is not None else "the delta of its line"
-        said[_claim(item.claim, size)] = None
+        searched = isinstance(item, MaxShift) and item.trace.get("search") == "paper"
+        said[_claim(item.claim, size, searched)] = None
     return [capital(sentence) if len(said) > 1 else sentence for sentence in said]
 
 
-def _claim(claim: Every | Most, size: str) -> str:
+def _claim(claim: Every | Most, size: str, searched: bool) -> str:
+    """What a claim says; a delta that tests `searched` for has no confidence of its own."""
     shifts = f"({claim.measure}; {size})"
     if isinstance(claim, Every):
         return f"it is proved that every shift of the set {shifts} keeps the promised class."
@@ -102,6 +107,8 @@ def _claim(claim: Every | Most, size: str) -> str:
     if claim.confidence == 1.0:
         return f"{share}, which is computed, not estimated."
     whom = f"for all {claim.rows} rows together" if claim.rows > 1 else "for each explanation by itself"
+    if searched:
+        return f"{share}. The confidence of {claim.confidence!r} holds for each test of the search, not for its result."
     return f"{share}, with confidence {claim.confidence!r} {whom}."
 
 
