@@ -11,9 +11,16 @@ from conftest import shared_folder
 
 import apas
 from apas import InputError, MilpSource, Roar, Unsupported
-from apas.counterfactuals.source import Search, Task
 from apas.experiments import Preparation, prepare
-from apas.experiments.baselines import PROTOTYPES, WACHTERS, BaselineRun, baseline_table, later_network, run_baseline
+from apas.experiments.baselines import (
+    PROTOTYPES,
+    WACHTERS,
+    BaselineRun,
+    baseline_table,
+    later_network,
+    run_baseline,
+    run_recourse,
+)  # fmt: skip
 
 #: Printed l1, VM1 and VM2, plain and robust.
 WACHTER = {
@@ -63,14 +70,10 @@ def figures(name: str, source, robust: bool) -> tuple[float, float, float]:
 
 def roar_figures(preparation: Preparation) -> tuple[float, float, float]:
     """Those of rows in the columns of the network, which need not be rows of the space."""
-    space, network = preparation.tables.space, preparation.network
-    task = Task(space.bind(network), space, background=space.numbers(preparation.d1.raw))
-    inputs = space.numbers(preparation.raw_inputs)
-    source = Roar(surrogate="published")
-    found = np.array([source.recourse(Search(task, i, row, 1)) for i, row in enumerate(inputs)])
-    valid = network.margin(found, 1) >= 0
+    found = run_recourse(preparation, Roar(surrogate="published"))
+    valid = preparation.network.margin(found, 1) >= 0
     later = valid & (later_network(preparation).margin(found, 1) >= 0)
-    moved = np.abs(found - task.encoded(inputs)).mean(axis=1)
+    moved = np.abs(found - preparation.inputs).mean(axis=1)
     return float(moved[valid].mean()), float(valid.mean()), float(later.mean())
 
 

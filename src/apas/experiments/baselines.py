@@ -20,6 +20,7 @@ from apas.certify.entry import certify
 from apas.counterfactuals.levels import Level
 from apas.counterfactuals.prototype import Prototype
 from apas.counterfactuals.result import Counterfactuals
+from apas.counterfactuals.roar import Roar
 from apas.counterfactuals.source import CandidateSource, Search, Task
 from apas.counterfactuals.wachter import Wachter
 from apas.counterfactuals.wanted import with_gaps
@@ -32,7 +33,10 @@ from apas.models.feedforward import FeedForward
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = ["PROTOTYPES", "WACHTERS", "BaselineRun", "Levelled", "baseline_table", "later_network", "run_baseline"]
+__all__ = [
+    "PROTOTYPES", "WACHTERS", "BaselineRun", "Levelled", "baseline_table", "later_network", "run_baseline",
+    "run_recourse",
+]  # fmt: skip
 
 _Array = NDArray[np.float64]
 METRICS = ("validity", "l1", "l0", "lof", "delta_validity")
@@ -193,6 +197,26 @@ def _best(preparation: Preparation, source: Levelled, search: Search) -> _Array:
         if proved.certified.any():
             break
     return found
+
+
+def run_recourse(preparation: Preparation, source: Roar, *, seed: int = 0) -> _Array:
+    """The rows of robust recourse for all inputs, as the network sees them, valid or not.
+
+    Parameters
+    ----------
+    preparation : Preparation
+    source : Roar
+        Draws neighbours of its own for every input, also for those that occur several times, as published.
+    seed : int, default 0
+
+    Returns
+    -------
+    ndarray of shape (inputs, columns)
+    """
+    space = preparation.tables.space
+    rows, background = space.numbers(preparation.raw_inputs), space.numbers(preparation.d1.raw)
+    task = Task(space.bind(preparation.network), space, background=background, entropy=seed)
+    return np.array([source.recourse(Search(task, i, row, WANTED)) for i, row in enumerate(rows)])
 
 
 def baseline_table(runs: Sequence[BaselineRun]) -> DataFrame:

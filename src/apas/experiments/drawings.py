@@ -155,7 +155,7 @@ def _interval(weight: float, delta: float | None, digits: int) -> str:
 
 
 def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, Any]:
-    plt = require("matplotlib.pyplot", feature="the paper's figures", extra="plot")
+    plt = require("matplotlib.pyplot", feature="a figure of the paper", extra="plot")
     return plt.subplots(1, count, figsize=size, layout="constrained")  # type: ignore[no-any-return]
 
 

@@ -169,7 +169,7 @@ def _line(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
     """The gadgets, and the whole network of a formula."""
-    plt = require("matplotlib.pyplot", feature="the paper's figures", extra="plot")
+    plt = require("matplotlib.pyplot", feature="a figure of the paper", extra="plot")
     gadgets = save_figure(draw_gadgets(), folder, "gadgets")
     figure, ax = plt.subplots(figsize=(10, 6), layout="constrained")
     draw_reduction(reduction(EXAMPLE), ax)

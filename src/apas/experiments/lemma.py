@@ -161,7 +161,7 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
     """How far the expected output is from the output, against delta."""
-    plt = require("matplotlib.pyplot", feature="the paper's figures", extra="plot")
+    plt = require("matplotlib.pyplot", feature="a figure of the paper", extra="plot")
     figure, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
     ax.axhline(0.0, color="grey", linewidth=0.8)
     for name in ACTIVATIONS:

@@ -170,8 +170,9 @@ class Store:
             self._base.execute("commit")
 
     def _refused(self, error: Exception) -> InputError:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
         return InputError(
-            f"{str(self.path)!r} must be a file of results of `apas paper` or a new one, got {error}; name another."
+            f"{str(self.path)!r} must be a file of results of `apas paper` or a new one, got {why}; name another."
         )
 
     @contextmanager

@@ -18,9 +18,9 @@ from apas.certify.problem import Method
 from apas.certify.sampling import Sampling
 from apas.counterfactuals.entry import generate
 from apas.counterfactuals.roar import Roar
-from apas.counterfactuals.source import CandidateSource, Search, Task
+from apas.counterfactuals.source import CandidateSource
 from apas.errors import InputError
-from apas.experiments.baselines import PROTOTYPES, WACHTERS, WANTED, run_baseline
+from apas.experiments.baselines import PROTOTYPES, WACHTERS, WANTED, run_baseline, run_recourse
 from apas.experiments.loops import published_loops
 from apas.experiments.networks import Preparation
 from apas.experiments.published import PublishedSampling
@@ -141,12 +141,8 @@ def _descended(preparation: Preparation, source: CandidateSource, method: str) -
 
 
 def _roar(preparation: Preparation, method: str, seed: int) -> Explained:
-    """With neighbours of its own for every input, also for those that occur several times, as published."""
-    space, source = preparation.tables.space, Roar(surrogate="published")
-    rows, background = space.numbers(preparation.raw_inputs), space.numbers(preparation.d1.raw)
     began = time.process_time()
-    task = Task(space.bind(preparation.network), space, background=background, entropy=seed)
-    found = np.array([source.recourse(Search(task, i, row, WANTED)) for i, row in enumerate(rows)])
+    found = run_recourse(preparation, Roar(surrogate="published"), seed=seed)
     return Explained(found, time.process_time() - began)
 
 
