@@ -106,6 +106,12 @@ def test_a_black_box_by_finite_differences() -> None:
     own, by_differences = (next(Wachter().candidates(s)).point for s in (search, hidden))
     assert hidden.is_valid(by_differences)
     assert search.cost(by_differences) == pytest.approx(search.cost(own), rel=0.05)
+    for model, said in ((search.task.model, False), (BlackBox(search.task.model), True)):
+        found = apas.generate(
+            model, search.input[None], 0.001, target=1, space=search.task.space, source="wachter", rng=0
+        )
+        assert found.found.all()
+        assert found[0].reason.endswith("found by finite differences, since the model has no derivatives") == said
     never = Search(Task(BlackBox(FeedForward([[[1.0]]], [[-9.0]])), FeatureSpace([Feature("a", low=0, high=1)])), 0,
                    np.array([0.2]), 1)  # fmt: skip
     stream = Wachter(**QUICK).candidates(never)

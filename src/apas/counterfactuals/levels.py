@@ -103,7 +103,8 @@ def usable(search: Search, rows: _Array) -> _Array:
 
 def offered(relaxed: Relaxed, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
     """The rows of the first level as candidates, then those of the others; returns why there are no more."""
-    found = yield from first_and_by_cost(relaxed.search, (level.points for level in levels))
+    note = "found by finite differences, since the model has no derivatives" if relaxed.differences else ""
+    found = yield from first_and_by_cost(relaxed.search, (level.points for level in levels), note)
     how = ", by finite differences since the model has no derivatives," if relaxed.differences else ""
     if not found:
         why = ": at the input all derivatives by what may change are 0" if relaxed.flat else ""
@@ -111,14 +112,16 @@ def offered(relaxed: Relaxed, levels: Iterator[Level], name: str) -> Generator[C
     return f"no further candidates after the last level of {name}{how.rstrip(',')}"
 
 
-def first_and_by_cost(search: Search, groups: Iterator[_Array]) -> Generator[Candidate, Any, bool]:
+def first_and_by_cost(
+    search: Search, groups: Iterator[_Array], note: str = ""
+) -> Generator[Candidate, Any, bool]:  # fmt: skip
     """The rows of the first group, then those of all others by their costs, each once; returns if there were any."""
     seen = set[bytes]()
     for point in next(groups):
         seen.add(point.tobytes())
-        yield Candidate(point)
+        yield Candidate(point, note=note)
     for point in sorted((p for group in groups for p in group), key=search.cost):
         if point.tobytes() not in seen:
             seen.add(point.tobytes())
-            yield Candidate(point)
+            yield Candidate(point, note=note)
     return bool(seen)

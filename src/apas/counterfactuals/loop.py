@@ -149,7 +149,8 @@ def _test(hunts: list[Hunt], source: CandidateSource, judge: Judge) -> None:
         if hunt.answer is not None and hunt.answer.is_certified and hunt.candidate is not None:
             hunt.best = (hunt.search.cost(hunt.candidate.point), hunt.candidate.point, hunt.answer)
             if source.ordered:
-                hunt.ended = (Status.FOUND, hunt.answer.reason)
+                note = f"; {hunt.candidate.note}" if hunt.candidate.note else ""
+                hunt.ended = (Status.FOUND, hunt.answer.reason + note)
 
 
 def _outcome(hunt: Hunt) -> Outcome:

@@ -42,12 +42,15 @@ class Candidate:
         before it is returned. Nothing else of the row can be certified then, so it comes first and last.
     between : bool, default True
         Whether rows between two of the path may be returned, too, where a proof costs no confidence.
+    note : str, default ""
+        What a user should know about how it was found; added to the reason if it is returned.
     """
 
     point: _Array
     final: bool = True
     path: _Array | None = None
     between: bool = True
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Wachter:
     descents find is offered, the cheapest first.
 
     Works on any model: by its own derivatives where it has some (dense networks, scikit-learn's, PyTorch modules), by
-    finite differences where it has none; where a search ends without a row, its reason says so.
+    finite differences where it has none, which the reason of each row then says.
 
     Parameters
     ----------
