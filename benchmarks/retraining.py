@@ -66,6 +66,7 @@ def curve(folder: Path) -> None:
             place = {"textcoords": "offset points", "xytext": (-6, 4), "fontsize": 8, "ha": "right"}
             axes.annotate(f"{100 * coverage:g} %", (cost, 100 * share), **place)
     axes.set(xlabel="mean l1 distance", ylabel="valid on M2, %")
+    axes.margins(x=0.15, y=0.1)  # room for the labels
     axes.set_title("credit: distance against validity, by coverage", loc="left")
     figure.savefig(folder / "credit-coverage.png", dpi=110)
 
