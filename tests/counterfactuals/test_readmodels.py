@@ -63,6 +63,14 @@ def test_numbers_outside_what_was_looked_at_are_encoded():
     np.testing.assert_allclose(read.margins(point, 1), slowly, rtol=1e-12)
 
 
+def test_points_of_different_rows_are_encoded():
+    _, space, shifts, task = asked()
+    points = task.background[:20]
+    assert len(set(points[:, 1])) > 1  # what never changes differs
+    slowly = shifts.point_margins(task.model, space.table(points), 1, np.arange(8.0)[:, None], 1.0)
+    np.testing.assert_allclose(ReadModels.of(shifts, task).margins(points, 1), slowly, rtol=1e-12)
+
+
 def test_what_bends_is_not_read_as_a_sum():
     _, _, shifts, task = asked(make_pipeline(FunctionTransformer(np.log1p), StandardScaler()))
     assert ReadModels.of(shifts, task) is None
