@@ -161,7 +161,9 @@ class FractionCurves(UnderShifts[FractionCurve]):
         odds = f"with confidence {first.confidence!r}{alone}{together}" if first.draws else "for certain"
         not_today = sum(not curve.valid for curve in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
-        return f"{self._counted()}: share of shifts that keep the class {', '.join(ends)}{but} ({odds}; {first.measure})."
+        return (
+            f"{self._counted()}: share of shifts that keep the class {', '.join(ends)}{but} ({odds}; {first.measure})."
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of valid shifts against delta, with its band, for each row."""

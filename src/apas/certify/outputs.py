@@ -173,7 +173,9 @@ def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRang
                 ends, attained = (below[0], -above[0]), (below[1], above[1])
             reached = (attained[0] and bool(np.isfinite(ends[0])), attained[1] and bool(np.isfinite(ends[1])))
             items.append(
-                OutputRange(*ends, claim, claim, reached, float(base[i]), float(problem.delta[i]), problem.target[i], name)
+                OutputRange(
+                    *ends, claim, claim, reached, float(base[i]), float(problem.delta[i]), problem.target[i], name
+                )
             )
             progress.advance(1)
     return items

@@ -44,7 +44,7 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
         ax.plot([i, i], [low, high], color=COLOURS[name], linewidth=3, solid_capstyle="butt", label=label)
         ax.plot([i], [(low + high) / 2], "o", color=COLOURS[name], markersize=4)
     not_today = [i for i, certificate in enumerate(certificates) if not certificate.valid_today]
-    _mark_not_today(ax, not_today, "no share was asked for")
+    _mark_not_today(ax, not_today, "the share is not known")
     if len(certificates):
         for asked in sorted({getattr(certificate.claim, "coverage", 1.0) for certificate in certificates}):
             ax.axhline(asked, color="black", linewidth=1, linestyle="--", label=f"asked for: {exactly(asked)}")
