@@ -115,10 +115,10 @@ def _claim(claim: Every | Most, size: str, searched: bool) -> str:
     if claim.confidence == 1.0:
         return f"{share}, which is computed, not estimated."
     whom = f"for all {claim.rows} rows together" if claim.rows > 1 else "for each explanation by itself"
-    odds = f"with confidence {claim.confidence!r} {whom}"
     if searched:
-        return f"each test of the published search asks, {odds}, whether {share}; its result has no confidence."
-    return f"{share}, {odds}."
+        asked = f"each test of the published search asks whether {share}"
+        return f"{asked}. The confidence of {claim.confidence!r} holds for each test of the search, not for its result."
+    return f"{share}, with confidence {claim.confidence!r} {whom}."
 
 
 def _reached(subject: Subject) -> list[str]:
