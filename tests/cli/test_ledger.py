@@ -34,7 +34,7 @@ def test_the_life_of_promises(folder, capsys):
     assert run(capsys, *add)[:2] == (0, f"2 added, 0 known already, {never}")
     assert run(capsys, *add)[:2] == (0, f"0 added, 2 known already, {never}")
     code, out, _ = run(capsys, *add, "--json")
-    assert json.loads(out) == {"added": 0, "known": 2, "not_certified": 1}
+    assert json.loads(out) == {"added": 0, "known": 2, "not_certified": 1, "not_valid_today": 1}
     code, out, _ = run(capsys, "ledger", "list", "ledger.db")
     assert code == 0
     assert "2999-12-31" in out
