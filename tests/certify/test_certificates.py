@@ -39,6 +39,7 @@ def test_frame_keeps_the_index(certificates):
     assert frame.index.tolist() == list("uvwxyz")
     assert frame.columns.tolist() == [
         "verdict", "target", "delta", "claim", "coverage", "confidence", "draws", "failures", "method", "reason",
+        "valid_today",
     ]  # fmt: skip
     assert set(frame["verdict"]) <= {"CERTIFIED", "REFUTED", "UNKNOWN"}
     assert (frame["coverage"] == 0.995).all()
@@ -146,7 +147,10 @@ def test_plot(certificates, tmp_path):
     axes = certificates.plot()
     axes.figure.savefig(tmp_path / "certificates.png")
     assert (tmp_path / "certificates.png").stat().st_size > 5000
-    assert len(axes.lines) == 2 * len(certificates) + 1
+    # a bar with its middle per row, a dotted line where the model itself does not give the class, and what is asked for
+    good = int(certificates.valid_today.sum())
+    assert 0 < good < len(certificates)
+    assert len(axes.lines) == 2 * good + (len(certificates) - good) + 1
     assert certificates.plot(ax=axes) is axes
     matplotlib.pyplot.close(axes.figure)
 

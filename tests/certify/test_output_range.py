@@ -114,7 +114,7 @@ def test_sides_tables_and_words():
     drawn = output_range(net, X, 0.1, target=1, rng=0)
     assert drawn[0].low_claim.coverage == coverage_lower(20_000, 0, confidence=0.999)
     assert drawn[0].sentence().startswith("at least 99.9654 % of the shifts have margins")
-    assert "(at least 99.9654 % of the shifts, confidence 0.999)" in drawn.summary()
+    assert "(at least 99.9654 % of the shifts, confidence 0.999 for each end of each row by itself)" in drawn.summary()
     assert drawn.to_frame()["claim"].iloc[0] == "at least 99.9654 % of the shifts, confidence 0.999"
     assert json.loads(json.dumps(found.to_dict()))["rows"][1]["side"] == "across"
     assert len(found[:2]) == 2
@@ -169,6 +169,10 @@ def test_draws_without_a_number_are_on_no_side():
     model = Undecided(FeedForward([[[1.0]]], [[0.05]]))
     found = output_range(model, [[3.0]], 0.1, target=1, method=SMALL, rng=0)[0]
     assert (found.low, found.high, found.attained) == (-np.inf, np.inf, (False, False))
+    assert found.undefined > 0
+    assert f": {found.undefined} of the drawn models give no number." in found.sentence()
+    assert "inf" not in found.sentence()
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["low"] is None
     found = output_range(model, [[3.0]], 0.01, target=1, method=SMALL, rng=0)[0]
     assert np.isfinite([found.low, found.high]).all()
 

@@ -277,7 +277,7 @@ def test_default_search_of_large_models():
 def test_results_can_be_asked(oracle_network, rows, tmp_path):
     found = apas.max_shift(oracle_network, rows[:5], target=1, method=SMALL, rng=0)
     json.dumps(found.to_dict(), allow_nan=False)
-    assert found.to_frame().columns.tolist() == ["delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason"]  # fmt: skip
+    assert found.to_frame().columns.tolist() == ["delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason", "valid_today"]  # fmt: skip
     assert "<table>" in found._repr_html_()
     assert found.summary().startswith("5 rows: largest delta 0.")
     assert "keep class 1 at delta = 0." in found[0].sentence()

@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch, capsys):
 def test_kept_and_broken(folder, capsys):
     code, out, err = run(capsys, "audit", "certs.json", "good.json", "--base", "old.json")
     assert (code, err) == (0, "")
-    assert "3 rows: 2 HELD, 1 NOT_PROMISED." in out
+    assert "3 rows: 2 HELD, 1 NOT_PROMISED (1 not valid on the certified model itself)." in out
     assert "at most 0.01" in out
     code, out, _ = run(capsys, "audit", "certs.json", "bad.json", "--base", "old.json")
     assert code == 1

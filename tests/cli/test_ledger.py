@@ -30,10 +30,11 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_life_of_promises(folder, capsys):
     add = ("ledger", "add", "ledger.db", "certs.json", "--references", "names.txt", "--expires", "2999-12-31")
-    assert run(capsys, *add)[:2] == (0, "2 added, 0 known already, 1 not certified.\n")
-    assert run(capsys, *add)[:2] == (0, "0 added, 2 known already, 1 not certified.\n")
+    never = "1 not certified (1 not valid on the certified model itself).\n"
+    assert run(capsys, *add)[:2] == (0, f"2 added, 0 known already, {never}")
+    assert run(capsys, *add)[:2] == (0, f"0 added, 2 known already, {never}")
     code, out, _ = run(capsys, *add, "--json")
-    assert json.loads(out) == {"added": 0, "known": 2, "not_certified": 1}
+    assert json.loads(out) == {"added": 0, "known": 2, "not_certified": 1, "not_valid_today": 1}
     code, out, _ = run(capsys, "ledger", "list", "ledger.db")
     assert code == 0
     assert "2999-12-31" in out

@@ -11,8 +11,9 @@ from apas.display.numbers import exactly
 
 __all__ = ["BaseEvidence", "BoundEvidence", "Certificate", "Evidence"]
 
-#: Reason of every row whose explanation is not valid to begin with.
+#: Reason of every row whose explanation is not valid to begin with, and what readers are told about it.
 NOT_VALID = "not valid on the model itself"
+NOT_TODAY = "not valid today: the model itself does not give the target class"
 
 
 class Evidence(Protocol):
@@ -114,6 +115,11 @@ class Certificate:
         """Whether the claim was certified."""
         return self.verdict is Verdict.CERTIFIED
 
+    @property
+    def valid_today(self) -> bool:
+        """Whether the model itself gives the class; if not, the row is refuted whatever the shifts do."""
+        return self.reason != NOT_VALID
+
     def __bool__(self) -> bool:
         raise TypeError(
             "a certificate is neither true nor false: use .is_certified, or compare .verdict with a Verdict."
@@ -121,8 +127,9 @@ class Certificate:
 
     def sentence(self) -> str:
         """Say the verdict in words that are true as they stand."""
-        if self.reason == NOT_VALID:
-            return f"REFUTED: the model itself does not give class {self.target!r} here, so there is nothing to keep."
+        if not self.valid_today:
+            why = f"the model itself does not give class {self.target!r} here, so there is nothing to keep"
+            return f"{self.verdict}, not valid today: {why}; nothing is said about the shifts."
         what = f"class {self.target!r} under shifts by delta = {exactly(self.delta)} ({self.claim.measure})"
         if isinstance(self.claim, Most):
             least = "fewer than" if self.verdict is Verdict.REFUTED else "at least"

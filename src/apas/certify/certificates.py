@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.certify.certificate import Certificate
+from apas.certify.certificate import NOT_TODAY, Certificate
 from apas.certify.claims import Most, Verdict
 from apas.certify.sequence import UnderShifts, cells
 from apas.display.numbers import exactly
@@ -53,6 +54,7 @@ class Certificates(UnderShifts[Certificate]):
     ROWS = "certificates"
     COLUMNS = (
         "verdict", "target", "delta", "claim", "coverage", "confidence", "draws", "failures", "method", "reason",
+        "valid_today",
     )  # fmt: skip
     UNSHOWN = ("claim", "coverage", "confidence")
     PER_ROW = (*UnderShifts.PER_ROW, "max_shifts")
@@ -82,16 +84,31 @@ class Certificates(UnderShifts[Certificate]):
         """Which rows were certified, as a boolean array."""
         return np.array([c.is_certified for c in self], dtype=bool)
 
+    @property
+    def valid_today(self) -> NDArray[np.bool_]:
+        """Which rows the model itself gives their class, as a boolean array; the others are refuted without draws."""
+        return np.array([c.valid_today for c in self], dtype=bool)
+
     def summary(self) -> str:
-        """How many rows got which verdict, and about what, in one sentence."""
+        """How many rows got which verdict, for which reason they were refuted, and about what, in one sentence."""
         if not len(self):
             return "No rows, no certificates."
         counts = {v: sum(c.verdict is v for c in self) for v in Verdict}
-        parts = ", ".join(f"{n} {v.name}" for v, n in counts.items() if n)
+        why = {Verdict.REFUTED: self._refused()}
+        parts = ", ".join(f"{n} {v.name}{why.get(v, '')}" for v, n in counts.items() if n)
         deltas = sorted({c.delta for c in self})
         size = " to ".join(exactly(delta) for delta in dict.fromkeys((deltas[0], deltas[-1])))
-        claim = self[0].claim
-        return f"{self._counted()}: {parts} ({claim}; delta {size}; {claim.measure})."
+        claims = "; or ".join(dict.fromkeys(c.claim.among(len(self)) for c in self))
+        measures = "; or ".join(dict.fromkeys(c.claim.measure for c in self))
+        return f"{self._counted()}: {parts} ({claims}; delta {size}; {measures})."
+
+    def _refused(self) -> str:
+        """Why rows were refuted, where some of them are not valid to begin with."""
+        if self.valid_today.all():
+            return ""
+        others = Counter(c.claim.against for c in self if c.valid_today and c.verdict is Verdict.REFUTED)
+        parts = [f"{n} {why}" for why, n in others.items()] + [f"{np.count_nonzero(~self.valid_today)} {NOT_TODAY}"]
+        return f" ({', '.join(parts)})"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""
@@ -105,7 +122,7 @@ class Certificates(UnderShifts[Certificate]):
         return {
             "verdict": item.verdict.name, "target": item.target, "delta": item.delta, "claim": str(claim),
             "coverage": share, "confidence": odds, "draws": item.evidence.draws, "failures": item.evidence.failures,
-            "method": item.method, "reason": item.reason,
+            "method": item.method, "reason": item.reason, "valid_today": item.valid_today,
         }  # fmt: skip
 
     def _about(self) -> dict[str, Any]:

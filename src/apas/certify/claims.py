@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from apas._validation import check_integer, check_probability
 from apas.errors import InputError
@@ -21,7 +22,10 @@ class Verdict(Enum):
     """What is known about a claim; the value says it in a sentence."""
 
     CERTIFIED = "The claim holds, with the confidence it states."
-    REFUTED = "The claim does not hold: there is evidence against it."
+    REFUTED = (
+        "There is evidence against the claim about the shifts; or the row is not valid today, since the model itself "
+        "does not give the target class, and nothing is said about the shifts."
+    )
     UNKNOWN = "The evidence decides nothing."
 
     def __str__(self) -> str:
@@ -48,8 +52,15 @@ class Every:
             raise InputError(f"`measure` of Every must be a text that names the set, got {self.measure!r}.")
         check_integer(self.rows, "rows", "Every", least=1)
 
+    #: Why a row that the model itself gives its class is refuted.
+    against: ClassVar[str] = "with a failing shift"
+
     def __str__(self) -> str:
         return EVERY
+
+    def among(self, count: int, what: str = "row") -> str:
+        """The claim in words, as one of so many: what is proved holds for all of them together."""
+        return str(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
@@ -104,6 +115,9 @@ class Most:
             return Fraction(repr(self.confidence))
         return simultaneous(self.confidence, parts)
 
+    #: Why a row that the model itself gives its class is refuted.
+    against: ClassVar[str] = "with too small a share"
+
     @property
     def share(self) -> str:
         """The coverage as it was typed, such as "99.5 %"."""
@@ -115,6 +129,17 @@ class Most:
         together = f" for all {self.rows} rows together" if self.rows > 1 else ""
         return f"at least {self.share} of the shifts, confidence {self.confidence!r}{together}"
 
+    def among(self, count: int, what: str = "row") -> str:
+        """The claim in words, as one of so many: whether its confidence is for each by itself or for all together.
+
+        Examples
+        --------
+        >>> Most(0.995, 0.999, "uniform on a box").among(3)
+        'at least 99.5 % of the shifts, confidence 0.999 for each row by itself'
+        """
+        alone = count > 1 and self.rows == 1 and self.confidence < 1.0
+        return f"{self}{f' for each {what} by itself' if alone else ''}"
+
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
         return {
@@ -124,6 +149,6 @@ class Most:
 
 
 def _percent(share: float) -> str:
-    # moving the decimal point of what the user typed: 0.995 * 100 would print as 99.5, but 0.999 * 100 not as 99.9
-    exact = Fraction(repr(share)) * 100
-    return f"{float(exact):.15g} %"
+    # the decimal point of what was typed is moved, and no digit lost: float(0.9999999999999999 * 100) may print as 100
+    exact = Decimal(repr(share)).scaleb(2).normalize()
+    return f"{exact:f} %" if exact > Decimal("1e-6") else f"{exact:e} %"

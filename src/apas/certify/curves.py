@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.certify.certificate import NOT_TODAY
 from apas.certify.sequence import UnderShifts
-from apas.display.numbers import at_least, at_most
+from apas.display.numbers import at_least, at_most, exactly
 from apas.display.values import plain
 from apas.shifts.protocol import ShiftSet
 
@@ -92,13 +93,15 @@ class FractionCurve:
 
 
 def _share(lower: float, upper: float, delta: float) -> str:
-    ends = f"{at_least(lower)} to {at_most(upper)}" if lower < upper else at_least(lower)
+    ends = f"{at_least(lower)} to {at_most(upper)}" if lower < upper else exactly(lower)
     return f"{ends} at delta = {float(delta)!r}"
 
 
 def _lines(curve: FractionCurve) -> list[dict[str, Any]]:
     """One line of the table per delta."""
-    rest = {"draws": curve.draws, "confidence": curve.confidence, "target": curve.target}
+    rest = {
+        "draws": curve.draws, "confidence": curve.confidence, "target": curve.target, "valid_today": curve.valid,
+    }  # fmt: skip
     numbers = zip(curve.deltas, curve.estimate, curve.lower, curve.upper, strict=True)
     return [
         {"delta": float(delta), "estimate": float(estimate), "lower": float(lower), "upper": float(upper), **rest}
@@ -121,7 +124,7 @@ class FractionCurves(UnderShifts[FractionCurve]):
     """
 
     FORMAT = "apas-fraction-curves"
-    COLUMNS = ("delta", "estimate", "lower", "upper", "draws", "confidence", "target")
+    COLUMNS = ("delta", "estimate", "lower", "upper", "draws", "confidence", "target", "valid_today")
 
     def __init__(
         self,
@@ -153,16 +156,26 @@ class FractionCurves(UnderShifts[FractionCurve]):
         for j in dict.fromkeys((int(first.deltas.argmin()), int(first.deltas.argmax()))):
             low, high = min(c.lower[j] for c in self), max(c.upper[j] for c in self)
             ends.append(_share(low, high, first.deltas[j]))
-        together = " together" if len(first.deltas) > 1 else ""
-        odds = f"for each row with confidence {first.confidence!r} at all deltas{together}"
-        odds = odds if first.draws else "for certain"
-        return f"{self._counted()}: share of shifts that keep the class {', '.join(ends)} ({odds}; {first.measure})."
+        together = " at all deltas together" if len(first.deltas) > 1 else ""
+        alone = " for each row by itself" if len(self) > 1 else ""
+        odds = f"with confidence {first.confidence!r}{alone}{together}" if first.draws else "for certain"
+        not_today = sum(not curve.valid for curve in self)
+        but = f", {not_today} {NOT_TODAY}" if not_today else ""
+        return (
+            f"{self._counted()}: share of shifts that keep the class {', '.join(ends)}{but} ({odds}; {first.measure})."
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of valid shifts against delta, with its band, for each row."""
         from apas.display.plots import fraction_plot
 
         return fraction_plot(self, ax)
+
+    def _shown_frame(self) -> DataFrame:
+        """Bounds in few digits, rounded outwards; the confidence in all its digits."""
+        write = {"lower": at_least, "upper": at_most, "confidence": exactly}
+        frame = super()._shown_frame()
+        return frame.assign(**{name: [how(float(v)) for v in frame[name]] for name, how in write.items()})
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "entropy": None if self.entropy is None else hex(self.entropy)}

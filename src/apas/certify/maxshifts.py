@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas.certify.certificate import NOT_TODAY, NOT_VALID
 from apas.certify.claims import Every, Most
 from apas.certify.sequence import UnderShifts
 from apas.display.numbers import at_least, at_most
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["MaxShift", "MaxShifts"]
+
+#: What the trace of a search says whose confidence is that of each test, and what readers are told about it.
+PER_TEST, ONLY_TESTS = "per test", "per test only, as published"
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,27 @@ class MaxShift:
     trace: Mapping[str, Any] = field(hash=False)
     seconds: float = field(default=0.0, compare=False)
 
+    @property
+    def valid_today(self) -> bool:
+        """Whether the model itself gives the class; if not, no delta is certified whatever the shifts do."""
+        return self.reason != NOT_VALID
+
+    @property
+    def per_test(self) -> bool:
+        """Whether the confidence is that of each test of a search, and not that of the delta they led to."""
+        return self.trace.get("claim") == PER_TEST and (self.delta > self.provable or not self.delta)
+
     def sentence(self) -> str:
         """Say it in words that are true as they stand."""
         who = f"class {self.target!r}"
+        if self.per_test and isinstance(self.claim, Most):
+            together = f" for all {self.claim.rows} rows together" if self.claim.rows > 1 else ""
+            asked = f"whether at least {self.claim.share} of the shifts keep {who} ({self.claim.measure})"
+            ended = f"ended at delta = {self.written()}" if self.delta else "passed no test"
+            return (
+                f"the published search {ended}: each of its tests asks, with confidence {self.claim.confidence!r}"
+                f"{together}, {asked}; the delta that they led to has no confidence of its own."
+            )
         if not self.delta:
             return f"nothing is certified for {who}: {self.reason}."
         if isinstance(self.claim, Most):
@@ -93,6 +115,12 @@ class MaxShift:
         return self.sentence()
 
 
+def _claimed(item: MaxShift, count: int) -> str:
+    """What the delta of an item, one of so many, is worth."""
+    said = item.claim.among(count)
+    return f"{said}{' and' if said != str(item.claim) else ''} {ONLY_TESTS}" if item.per_test else said
+
+
 def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
@@ -109,7 +137,9 @@ class MaxShifts(UnderShifts[MaxShift]):
     """
 
     FORMAT = "apas-max-shifts"
-    COLUMNS = ("delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason")
+    COLUMNS = (
+        "delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason", "valid_today",
+    )  # fmt: skip
     UNSHOWN = ("claim",)
 
     @property
@@ -122,10 +152,13 @@ class MaxShifts(UnderShifts[MaxShift]):
         if not len(self):
             return "No rows, no shifts."
         low, middle, high = np.percentile(self.deltas, [0, 50, 100])
-        claim = self[0].claim
         spread = f"{at_least(low)} to {at_least(high)}, median {at_least(middle)}"
-        per_test = " per test only, as published" if any(i.trace.get("search") == "paper" for i in self) else ""
-        return f"{self._counted()}: largest delta {spread} ({claim}{per_test}; {claim.measure})."
+        asked = [item for item in self if item.valid_today] or list(self)
+        claims = "; or ".join(dict.fromkeys(_claimed(item, len(self)) for item in asked))
+        measures = "; or ".join(dict.fromkeys(item.claim.measure for item in self))
+        not_today = sum(not item.valid_today for item in self)
+        but = f", {not_today} {NOT_TODAY}" if not_today else ""
+        return f"{self._counted()}: largest delta {spread}{but} ({claims}; {measures})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""
@@ -140,4 +173,4 @@ class MaxShifts(UnderShifts[MaxShift]):
         return super()._shown_frame().assign(**shown, **limits)
 
     def _line(self, item: MaxShift) -> dict[str, Any]:
-        return {**super()._line(item), "claim": str(item.claim)}
+        return {**super()._line(item), "claim": _claimed(item, 1)}

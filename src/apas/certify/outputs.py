@@ -121,6 +121,7 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
     share = max(method.coverage, coverage_lower(samples, 0, confidence=method.confidence))
     claim = Most(share, method.confidence, asked.measure)
     low, high = np.full(len(problem), np.inf), np.full(len(problem), -np.inf)
+    undefined = np.zeros(len(problem), dtype=np.int64)
     block = block_size(problem)
     with Progress(samples, "drawing shifted models") as progress:
         for begin in range(0, samples, block):
@@ -130,16 +131,18 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
                 part = problem if len(problem) <= ROWS else problem.take(slice(chunk, chunk + ROWS))
                 margins = part.margins(directions)
                 rows = slice(chunk, chunk + len(part))
-                # a model that gives no number is on neither side of any
-                low[rows] = np.minimum(low[rows], np.where(np.isnan(margins), -np.inf, margins).min(axis=0))
-                high[rows] = np.maximum(high[rows], np.where(np.isnan(margins), np.inf, margins).max(axis=0))
+                # a model that gives no number is on neither side of any: then no end is known
+                missing = np.isnan(margins)
+                undefined[rows] += np.count_nonzero(missing, axis=0)
+                low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
+                high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
             progress.advance(end - begin)
     base = problem.model.margin(problem.X, problem.one_target)
     return [
         OutputRange(
             float(low[i]), float(high[i]), claim, claim, (bool(np.isfinite(low[i])), bool(np.isfinite(high[i]))),
             float(base[i]), float(problem.delta[i]),
-            problem.target[i], "sampling",
+            problem.target[i], "sampling", int(undefined[i]),
         )
         for i in range(len(problem))
     ]  # fmt: skip
@@ -151,6 +154,8 @@ def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRang
     claim = Every(problem.shifts.region(problem.model.parameters))
     base = problem.model.margin(problem.X, problem.one_target)
     low, high = _enclosed(problem, network)
+    # where the bounds overflow, infinity less infinity may stand for an end: none is known then
+    low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
     binary = len(network.classes) == 2
     closed = is_exact(network) and isinstance(problem.shifts, LinfShifts)
     name = "exact" if isinstance(method, Exact) else "interval"
@@ -166,9 +171,10 @@ def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRang
                     other = 1 - int(problem.wanted[i])
                     above = _edge(problem, network, i, other, -ends[1], -float(base[i]), deadline)
                 ends, attained = (below[0], -above[0]), (below[1], above[1])
+            reached = (attained[0] and bool(np.isfinite(ends[0])), attained[1] and bool(np.isfinite(ends[1])))
             items.append(
                 OutputRange(
-                    *ends, claim, claim, attained, float(base[i]), float(problem.delta[i]), problem.target[i], name
+                    *ends, claim, claim, reached, float(base[i]), float(problem.delta[i]), problem.target[i], name
                 )
             )
             progress.advance(1)

@@ -152,7 +152,7 @@ def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) 
     line("offers found", lambda s: f"{s['found']} of {s['applicants']}")
     line("mean change, in % of the features' ranges", lambda s: _percent(s["mean_change"]))
     line(
-        f"certified at delta = {delta:g} for {most} (confidence {claim.confidence:g})",
+        f"certified at delta = {delta:g} for {most} (confidence {claim.confidence:g}, each by itself)",
         lambda s: f"{s['certified_most']} of {s['found']}",
     )
     line(f"proved at delta = {delta:g} for every shift", lambda s: f"{s['certified_every']} of {s['found']}")

@@ -72,7 +72,7 @@ def add_command(
 
     Example:  apas ledger add ledger.db promises.json --references applicants.txt
     """
-    from apas import Ledger
+    from apas import Ledger, load_certificates
     from apas.contracts.promises import checked_promises
 
     names = read_references(references, reference_column)
@@ -80,10 +80,12 @@ def add_command(
     checked_promises(certificates, names, expires, datetime.now(UTC).date().isoformat())
     with Ledger(ledger) as book:
         done = book.add(certificates, names, expires=expires)
+    never = int((~load_certificates(certificates).valid_today).sum())
     if as_json:
-        print_json(done._asdict())
-    else:
-        typer.echo(f"{done.added} added, {done.known} known already, {done.not_certified} not certified.")
+        print_json({**done._asdict(), "not_valid_today": never})
+        return
+    why = f" ({never} not valid on the certified model itself)" if never else ""
+    typer.echo(f"{done.added} added, {done.known} known already, {done.not_certified} not certified{why}.")
 
 
 @ledger_app.command("list")

@@ -72,8 +72,9 @@ def print_table(table: Table, summary: str) -> None:
     from rich.console import Console
 
     # a pipe has no width; leave the wrapping to whoever reads it
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    watched = sys.stdout.isatty()
+    console = Console(width=None if watched else 200)
     console.print(table)
     console.print()
     for line in summary.split("\n"):
-        console.print(cell(line))
+        console.print(cell(line), soft_wrap=not watched)

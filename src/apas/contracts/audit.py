@@ -42,6 +42,7 @@ _WRONG = (
     "THE CERTIFICATE WAS WRONG: it says that every model of its set gives the class, the new model is one of the set, "
     "and does not; check the certificate with verify, and if it holds there, report this as an error of apas"
 )
+_NEVER_VALID = "since the certified model itself did not give the class"
 _NO_SPACE = (
     "What the features may be was not said: repairs change {what}, and nobody knows whether that is possible; pass "
     "`space` (--space)."
@@ -211,10 +212,11 @@ def _why(new: Successor, shift: ShiftReport | None, shifts: Any, item: Certifica
 def _row(item: Certificate, valid: bool, inside: bool | None, doubtful: bool, why: str) -> AuditRow:
     told: dict[str, Any] = {
         "valid": valid, "inside": inside, "verdict": item.verdict.name, "claim": str(item.claim),
-        "target": item.target, "delta": item.delta,
+        "target": item.target, "delta": item.delta, "was_valid": item.valid_today,
     }  # fmt: skip
     if not item.is_certified:
-        return AuditRow(Outcome.NOT_PROMISED, **told, reason=f"it was {item.verdict.name}, so nothing was promised")
+        was = item.verdict.name if item.valid_today else f"{item.verdict.name}, {_NEVER_VALID}"
+        return AuditRow(Outcome.NOT_PROMISED, **told, reason=f"it was {was}, so nothing was promised")
     if valid:
         place = {
             True: "; the new model lies in the certified set",

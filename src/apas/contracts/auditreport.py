@@ -63,6 +63,8 @@ class AuditRow:
     repair : Repair or None
         Of a broken promise the nearest allowed row that is valid on the new model, or why there is none; None if the
         promise is not broken, or nobody asked.
+    was_valid : bool
+        Whether the certified model itself gave the row its target class.
     """
 
     outcome: Outcome
@@ -74,13 +76,14 @@ class AuditRow:
     delta: float
     reason: str
     repair: Repair | None = None
+    was_valid: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON values."""
         return {
             "outcome": self.outcome.name, "valid": self.valid, "inside": self.inside, "verdict": self.verdict,
             "claim": self.claim, "target": plain(self.target), "delta": self.delta, "reason": self.reason,
-            "repair": None if self.repair is None else self.repair.to_dict(),
+            "repair": None if self.repair is None else self.repair.to_dict(), "was_valid": self.was_valid,
         }  # fmt: skip
 
 
@@ -113,8 +116,8 @@ class AuditReport(PerRow[AuditRow]):
     """
 
     FORMAT = "apas-audit-report"
-    COLUMNS = ("outcome", "valid", "inside", "verdict", "target", "delta", "claim", "reason", "repair")
-    UNSHOWN = ("claim", "valid")
+    COLUMNS = ("outcome", "valid", "inside", "verdict", "target", "delta", "claim", "reason", "repair", "was_valid")
+    UNSHOWN = ("claim", "valid", "was_valid")
 
     def __init__(
         self,
@@ -169,7 +172,9 @@ class AuditReport(PerRow[AuditRow]):
         if not len(self):
             return "No rows, nothing was promised."
         counts = {outcome: sum(row.outcome is outcome for row in self) for outcome in Outcome}
-        parts = ", ".join(f"{n} {outcome.name}" for outcome, n in counts.items() if n)
+        never = sum(not row.was_valid for row in self)
+        why = {Outcome.NOT_PROMISED: f" ({never} not valid on the certified model itself)" if never else ""}
+        parts = ", ".join(f"{n} {outcome.name}{why.get(outcome, '')}" for outcome, n in counts.items() if n)
         moved = f" {self.shift.summary()}" if self.shift is not None else ""
         wrong = self.wrong_certificates
         alarm = f" {wrong} certificate{'s' if wrong > 1 else ''} about every shift cannot be right." if wrong else ""

@@ -101,7 +101,7 @@ def verify(
     parts = [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     for part in parts:
         part.shifts = with_models(part.shifts, given)
-        claimed = [i.verdict.name if isinstance(i, Certificate) else f"delta {i.delta:.6g}" for i in part]
+        claimed = [i.verdict.name if isinstance(i, Certificate) else f"delta {i.written()}" for i in part]
         name = "certificate" if isinstance(part, Certificates) else "largest shift"
         answers = _checked(part, net, entropy)
         lines += [VerifyRow(name, told, *answer) for told, answer in zip(claimed, answers, strict=True)]

@@ -219,8 +219,10 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         parts = ", ".join(f"{n} {s.name}" for s, n in counts.items() if n)
         costs = [item.cost for item in self if item.is_found]
         mean = f"; mean {self.distance} distance {np.mean(costs):.4g}" if costs else ""
-        claims = {str(item.certificate.claim) for item in self if item.certificate is not None}
+        certified = [item.certificate.claim for item in self if item.certificate is not None]
         rows = len({item.row for item in self})
+        what = "row" if rows == len(self) else "counterfactual"
+        claims = {claim.among(len(certified), what) for claim in certified}
         counted = self._counted() if rows == len(self) else f"{len(self)} counterfactuals of {rows} rows"
         return f"{counted}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from apas._optional import require
 from apas.display.labels import label_rows, legend_beside
+from apas.display.numbers import exactly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,20 +28,30 @@ def new_axes(ax: Axes | None, feature: str) -> Axes:
 
 
 def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
-    """Per row a bar from the lower to the upper bound on the share of valid shifts, and the share asked for."""
+    """Per row a bar from the lower to the upper bound on the share of valid shifts, and the share asked for.
+
+    A row that is not valid on the model itself has no bar: nobody asked about its share, which may be anything.
+    """
     ax = new_axes(ax, "Certificates.plot")
     shown: set[str] = set()
     for i, certificate in enumerate(certificates):
+        if not certificate.valid_today:
+            continue
         low, high = _bounds(certificate)
         name = certificate.verdict.name
         label = None if name in shown else name
         shown.add(name)
         ax.plot([i, i], [low, high], color=COLOURS[name], linewidth=3, solid_capstyle="butt", label=label)
         ax.plot([i], [(low + high) / 2], "o", color=COLOURS[name], markersize=4)
+    not_today = [i for i, certificate in enumerate(certificates) if not certificate.valid_today]
+    _mark_not_today(ax, not_today, "the share is not known")
     if len(certificates):
-        asked = getattr(certificates[0].claim, "coverage", 1.0)
-        ax.axhline(asked, color="black", linewidth=1, linestyle="--", label=f"asked for: {asked:g}")
+        for asked in sorted({getattr(certificate.claim, "coverage", 1.0) for certificate in certificates}):
+            ax.axhline(asked, color="black", linewidth=1, linestyle="--", label=f"asked for: {exactly(asked)}")
         legend_beside(ax)
+    if not shown:  # nothing else says what the axis is
+        ax.set_ylim(-0.02, 1.02)
+    ax.set_xlim(-0.6, max(len(certificates), 1) - 0.4)
     label_rows(ax, certificates._labels())  # type: ignore[attr-defined]
     ax.set_ylabel("share of shifts that keep the class")
     ax.set_title("Bounds on the robust share of each explanation", loc="left")
@@ -48,11 +60,16 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
 
 def _bounds(certificate: Any) -> tuple[float, float]:
     if not hasattr(certificate.evidence, "coverage_lower"):  # nothing was counted or measured
-        everything = certificate.verdict.name == "CERTIFIED"
-        nothing_to_keep = certificate.witness is None and certificate.verdict.name == "REFUTED"
-        return (1.0 if everything else 0.0), (0.0 if nothing_to_keep else 1.0)
+        return (1.0 if certificate.verdict.name == "CERTIFIED" else 0.0), 1.0
     level = float(getattr(certificate.claim, "row_confidence", 1.0))
     return certificate.evidence.coverage_lower(level), certificate.evidence.coverage_upper(level)
+
+
+def _mark_not_today(ax: Axes, places: Sequence[int], said: str) -> None:
+    """A dotted line from top to bottom at rows that are not valid on the model itself: it is no value of the axis."""
+    for number, place in enumerate(places):
+        label = None if number else f"not valid today:\n{said}"
+        ax.axvline(place, color=COLOURS["UNKNOWN"], linewidth=1.2, linestyle=":", label=label, zorder=1)
 
 
 def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
@@ -72,6 +89,8 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
         shown = [(x, y) for x, y in zip(places, values, strict=True) if 0 < y < float("inf")]
         if shown:
             ax.plot(*zip(*shown, strict=True), marker, color=colour, label=label, **style)
+    not_today = [x for x, i in zip(places, order, strict=True) if not shifts[i].valid_today]
+    _mark_not_today(ax, not_today, "no shift is certified")
     ax.set_xlabel("rows, sorted")
     ticker = require("matplotlib.ticker", feature="MaxShifts.plot", extra="plot")
     ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))  # there is no row between two
@@ -90,7 +109,7 @@ def fraction_plot(curves: Sequence[Any], ax: Axes | None) -> Axes:
     for i, curve in enumerate(curves):
         order = curve.deltas.argsort()
         deltas = curve.deltas[order]
-        label = f"row {i}" if few else None
+        label = f"row {i}{'' if curve.valid else ' (not valid today)'}" if few else None
         (line,) = ax.plot(deltas, curve.estimate[order], "o-", linewidth=1.2, markersize=3, label=label)
         colour, ends = line.get_color(), (curve.lower[order], curve.upper[order])
         ax.fill_between(deltas, *ends, color=colour, alpha=0.2, linewidth=0)
@@ -110,16 +129,21 @@ def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
     sides = {"above": COLOURS["CERTIFIED"], "across": COLOURS["UNKNOWN"], "below": COLOURS["REFUTED"]}
     handles = {"threshold": ax.axvline(0.0, color="black", linewidth=1, linestyle="--", zorder=3)}
     for i, item in enumerate(ranges):
-        (bar,) = ax.plot([item.low, item.high], [i, i], color=sides[item.side], linewidth=4, solid_capstyle="butt")
         (mark,) = ax.plot([item.margin], [i], "|", color="black", markersize=10)
-        handles |= {"model itself": mark, item.side: bar}
+        handles["model itself"] = mark
+        if isfinite(item.low) and isfinite(item.high):
+            (bar,) = ax.plot([item.low, item.high], [i, i], color=sides[item.side], linewidth=4, solid_capstyle="butt")
+            handles[item.side] = bar
+        else:
+            line = ax.axhline(i, color=COLOURS["UNKNOWN"], linewidth=1.2, linestyle=":", zorder=1)
+            handles["no end known"] = line
     ax.set_yticks(range(len(ranges)) if len(ranges) <= 20 else [])
     ax.invert_yaxis()
     ax.set_xlabel("margin towards the wanted class")
     ax.set_ylabel("row")
     ax.set_title("What shifted models make of each explanation", loc="left", pad=24)  # the legend is below it
     if len(ranges):
-        shown = [name for name in ("threshold", "model itself", *sides) if name in handles]
+        shown = [name for name in ("threshold", "model itself", *sides, "no end known") if name in handles]
         ax.legend(  # above the bars, and no wider than they are: nothing may be cut off, nor the axes squeezed
             [handles[name] for name in shown], shown, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(shown),
             frameon=False, fontsize="small", handlelength=1.2, columnspacing=1.0, borderaxespad=0.2,

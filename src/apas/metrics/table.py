@@ -120,7 +120,7 @@ class Evaluation:
     def __str__(self) -> str:
         if not len(self):
             return "No counterfactuals."
-        numbers = ", ".join(f"{name} {value:.4g}" for name, value in self.summary().items())
+        numbers = ", ".join(f"{name} {_short(value)}" for name, value in self.summary().items())
         return f"{len(self)} counterfactual{'s' if len(self) > 1 else ''}: {numbers}."
 
     def __repr__(self) -> str:
@@ -139,6 +139,12 @@ def retrained_columns(count: int) -> list[str]:
     (['valid_retrained'], ['valid_retrained_0', 'valid_retrained_1'])
     """
     return ["valid_retrained"] if count == 1 else [f"valid_retrained_{i}" for i in range(count)]
+
+
+def _short(value: float) -> str:
+    """Four digits; but what is less than all is not written as 1."""
+    text = f"{value:.4g}"
+    return f"{value:.17g}" if value < 1 <= float(text) else text
 
 
 def _mean(values: NDArray[Any]) -> float:

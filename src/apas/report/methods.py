@@ -129,6 +129,11 @@ def _not_promised(subject: Subject, later: Later | None) -> list[str]:
             "UNKNOWN is no promise. REFUTED is evidence against the claim; it does not say that the next model breaks "
             "the explanation."
         )
+    if not all(item.valid_today for item in subject.rows):
+        said.append(
+            "Of rows that are not valid today nothing is said about the shifts: the model itself does not give the "
+            "promised class, so that there is nothing to keep."
+        )
     if not isinstance(subject.rows.shifts, InputNoise):
         said.append("The promise is about exactly the values that are listed, not about values near them.")
     said.append(

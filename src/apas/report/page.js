@@ -42,7 +42,7 @@
   let chosen = 0;
   const LINES = [
     ["tested", "asked about", "asked", "dot"], ["worst", "proved for every shift", "every", "solid"],
-    ["sampled", "certified for most shifts", "most", "dash"], ["broken", "a failing shift is known", "broken", "dashdot"],
+    ["sampled", data.most, "most", "dash"], ["broken", "a failing shift is known", "broken", "dashdot"],
   ];
 
   function curve(row) {
@@ -109,7 +109,7 @@
     sorted = order;
     const series = [
       ["broken", "a failing shift is known", c.broken, "triangle-down-open"],
-      ["worst", "proved for every shift", c.every, "square"], ["sampled", "certified for most shifts", c.most, "circle"],
+      ["worst", "proved for every shift", c.every, "square"], ["sampled", data.most, c.most, "circle"],
     ];
     const traces = [];
     for (const [key, label, colour, symbol] of series) {

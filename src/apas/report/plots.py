@@ -40,6 +40,8 @@ def plot_data(
         "curves": curves.to_dict() if isinstance(curves, Curves) else None,
         "histograms": bars.to_dict() if isinstance(bars, Histograms) else None,
         "radii": subject.radii is not None,
+        "most": "certified for most shifts" if not any(r.per_test for r in subject.radii or ())
+        else "the published search ended",
         "measured": None if measured is None or not (measured.comparable and math.isfinite(measured.delta))
         else {"at": measured.delta, "text": at_most(measured.delta)},
         "layers": None if measured is None else [

@@ -45,6 +45,8 @@ class Line:
     target : str
     verdict : str
         Empty where only a largest shift is known.
+    valid_today : bool
+        Whether the certified model itself gives the class.
     sentences : tuple of str
         What was shown.
     worst, sampled, broken : float or None
@@ -62,6 +64,7 @@ class Line:
     more: int
     target: str
     verdict: str
+    valid_today: bool
     sentences: tuple[str, ...]
     worst: float | None
     sampled: float | None
@@ -148,7 +151,8 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
     item: Any = certificate if certificate is not None else radius
     return Line(
         number=i, label=label, changes=changes[0], more=changes[1], target=str(item.target),
-        verdict="" if certificate is None else certificate.verdict.name, sentences=tuple(said),
+        verdict="" if certificate is None else certificate.verdict.name, valid_today=item.valid_today,
+        sentences=tuple(said),
         worst=worst or None, sampled=sampled or None,
         broken=radius.broken_at if radius is not None and 0 < radius.broken_at < math.inf else None,
         worst_text=worst_text if worst else "", sampled_text=sampled_text if sampled else "",

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from apas.certify.certificate import NOT_TODAY
+from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Most
-from apas.certify.maxshifts import MaxShift
+from apas.certify.maxshifts import MaxShift, MaxShifts
 from apas.contracts.shiftsets import AbsentModels
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.later import Later
@@ -49,7 +51,7 @@ def headline(subject: Subject, later: Later | None) -> list[str]:
 def _certified(subject: Subject) -> list[str]:
     certificates = subject.certificates
     assert certificates is not None
-    counts = Counter(c.verdict.name for c in certificates)
+    counts = Counter(c.verdict.name for c in certificates if c.valid_today)
     total, good = len(certificates), counts["CERTIFIED"]
     who = "The explanation is" if total == 1 else f"All {total} explanations are"
     if good == total:
@@ -61,10 +63,17 @@ def _certified(subject: Subject) -> list[str]:
             rest.append(f"{counts['REFUTED']} {_are(counts['REFUTED'])} refuted: there is evidence against the claim")
         if counts["UNKNOWN"]:
             rest.append(f"{counts['UNKNOWN']} {_are(counts['UNKNOWN'])} undecided, which is no promise")
+        rest += _not_today(certificates)
         first = "; ".join([first, *rest]) + "."
     means = claims_in_words(subject)
     more = f" And {len(means) - SPELLED} more claims, see the table." if len(means) > SPELLED else ""
     return [first, f"Certified means: {' '.join(means[:SPELLED])}{more}"]
+
+
+def _not_today(items: Certificates | MaxShifts) -> list[str]:
+    """How many explanations the model itself refuses; nothing if none."""
+    count = sum(not item.valid_today for item in items)
+    return [f"{count} {_are(count)} {NOT_TODAY}"] if count else []
 
 
 def _asked(subject: Subject) -> str:
@@ -91,10 +100,9 @@ def claims_in_words(subject: Subject) -> list[str]:
     items = subject.certificates if subject.certificates is not None else subject.radii
     assert items is not None
     said: dict[str, None] = {}
-    for item in items:
+    for item in [item for item in items if item.valid_today] or items:
         size = f"delta = {exactly(item.delta)}" if subject.certificates is not None else "the delta of its line"
-        searched = isinstance(item, MaxShift) and item.trace.get("search") == "paper"
-        said[_claim(item.claim, size, searched)] = None
+        said[_claim(item.claim, size, isinstance(item, MaxShift) and item.per_test)] = None
     return [capital(sentence) if len(said) > 1 else sentence for sentence in said]
 
 
@@ -108,7 +116,8 @@ def _claim(claim: Every | Most, size: str, searched: bool) -> str:
         return f"{share}, which is computed, not estimated."
     whom = f"for all {claim.rows} rows together" if claim.rows > 1 else "for each explanation by itself"
     if searched:
-        return f"{share}. The confidence of {claim.confidence!r} holds for each test of the search, not for its result."
+        asked = f"each test of the published search asks whether {share}"
+        return f"{asked}. The confidence of {claim.confidence!r} holds for each test of the search, not for its result."
     return f"{share}, with confidence {claim.confidence!r} {whom}."
 
 
@@ -117,13 +126,18 @@ def _reached(subject: Subject) -> list[str]:
     assert radii is not None
     deltas = radii.deltas
     some = int(np.count_nonzero(deltas))
+    rest = _not_today(radii)
     if not some:
-        return [f"For none of {len(radii)} explanations is any shift of the model certified."]
+        return ["; ".join([f"For none of {len(radii)} explanations is any shift of the model certified", *rest]) + "."]
     low, middle, high = (at_least(v) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
-    first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model."
+    searched = any(item.per_test for item in radii)
+    first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model"
+    if searched:
+        first = f"For {some} of {len(radii)} explanations the published search ended at a shift of the model"
+    first = "; ".join([first, *rest]) + "."
     spread = f"That shift is delta = {low} to {high}, in the middle {middle}." if some > 1 else f"It is delta = {low}."
     means = claims_in_words(subject)
-    return [first, f"{spread} Certified means: {' '.join(means[:SPELLED])}"]
+    return [first, f"{spread} {'Of that search:' if searched else 'Certified means:'} {' '.join(means[:SPELLED])}"]
 
 
 def _kept(later: Later | None) -> list[str]:
@@ -192,11 +206,19 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
         good = int(subject.certificates.certified.sum())
         deltas = sorted({c.delta for c in subject.certificates})
         found.append(Figure(f"{good} of {total}", "explanations certified", "good" if good == total else ""))
+        never = int((~subject.certificates.valid_today).sum())
+        if never:
+            found.append(Figure(f"{never} of {total}", "not valid today: the model itself refuses them", "bad"))
         spread = exactly(deltas[0]) if len(deltas) == 1 else f"{exactly(deltas[0])} to {exactly(deltas[-1])}"
         found.append(Figure(spread, "delta asked about: size of the shifts"))
     if subject.radii is not None and (subject.radii.deltas > 0).any():
         middle = float(np.median(subject.radii.deltas))
-        found.append(Figure(at_least(middle), "median of the largest certified delta"))
+        what = (
+            "delta that the published search led to"
+            if any(r.per_test for r in subject.radii)
+            else "largest certified delta"
+        )
+        found.append(Figure(at_least(middle), f"median of the {what}"))
     if later is not None and later.measured is not None:
         found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
     if later is not None and later.outcomes is not None and later.counts["NOT_PROMISED"] < total:
