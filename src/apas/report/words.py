@@ -121,6 +121,11 @@ def _reached(subject: Subject) -> list[str]:
         return [f"For none of {len(radii)} explanations is any shift of the model certified."]
     low, middle, high = (at_least(v) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
     first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model."
+    if any(item.rungs is not None for item in radii if item.delta):
+        first = (
+            f"{some} of {len(radii)} explanations {_are(some)} certified at a largest shift of the model, not at every "
+        )
+        first += "smaller one: between the sizes that were tested (rungs), nothing is claimed beyond what is proved."
     spread = f"That shift is delta = {low} to {high}, in the middle {middle}." if some > 1 else f"It is delta = {low}."
     means = claims_in_words(subject)
     return [first, f"{spread} Certified means: {' '.join(means[:SPELLED])}"]
