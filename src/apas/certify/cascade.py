@@ -70,8 +70,8 @@ class Cascade:
             return f"Cascade needs methods that speak of the same claim, got {listed}; ask them one by one."
         if len(usable) > 1 and _has_risk(claims.pop()):
             return (
-                f"Cascade takes one method whose claim has a confidence below 1, got {len(usable)}, each of which would "
-                "spend the whole risk; use one Sampling with more n_samples."
+                f"Cascade takes one method whose claim has a confidence below 1, got {len(usable)}, each of which "
+                "would spend the whole risk; use one Sampling with more n_samples."
             )
         return None
 

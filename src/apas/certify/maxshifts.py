@@ -29,8 +29,8 @@ class MaxShift:
     Attributes
     ----------
     delta : float
-        The largest delta at which the claim was certified; 0 if none was. At which smaller ones it holds as well, `rungs`
-        says.
+        The largest delta at which the claim was certified; 0 if none was. `rungs` says at which smaller ones it holds
+        as well.
     upper : float
         The same number as `way_refuted_at`.
     provable : float
@@ -86,9 +86,9 @@ class MaxShift:
     def way_refuted_at(self) -> float:
         """From this delta on it is refuted that the claim holds along the whole way; infinite if nothing is refuted.
 
-        `Every`: the smallest delta with a witness against it. `Most`: with the confidence of the claim, fewer shifts than
-        it asks for keep the class all the way from 0 to this delta. A network may recover: at a larger delta by itself
-        the claim may hold again.
+        `Every`: the smallest delta with a witness against it. `Most`: with the confidence of the claim, fewer shifts
+        than it asks for keep the class all the way from 0 to this delta. A network may recover: at a larger delta by
+        itself the claim may hold again.
         """
         return self.upper
 

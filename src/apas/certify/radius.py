@@ -100,10 +100,10 @@ def max_shift(
 
     Notes
     -----
-    Along rays with exact roots (linear models, one hidden layer of piecewise linear units) the claim holds along the whole
-    way up to delta; on a grid, and by ``"confirm"``, it holds at every rung up to delta, and everywhere up to the proved
-    delta. So ``found.deltas >= x`` certifies the claim at x for every x where `MaxShift.rungs` is None, and else for
-    an x that is one of the rungs. What voids it: choosing the rows by looking at the same draws (the same `rng`).
+    Along rays with exact roots (linear models, one hidden layer of piecewise linear units) the claim holds along the
+    whole way up to delta; on a grid, and by ``"confirm"``, it holds at every rung up to delta, and everywhere up to the
+    proved delta. So ``found.deltas >= x`` certifies the claim at x for every x where `MaxShift.rungs` is None, and else
+    for an x that is one of the rungs. What voids it: choosing the rows by looking at the same draws (the same `rng`).
 
     Examples
     --------

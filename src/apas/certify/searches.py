@@ -65,7 +65,8 @@ def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: 
         allowed = allowed_failures(drawn, coverage=claim.coverage, confidence=level)
         # where nothing is proved, no rung can be the first: they begin at a share of the candidate
         start = np.where(floor[rows] > 0, floor[rows], LOWEST * candidate[rows])
-        ladder = _ladder(start, candidate[rows], RUNGS)
+        # from the top, where most candidates fail that do, then from below
+        ladder = np.roll(_ladder(start, candidate[rows], RUNGS), 1, axis=1)
         failed = [_NONE] * len(rows)
         fresh = Stream(entropy, f"max_shift/confirm/{j}")
         climbed = _climbed(problem.take(rows), ladder, fresh, drawn, allowed, failed)
@@ -74,7 +75,7 @@ def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: 
         for i, row in enumerate(rows):
             reason[row] = "no candidate passed its test on fresh draws"
             if passed[i]:
-                delta[row], rungs[row] = candidate[row], ladder[i].tolist()
+                delta[row], rungs[row] = candidate[row], sorted(ladder[i].tolist())
                 counts = f"{len(failed[i])} of {drawn} fresh draws failed at any of them, at most {allowed} may"
                 reason[row] = f"at {RUNGS} rungs up to delta: {counts} (test number {j})"
             else:

@@ -75,7 +75,7 @@ def _shown(subject: Subject) -> list[str]:
         )
     if any(r.trace.get("search") == "confirm" and "rungs" in r.trace for r in subject.radii or ()):
         said.append(
-            "Largest shifts: a size was searched for, and then tested on fresh draws at several sizes up to it (rungs), "
+            "Largest shifts: a size was searched for, then tested on fresh draws at sizes up to it (rungs), "
             "which were fixed before. A draw that loses the class at any of them counts as failed. The file lists them."
         )
     if any(isinstance(r.claim, Most) and r.delta and math.isfinite(r.upper) for r in subject.radii or ()):
