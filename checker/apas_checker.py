@@ -347,6 +347,8 @@ def check(file, net):
             e = c["evidence"] if c else {"kind": None}
             shown = e["kind"] != "sampling" or c["verdict"] != "CERTIFIED" or e["draws"] == e["samples"]
             need(shown, "a certified row has seen all its draws")
+            alone = e["kind"] != "sampling" or c["method"] == "sampling"
+            need(alone, "its method is not one sample; a cascade may have drawn until one passed")
             usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
             need(not c or (asked[i][0] is not None and c["delta"] > 0), "its target is no class of the model")
             need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")

@@ -99,3 +99,24 @@ CASES = [
 def case(name: str) -> Case:
     """The case called `name`."""
     return next(c for c in CASES if c.name == name)
+
+
+#: A network with one moving weight: its class is lost while that weight has grown by more than LOST and less than BACK.
+LOST, BACK = 0.11, 0.29
+
+
+def recovering():
+    """Margin 0.01 - (distance of t from the nearer end of 0.1 to 0.3, if between), where t is how far the weight grew."""
+    return FeedForward([[[0.0]], [[1.0, 1.0, 1.0]], [[-1.0], [2.0], [-1.0]]], [[0.0], [-0.1, -0.2, -0.3], [0.01]])
+
+
+RECOVERING_SHIFTS = LinfShifts(layers=[0], kinds=("weight",))
+
+
+def recovering_share(rungs):
+    """The share of u, uniform on [-1, 1], with ``r u`` outside of LOST to BACK at each rung r."""
+    broken, end = 0.0, 0.0
+    for low, high in sorted((LOST / r, min(1.0, BACK / r)) for r in rungs if r > LOST):
+        broken += max(0.0, high - max(low, end))
+        end = max(end, high)
+    return 1 - broken / 2

@@ -104,6 +104,35 @@ def test_methods_of_different_claims_are_refused():
         apas.certify(net, X, 0.1, target="predicted", method=Cascade(IntervalBounds(), Sampling()))
 
 
+def test_draws_are_not_repeated_until_they_certify():
+    """Each sample would have the whole risk: of a share just below the coverage too many rows would be certified."""
+    net, X = deep()
+
+    class Own:
+        """A method of a user's own, which draws."""
+
+        def claim(self, problem):
+            return Sampling().claim(problem)
+
+        def unsupported(self, problem):
+            return None
+
+        def run(self, problem, stream):
+            raise AssertionError("nothing may be drawn")
+
+    for methods in ([Sampling(), Sampling(n_samples=2000)], [Cascade(Sampling()), Sampling()], [Sampling(), Own()]):
+        with pytest.raises(Unsupported, match="Cascade takes one method whose claim has a confidence below 1, got 2, "):
+            apas.certify(net, X, 0.1, target="predicted", method=Cascade(*methods), rng=0)
+
+
+def test_one_sampling_is_what_it_is_alone():
+    net, X = deep(activation="tanh")
+    alone = apas.certify(net, X, 0.1, target="predicted", method=Sampling(), rng=0)
+    for method in (Cascade(Sampling()), Cascade(Exact(), Sampling())):  # Exact does not apply to tanh units
+        assert apas.certify(net, X, 0.1, target="predicted", method=method, rng=0) == alone
+    assert apas.verify(alone, net).ok
+
+
 @pytest.mark.parametrize("wrong", [Exact, "exact", 3, None])
 def test_only_methods_will_do(wrong):
     with pytest.raises(InputError, match=r"`methods` of Cascade must be methods such as Exact\(\)"):

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from cases import CASES, case
+from cases import BACK, CASES, LOST, RECOVERING_SHIFTS, case, recovering, recovering_share
 from conftest import shared_folder
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import apas
 from apas import Every, FeedForward, InputError, LinfShifts, Most, Sampling, Unsupported
 from apas._random import Stream
+from apas.display.numbers import at_most
 
 SMALL = Sampling(n_samples=1379)
 
@@ -155,6 +156,8 @@ def test_the_grid_of_deep_networks_is_what_brute_force_finds(activation):
         last = grid[np.flatnonzero(broken <= allowed)[-1]]
         assert item.delta == pytest.approx(last, rel=1e-9)
         assert "at every grid value" in item.reason
+        assert item.rungs == pytest.approx(grid[grid <= last * (1 + 1e-9)], rel=1e-12)
+        assert item.rungs[-1] == item.delta
 
 
 def test_models_that_can_only_be_asked_for_margins():
@@ -359,11 +362,86 @@ def test_the_published_search_is_labelled_everywhere():
 def test_a_delta_is_rounded_only_where_smaller_ones_are_certified_too():
     net = deep(sizes=(4, 6, 5, 1))
     x = np.random.default_rng(3).random((1, 4))
-    pointwise = apas.max_shift(net, x, target=1, method=SMALL, search="confirm", rng=0)[0]
-    assert float(pointwise.written()) == pointwise.delta
+    on_rungs = apas.max_shift(net, x, target=1, method=SMALL, search="confirm", rng=0)[0]
+    assert float(on_rungs.written()) == on_rungs.delta == on_rungs.rungs[-1]
     pathwise = apas.max_shift(deep(sizes=(4, 6, 1)), x, target=1, method=SMALL, rng=0)[0]
     assert float(pathwise.written()) <= pathwise.delta
     assert len(pathwise.written()) <= 9
+
+
+RECOVERING = {"target": 1, "shifts": RECOVERING_SHIFTS, "method": Sampling(coverage=0.9, confidence=0.9, n_samples=200)}
+
+
+@pytest.mark.parametrize("wrap", [lambda net: net, Opaque], ids=["dense", "opaque"])
+@pytest.mark.parametrize("search", ["rays", "confirm"])
+def test_networks_that_recover_do_not_lure_the_search_beyond_the_gap(search, wrap):
+    """At 0.4 the share is 0.775, at 5 it is 0.98: a search that looks at its answer alone returns the limit."""
+    model, false = wrap(recovering()), 0
+    for seed in range(20):
+        found = apas.max_shift(model, [[1.0]], search=search, rng=seed, **RECOVERING)[0]
+        assert LOST * 0.9 < found.delta < BACK
+        false += recovering_share(found.rungs) < 0.9
+        assert found.rungs[-1] == found.delta
+        assert np.all(np.diff(found.rungs) > 0)
+    assert false <= 6  # 2 are expected at most, and more than 6 have probability 0.002
+
+
+@pytest.mark.parametrize("wrap", [lambda net: net, Opaque], ids=["dense", "opaque"])
+def test_the_confirming_test_can_be_made_again_from_what_the_trace_says(wrap):
+    net = recovering()
+    found = apas.max_shift(wrap(net), [[1.0]], search="confirm", rng=3, **RECOVERING)[0]
+    assert len(found.rungs) == 12
+    assert min(found.rungs) > (found.provable or found.delta / 33)
+    level = apas.stats.spend(0.9, apas.stats.Telescoping(), found.trace["tests"])
+    drawn = max(200, apas.sample_size(coverage=0.9, confidence=level))
+    stream = Stream(int(found.trace["entropy"], 16), f"max_shift/confirm/{found.trace['tests']}")
+    directions = RECOVERING_SHIFTS.directions(net.parameters, stream, 0, drawn)
+    valid = [net.shifted_margins(np.ones((1, 1)), 1, directions, rung)[:, 0] >= 0 for rung in found.trace["rungs"]]
+    failed, allowed = int((~np.all(valid, axis=0)).sum()), apas.allowed_failures(drawn, coverage=0.9, confidence=level)
+    assert (
+        f"at 12 rungs up to delta: {failed} of {drawn} fresh draws failed at any of them, at most {allowed} may"
+        in found.reason
+    )
+    assert failed > 0
+    assert "keep class 1 at delta = " in found.sentence()
+    assert "at 12 rungs up to delta" in found.sentence()
+
+
+def test_every_smaller_delta_is_certified_only_where_no_rungs_are_named():
+    net, x = deep(sizes=(4, 6, 1)), np.random.default_rng(3).random((1, 4))
+    assert apas.max_shift(net, x, target=1, method=SMALL, rng=0)[0].rungs is None
+    assert apas.max_shift(net, x, target=1, method="exact")[0].rungs is None
+    published = apas.max_shift(net, x, target=1, method=SMALL, search="paper", rng=0)[0]
+    assert published.rungs == (published.delta,)
+    assert apas.max_shift(net, x, target=0, method=SMALL, search="confirm", rng=0)[0].rungs == ()
+    proved = apas.max_shift(net, x, target=1, method=SMALL, search="confirm", rng=0, limit=1e-3)[0]
+    assert (proved.delta, proved.provable, proved.rungs) == (1e-3, 1e-3, None)
+
+
+def test_the_rungs_of_a_grid_end_at_the_limit():
+    net, x = deep(sizes=(4, 6, 5, 1)), np.random.default_rng(3).random((1, 4))
+    free = apas.max_shift(net, x, target=1, method=SMALL, rng=0)[0]
+    start = free.trace["rungs_from"]
+    limit = start * 1.005**10.3  # between two rungs
+    found = apas.max_shift(net, x, target=1, method=SMALL, rng=0, limit=limit)[0]
+    assert (found.delta, found.reached_limit) == (limit, True)
+    assert found.rungs == pytest.approx([*(start * 1.005 ** np.arange(11)), limit], rel=1e-12)
+
+
+def test_what_is_refuted_is_the_whole_way():
+    found = apas.max_shift(recovering(), [[1.0]], rng=0, **RECOVERING)
+    item = found[0]
+    assert item.delta < item.way_refuted_at == item.upper < 0.2
+    for beyond in (2.0, 5.0, 20.0):  # the network has recovered
+        again = apas.certify(recovering(), [[1.0]], beyond, rng=1, **RECOVERING)[0]
+        assert again.verdict is apas.Verdict.CERTIFIED
+    assert f"along the whole way up to delta = {at_most(item.upper)} it is refuted" in item.sentence()
+    assert "way_refuted_at" in found._repr_html_()
+    assert "upper" not in found._repr_html_()
+    assert found.to_frame()["upper"].tolist() == [item.upper]
+    confirmed = apas.max_shift(recovering(), [[1.0]], search="confirm", rng=0, **RECOVERING)[0]
+    assert confirmed.way_refuted_at == np.inf
+    assert "refuted" not in confirmed.sentence()
 
 
 def test_a_large_limit_only_says_where_to_stop():

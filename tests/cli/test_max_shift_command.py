@@ -36,7 +36,7 @@ def test_table(files, capsys):
     assert (code, err) == (0, "")
     found = library(files)
     lines = [line.rstrip() for line in out.splitlines()]
-    assert lines[0].split() == ["row", "delta", "upper", "provable", "broken_at", "reason"]
+    assert lines[0].split() == ["row", "delta", "way_refuted_at", "provable", "broken_at", "reason"]
     for line, row, answer in zip(lines[1:6], "abcde", found, strict=True):
         shown = [at_least(answer.delta), at_most(answer.upper), at_least(answer.provable), at_most(answer.broken_at)]
         assert line.split(maxsplit=5) == [row, *shown, answer.reason]

@@ -124,6 +124,19 @@ def test_a_space_that_only_the_file_knows_is_not_believed(tmp_path):
     assert apas.verify(path, coded).ok  # whoever knows the space can check
 
 
+@pytest.mark.parametrize("delta", [0.001, 0.3])
+@pytest.mark.parametrize("shifts", ["linf", apas.LpShifts(3)], ids=str)
+def test_draws_of_a_cascade_are_believed_by_nobody(shifts, delta, tmp_path):
+    """Any number of samples may have come before the one that the file tells of."""
+    path = tmp_path / "c.json"
+    found = apas.certify(NET, rows(4), delta, target="predicted", shifts=shifts, rng=1)
+    apas.save_certificates(found[np.array([c.evidence.to_dict()["kind"] == "sampling" for c in found])][:1], path)
+    assert codes(path) == ((0, 0) if shifts == "linf" else (0, 3))
+    write(path, changed(content_of(path), (*CERTIFICATE, "method"), "cascade: sampling"))
+    assert codes(path) == (1, 1)
+    assert "until one passed" in apas.verify(path, NET).rows[0].reason
+
+
 def test_witnesses_just_outside_are_caught(tmp_path):
     path, base = tmp_path / "c.json", NET.parameters.values
     for shifts in ("linf", "l2"):

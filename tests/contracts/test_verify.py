@@ -81,6 +81,48 @@ def test_largest_shifts_are_searched_again(search, tmp_path):
         apas.save_certificates(found, path)
 
 
+@pytest.mark.parametrize("search", ["rays", "confirm"])
+def test_rungs_are_searched_again(search, tmp_path):
+    net, path = NETWORKS["deep"], tmp_path / "c.json"
+    small = apas.Sampling(coverage=0.9, confidence=0.9, n_samples=100)
+    found = apas.max_shift(net, rows(3), target="predicted", method=small, search=search, rng=1)
+    apas.save_certificates(found, path)
+    content, trace = content_of(path), ("certificates", 0, "max_shift", "trace")
+    loaded = apas.verify(path, net)
+    assert loaded.ok
+    key = "rungs" if search == "confirm" else "rungs_from"
+    other = (lambda rungs: rungs[:-1]) if search == "confirm" else (lambda start: start * 1.001)
+    write(path, changed(content, (*trace, key), other))
+    assert "searched again, trace is" in apas.verify(path, net).rows[0].reason
+    for bad in (["a"], "0.1 0.2", [None]) if search == "confirm" else ("a", 0.0):
+        write(path, changed(content_of(path), (*trace, key), bad))
+        with pytest.raises(apas.InputError, match=f"trace.{key} must be a"):
+            apas.verify(path, net)
+
+
+def test_largest_shifts_of_older_files_are_read_for_what_they_are(tmp_path):
+    net, path = NETWORKS["deep"], tmp_path / "c.json"
+    small = apas.Sampling(coverage=0.9, confidence=0.9, n_samples=100)
+    for search, shifts, words in [
+        ("rays", "linf", "searched again"), ("rays", "gaussian", "does not tell its grid"),
+        ("confirm", "linf", "says nothing of smaller deltas"),
+    ]:  # fmt: skip
+        options = {"method": small, "search": search, "shifts": shifts, "rng": 1}
+        apas.save_certificates(apas.max_shift(net, rows(3), target="predicted", **options), path)
+        assert apas.verify(path, net).ok
+        content = content_of(path)
+        for entry in content["certificates"]:
+            trace = entry["max_shift"]["trace"]
+            for key in ("rungs", "rungs_from", "rungs_ratio", *(("exact_roots",) if search == "confirm" else ())):
+                trace.pop(key, None)
+            trace["claim"] = "pathwise" if search == "rays" else "pointwise"
+        write(path, content)
+        expected = Checked.HOLDS if "again" in words else Checked.NOT_CHECKED
+        for row in apas.verify(path, net):
+            assert row.check is expected
+            assert words in row.reason
+
+
 @pytest.mark.parametrize("method", ["interval", "linear", "exact"])
 def test_largest_proved_shifts(method):
     for name in ("one layer", "deep"):

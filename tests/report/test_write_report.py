@@ -176,6 +176,22 @@ def test_largest_shifts_alone(tmp_path):
     assert "3 of 3 explanations are certified up to a largest shift" in own_text(done.path)
 
 
+def test_largest_shifts_say_where_they_hold_and_what_is_refuted(tmp_path):
+    points = offers().points
+    found = {s: apas.max_shift(bank(), points, target=1, search=s, rng=3) for s in ("rays", "confirm")}
+    text = {s: own_text(apas.write_report(f, tmp_path / f"{s}.html")) for s, f in found.items()}
+    for item in found["rays"]:
+        assert f"along the whole way up to delta = {at_most(item.upper)} it is refuted" in text["rays"]
+    assert "At a larger size by itself, enough shifts may keep it again" in text["rays"]
+    assert "between the sizes that were tested" not in text["rays"]
+    assert (
+        "3 of 3 explanations are certified at a largest shift of the model, not at every smaller one" in text["confirm"]
+    )
+    assert "certified up to" not in text["confirm"]
+    assert "A draw that loses the class at any of them counts as failed" in text["confirm"]
+    assert "refuted" not in text["confirm"]
+
+
 def test_rows_without_a_largest_shift_are_drawn_at_a_size_that_is_named(tmp_path):
     found = apas.max_shift(bank(), [[1.5, 0.4], [0.1, 0.0]], target=1, rng=0)
     assert found.deltas[1] == 0 < found.deltas[0]

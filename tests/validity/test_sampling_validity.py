@@ -11,7 +11,7 @@ import pytest
 from cases import linear, product
 
 import apas
-from apas import FeedForward, LinfShifts, Sampling, Verdict
+from apas import Cascade, FeedForward, LinfShifts, Sampling, Unsupported, Verdict
 
 LIMITS = {(300, 0.9): 51, (2000, 0.9): 252, (2000, 0.95): 138}
 SHORT = [(300, 0.9)]
@@ -108,7 +108,24 @@ def check_simultaneous(repetitions, confidence):
     assert single > LIMITS[repetitions, confidence]  # without the correction the joint claim is false far too often
 
 
-CHECKS = [check_certified, check_refuted, check_product, check_bounds, check_simultaneous]
+def check_cascade(repetitions, confidence):
+    """A share just below the coverage: sample after sample until one certifies is refused, one sample is sound."""
+    sizes = (1, 1.7, 2.4, 3, 3.5, 4.1, 4.7, 5.3, 5.8, 6.4, 6.9, 7.5)
+    needed = apas.sample_size(coverage=0.9, confidence=confidence)
+    methods = [Sampling(coverage=0.9, confidence=confidence, n_samples=int(needed * size)) for size in sizes]
+    model, wrong, until = with_share(0.899), 0, 0
+    for i in range(repetitions):
+        question = {"target": 1, "shifts": BIAS, "rng": i}
+        with pytest.raises(Unsupported, match="use one Sampling with more n_samples"):
+            apas.certify(model, [[1.0]], 1.0, method=Cascade(*methods), **question)
+        one = Cascade(methods[-1])
+        wrong += apas.certify(model, [[1.0]], 1.0, method=one, **question)[0].is_certified
+        until += any(apas.certify(model, [[1.0]], 1.0, method=m, **question)[0].is_certified for m in methods)
+    assert 0 < wrong <= LIMITS[repetitions, confidence]
+    assert until > LIMITS[repetitions, confidence]  # what the refusal prevents
+
+
+CHECKS = [check_certified, check_refuted, check_product, check_bounds, check_simultaneous, check_cascade]
 
 
 @levels(SHORT)

@@ -29,6 +29,12 @@ class Cascade:
         All of them must speak of the same claim. Unless given: `IntervalBounds`, `LinearBounds`, `Attack`, `Exact`,
         of which those that do not apply to a model are left out.
 
+    Notes
+    -----
+    A claim with a confidence below 1 is left to one method alone: to draw again wherever a first sample did not
+    certify would spend the whole risk on each sample, and certify false claims more often than the confidence allows.
+    Such a certificate bears the name of its method, not that of the cascade.
+
     Examples
     --------
     >>> import apas
@@ -62,6 +68,11 @@ class Cascade:
         if len(claims) > 1:
             listed = ", ".join(f"{type(m).__name__} of {str(m.claim(problem))!r}" for m in usable)
             return f"Cascade needs methods that speak of the same claim, got {listed}; ask them one by one."
+        if len(usable) > 1 and _has_risk(claims.pop()):
+            return (
+                f"Cascade takes one method whose claim has a confidence below 1, got {len(usable)}, each of which "
+                "would spend the whole risk; use one Sampling with more n_samples."
+            )
         return None
 
     def _usable(self, problem: Problem) -> list[Method]:
@@ -69,9 +80,13 @@ class Cascade:
 
     def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
         """One certificate per row, from the method that decided it, or from the last one asked."""
+        usable = self._usable(problem)
+        if _has_risk(usable[0].claim(problem)):
+            # alone and under its own name: who reads "cascade: sampling" could not tell how many samples there were
+            return usable[0].run(problem, stream)
         answers: list[Any] = [None] * len(problem)
         rows = np.arange(len(problem))
-        for method in self._usable(problem):
+        for method in usable:
             found = method.run(problem.take(rows), stream)
             for row, certificate in zip(rows.tolist(), found, strict=True):
                 says_more = certificate.evidence.to_dict().get("bound") is not None
@@ -81,3 +96,8 @@ class Cascade:
             if not len(rows):
                 break
         return [replace(c, method=f"cascade: {c.method}") for c in answers]
+
+
+def _has_risk(claim: Every | Most) -> bool:
+    """Whether a claim may be false by bad luck of the draws."""
+    return isinstance(claim, Most) and claim.confidence < 1

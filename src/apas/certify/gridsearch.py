@@ -16,7 +16,7 @@ from apas._random import Stream
 from apas.certify.claims import Most
 from apas.certify.problem import Problem
 from apas.certify.scan import block_size
-from apas.certify.searches import pilot
+from apas.certify.searches import LEAST, candidates
 
 __all__ = ["crossings", "lay_grid"]
 
@@ -27,7 +27,8 @@ COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
 
 def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: _Array) -> _Array:
     """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
-    centre = pilot(problem, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
+    centre = candidates(problem, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
+    centre = np.maximum(centre, limit * LEAST)
     fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
     far = fine[-1] * BEYOND ** np.arange(1, 40)
     grid = np.minimum(centre[:, None] * np.concatenate([COARSE, fine, far]), limit)

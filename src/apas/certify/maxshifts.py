@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,10 +33,10 @@ class MaxShift:
     Attributes
     ----------
     delta : float
-        The largest delta at which the claim was certified; 0 if none was.
+        The largest delta at which the claim was certified; 0 if none was. `rungs` says at which smaller ones it holds
+        as well.
     upper : float
-        `Every`: the smallest delta with a witness against it. `Most`: the claim is refuted beyond this delta, with the
-        same confidence. Infinite if none is known.
+        The same number as `way_refuted_at`.
     provable : float
         The largest delta proved for every shift; 0 if none is known.
     broken_at : float
@@ -48,7 +49,7 @@ class MaxShift:
     target : object
     reason : str
     trace : mapping
-        What the search did: draws, tests, forward passes, and the entropy of its streams.
+        What the search did: draws, tests, forward passes, rungs, and the entropy of its streams.
     seconds : float
         Wall time of the call divided by its rows; not part of equality.
     """
@@ -75,6 +76,36 @@ class MaxShift:
         """Whether the confidence is that of each test of a search, and not that of the delta they led to."""
         return self.trace.get("claim") == PER_TEST and (self.delta > self.provable or not self.delta)
 
+    @property
+    def rungs(self) -> tuple[float, ...] | None:
+        """The deltas at which the claim holds together; None if it does at every delta up to `delta`.
+
+        With None, ``delta >= x`` certifies the claim at x. Else it does so for an x that is one of these, or at most
+        `provable`: the network may break between two rungs, and recover.
+        """
+        if isinstance(self.claim, Every) or self.trace.get("exact_roots") or 0 < self.delta <= self.provable:
+            return None
+        if "rungs" in self.trace or not self.delta:
+            return tuple(self.trace.get("rungs", ()))
+        if "rungs_ratio" in self.trace:
+            ratio, start = self.trace["rungs_ratio"], self.trace["rungs_from"]
+            # how many lie below delta, which is a rung itself: with rounding nearly a whole number, or the limit
+            below = math.ceil((math.log(self.delta) - math.log(start)) / math.log(ratio) - 1e-6)
+            with np.errstate(over="ignore"):
+                rungs = np.minimum(start * ratio ** np.arange(below), self.delta)
+            return (*rungs.tolist(), self.delta)
+        return (self.delta,)
+
+    @property
+    def way_refuted_at(self) -> float:
+        """From this delta on it is refuted that the claim holds along the whole way; infinite if nothing is refuted.
+
+        `Every`: the smallest delta with a witness against it. `Most`: with the confidence of the claim, fewer shifts
+        than it asks for keep the class all the way from 0 to this delta. A network may recover: at a larger delta by
+        itself the claim may hold again.
+        """
+        return self.upper
+
     def sentence(self) -> str:
         """Say it in words that are true as they stand."""
         who = f"class {self.target!r}"
@@ -92,12 +123,14 @@ class MaxShift:
             what = f"{self.claim}, keep {who} at delta = {self.written()} ({self.claim.measure})"
         else:
             what = f"every shift by up to delta = {self.written()} keeps {who} ({self.claim.measure})"
-        return f"{what}; {self.reason}."
+        refuted = ""
+        if isinstance(self.claim, Most) and np.isfinite(self.upper):
+            refuted = f"; along the whole way up to delta = {at_most(self.upper)} it is refuted"
+        return f"{what}; {self.reason}{refuted}."
 
     def written(self) -> str:
         """The delta in six digits, rounded down, where the claim holds for smaller ones too; else in all its digits."""
-        whole_way = isinstance(self.claim, Every) or self.trace.get("exact_roots", False) or self.delta <= self.provable
-        return at_least(self.delta) if whole_way else repr(float(self.delta))
+        return at_least(self.delta) if self.rungs is None or not self.delta else repr(float(self.delta))
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values; an infinite number as null."""
@@ -144,7 +177,7 @@ class MaxShifts(UnderShifts[MaxShift]):
 
     @property
     def deltas(self) -> NDArray[np.float64]:
-        """The largest certified delta of each row."""
+        """The largest certified delta of each row; which smaller ones are certified too, `MaxShift.rungs` says."""
         return np.array([item.delta for item in self], dtype=np.float64)
 
     def summary(self) -> str:
@@ -170,7 +203,7 @@ class MaxShifts(UnderShifts[MaxShift]):
         """Numbers in few digits, rounded to the side that promises less."""
         shown = {"delta": [item.written() for item in self], "provable": [at_least(item.provable) for item in self]}
         limits = {name: [at_most(getattr(item, name)) for item in self] for name in ("upper", "broken_at")}
-        return super()._shown_frame().assign(**shown, **limits)
+        return super()._shown_frame().assign(**shown, **limits).rename(columns={"upper": "way_refuted_at"})
 
     def _line(self, item: MaxShift) -> dict[str, Any]:
         return {**super()._line(item), "claim": _claimed(item, 1)}

@@ -83,7 +83,7 @@ def max_shift(
     search : {"rays", "confirm", "paper"}, optional
         How to search with `Sampling`. ``"rays"`` (default): one sample of directions, the right order statistic of
         their first failures. ``"confirm"`` (default above 100,000 parameters): search on one stream, confirm on fresh
-        ones. ``"paper"``: Algorithm 1 as published, whose confidence holds per test only.
+        ones, at rungs up to delta. ``"paper"``: Algorithm 1 as published, whose confidence holds per test only.
     limit : float, optional
         Where to stop looking; 10 times the largest parameter unless given (10 for relative shifts and `InputNoise`).
     simultaneous : bool, default False
@@ -100,9 +100,10 @@ def max_shift(
 
     Notes
     -----
-    With exact roots (linear models, one hidden layer of piecewise linear units) the claim holds along the whole way up
-    to delta; on a grid it holds at every grid value up to delta, and everywhere below the proved delta. What voids it:
-    choosing the rows by looking at the same draws (the same `rng`).
+    Along rays with exact roots (linear models, one hidden layer of piecewise linear units) the claim holds along the
+    whole way up to delta; on a grid, and by ``"confirm"``, it holds at every rung up to delta, and everywhere up to the
+    proved delta. So ``found.deltas >= x`` certifies the claim at x for every x where `MaxShift.rungs` is None, and else
+    for an x that is one of the rungs. What voids it: choosing the rows by looking at the same draws (the same `rng`).
 
     Examples
     --------

@@ -50,6 +50,7 @@ def along_rays(
     trace |= {"claim": "pathwise", "exact_roots": exact}
     answers = []
     for i, found in enumerate(_in_parallel(problem, network, stream, samples, refuting, limit, start)):
+        grid = {} if exact else {"rungs_from": float(start[i]), "rungs_ratio": RATIO}
         enough = len(found.radii) > allowed
         refuted = len(found.sure) >= refuting
         if exact:
@@ -80,7 +81,7 @@ def along_rays(
                 claim,
                 problem.target[i],
                 reason,
-                dict(trace),
+                {**trace, **grid},
             )
         )
     return answers
@@ -156,7 +157,7 @@ def _grid_answers(
                 claim=claim,
                 target=problem.target[i],
                 reason=reason,
-                trace=dict(trace),
+                trace={**trace, "rungs": np.unique(grid[i, :certify_at]).tolist()},
             )
         )
     return answers

@@ -14,13 +14,19 @@ from apas.certify.problem import Problem
 from apas.certify.scan import first_failures
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
 
-__all__ = ["Searched", "confirmed", "pilot", "published"]
+__all__ = ["LEAST", "Searched", "candidates", "confirmed", "published"]
 
 _Array = NDArray[np.float64]
 #: How often a candidate may be tried on fresh draws, and by what factor the next one is smaller.
 TRIES, SHRINK = 12, 0.97
+#: At how many rungs a draw is looked at in a test, and where they begin if nothing is proved, as a share of the top.
+RUNGS, LOWEST = 12, 1 / 32
+#: In how many steps a candidate is looked for, how often the last of them is halved, and where they begin if nothing
+#: is proved, as a share of the limit.
+COARSE, HALVINGS, LEAST = 24, 7, 1e-6
 #: Where the published search starts, and how far it narrows its bracket.
 PUBLISHED = 1e-4
+_NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -41,50 +47,109 @@ def failures_at(problem: Problem, delta: _Array, stream: Stream, samples: int, l
 def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: _Array) -> Searched:
     """Search on one stream, then test the candidate on fresh ones until it passes.
 
-    The j-th test of a row runs at confidence ``1 - (1 - confidence) / (j (j + 1))`` on draws used nowhere before; these
-    risks add up to ``1 - confidence``, so that whichever candidate passes is certified at the full confidence.
+    A draw fails a test if it fails at any rung between the proved delta and the candidate; the rungs are fixed before
+    it is made. The j-th test of a row runs at confidence ``1 - (1 - confidence) / (j (j + 1))`` on draws used nowhere
+    before; these risks add up to ``1 - confidence``, so that whichever candidate passes is certified at the full
+    confidence, at all its rungs together.
     """
-    candidate = pilot(problem, claim, Stream(entropy, "max_shift/search"), samples, limit, floor)
-    rows = np.arange(len(problem))
+    candidate = candidates(problem, claim, Stream(entropy, "max_shift/search"), samples, limit, floor)
     delta, tests = np.zeros(len(problem)), np.zeros(len(problem), dtype=int)
-    reason = ["no candidate passed its test on fresh draws"] * len(problem)
+    rungs: list[list[float]] = [[] for _ in delta]
+    reason = ["the search found no delta that was worth a test"] * len(delta)
+    rows = np.flatnonzero(candidate > floor)
     for j in range(1, TRIES + 1):
+        if not len(rows):
+            break
         level = spend(claim.row_confidence, Telescoping(), j)
         drawn = max(samples, sample_size(coverage=claim.coverage, confidence=level))
         allowed = allowed_failures(drawn, coverage=claim.coverage, confidence=level)
+        # where nothing is proved, no rung can be the first: they begin at a share of the candidate
+        start = np.where(floor[rows] > 0, floor[rows], LOWEST * candidate[rows])
+        # from the top, where most candidates fail that do, then from below
+        ladder = np.roll(_ladder(start, candidate[rows], RUNGS), 1, axis=1)
+        failed = [_NONE] * len(rows)
         fresh = Stream(entropy, f"max_shift/confirm/{j}")
-        failed = failures_at(problem.take(rows), candidate[rows], fresh, drawn, allowed + 1)
+        climbed = _climbed(problem.take(rows), ladder, fresh, drawn, allowed, failed)
         tests[rows] += 1
-        passed = failed <= allowed
-        for row, count in zip(rows[passed], failed[passed], strict=True):
-            delta[row] = candidate[row]
-            reason[row] = f"test number {j}, on fresh draws: {count} of {drawn} failed, at most {allowed} may"
-        rows = rows[~passed]
-        candidate[rows] *= SHRINK
-        if not len(rows):
-            break
+        passed = climbed == RUNGS
+        for i, row in enumerate(rows):
+            reason[row] = "no candidate passed its test on fresh draws"
+            if passed[i]:
+                delta[row], rungs[row] = candidate[row], sorted(ladder[i].tolist())
+                counts = f"{len(failed[i])} of {drawn} fresh draws failed at any of them, at most {allowed} may"
+                reason[row] = f"at {RUNGS} rungs up to delta: {counts} (test number {j})"
+            else:
+                candidate[row] = SHRINK * ladder[i, climbed[i]]
+        rows = rows[~passed & (candidate[rows] > floor[rows])]
+    common = {"search": "confirm", "claim": "pathwise", "exact_roots": False, "entropy": hex(entropy)}
     trace = [
-        {"search": "confirm", "claim": "pointwise", "entropy": hex(entropy), "samples": samples, "tests": int(t)}
-        for t in tests
-    ]
+        {**common, "samples": samples, "tests": int(t), "rungs": r} for t, r in zip(tests, rungs, strict=True)
+    ]  # fmt: skip
     return Searched(delta, reason, trace)
 
 
-def pilot(problem: Problem, claim: Most, stream: Stream, planned: int, limit: float, floor: _Array) -> _Array:
-    """A delta at which about 60 % of the failures that the claim allows are seen; any heuristic would do here."""
+def _ladder(low: _Array, high: _Array, rungs: int) -> _Array:
+    """Per row a geometric sequence that begins above `low` and ends at `high` itself."""
+    # by logarithms: the ratio of a tiny proved delta and the limit may not be finite
+    begin, end = np.log(low)[:, None], np.log(high)[:, None]
+    ladder = np.exp(begin + (end - begin) * np.arange(1, rungs + 1) / rungs)
+    ladder[:, -1] = high
+    return np.asarray(ladder)
+
+
+def _climbed(
+    problem: Problem, ladder: _Array, stream: Stream, samples: int, most: int, failed: list[NDArray[np.int64]]
+) -> NDArray[np.intp]:
+    """How many rungs each row climbs before more than `most` of the draws have failed at one of them.
+
+    `failed` holds per row the draws that failed before; those that fail on the climbed rungs are added.
+    """
+    climbed = np.full(len(problem), ladder.shape[1], dtype=np.intp)
+    rows = np.arange(len(problem))
+    for rung in range(ladder.shape[1]):
+        # a row with no more than `most` failures has them all counted; one with more is at its end anyway
+        found = first_failures(
+            replace(problem.take(rows), delta=ladder[rows, rung]), stream, samples, most + 1, most + 1
+        )
+        for i, row in enumerate(rows):
+            together = np.union1d(failed[row], found.of(i)[0])
+            if len(together) > most:
+                climbed[row] = rung
+            else:
+                failed[row] = together
+        rows = rows[climbed[rows] > rung]
+        if not len(rows):
+            break
+    return climbed
+
+
+def candidates(problem: Problem, claim: Most, stream: Stream, planned: int, limit: float, floor: _Array) -> _Array:
+    """Per row a delta up to which about 60 % of the failures that the claim allows are seen, or the floor.
+
+    Any heuristic would do here. This one climbs, so that a network that recovers does not lure it beyond the failures.
+    """
     samples = min(planned, 4000)
     allowed = allowed_failures(planned, coverage=claim.coverage, confidence=claim.row_confidence)
-    wanted = max(0.6 * allowed, 0.3) / planned * samples
-    low = np.log(np.maximum(floor, limit * 1e-6))
-    high = np.full(len(problem), np.log(limit))
-    best = low.copy()
-    at_limit = failures_at(problem, np.exp(high), stream, samples, int(wanted) + 1) <= wanted
-    for _ in range(14):
-        middle = 0.5 * (low + high)
-        passed = failures_at(problem, np.exp(middle), stream, samples, int(wanted) + 1) <= wanted
-        best = np.where(passed, middle, best)
-        low, high = np.where(passed, middle, low), np.where(passed, high, middle)
-    return np.where(at_limit, limit, np.exp(best))
+    most = int(max(0.6 * allowed, 0.3) / planned * samples)
+    low = np.where(floor > 0, floor, limit * LEAST)
+    high = np.full(len(problem), limit)
+    failed = [_NONE] * len(low)
+    ladder = _ladder(low, high, COARSE)
+    climbed = _climbed(problem, ladder, stream, samples, most, failed)
+    found = np.where(climbed > 0, ladder[np.arange(len(low)), climbed - 1], floor)
+    rows = np.flatnonzero((climbed < COARSE) & (found > 0))
+    high[rows] = ladder[rows, climbed[rows]]
+    for _ in range(HALVINGS):
+        if not len(rows):
+            break
+        middle = np.sqrt(found[rows]) * np.sqrt(high[rows])
+        some = [failed[row] for row in rows]
+        passed = _climbed(problem.take(rows), middle[:, None], stream, samples, most, some) == 1
+        for row, seen in zip(rows, some, strict=True):
+            failed[row] = seen
+        found[rows] = np.where(passed, middle, found[rows])
+        high[rows] = np.where(passed, high[rows], middle)
+    return found
 
 
 def published(problem: Problem, entropy: int, samples: int, limit: float) -> Searched:

@@ -114,12 +114,12 @@ def print_max_shifts(found: MaxShifts) -> None:
     from rich.table import Table
 
     table = Table("row", box=None, pad_edge=False)
-    rounding = {"delta": at_least, "upper": at_most, "provable": at_least, "broken_at": at_most}
+    rounding = {"delta": at_least, "way_refuted_at": at_most, "provable": at_least, "broken_at": at_most}
     for name in rounding:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("reason")
     for (index, line), item in zip(found.to_frame().iterrows(), found, strict=True):
-        shown = [write(float(line[name])) for name, write in rounding.items()]
+        shown = [write(float(getattr(item, name))) for name, write in rounding.items()]
         shown[0] = item.written()
         table.add_row(cell(index), *shown, cell(line["reason"]))
     print_table(table, found.summary())

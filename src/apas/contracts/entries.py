@@ -61,8 +61,15 @@ def read_max_shift(about: Fields) -> MaxShift:
         raise InputError(f"{about.where} must hold a finite delta, and numbers of at least 0.")
     trace = about.inner("trace")
     for key, value in trace.content.items():
-        if not isinstance(value, str | bool | int | float):
+        if key == "rungs":
+            if None in map(as_number, trace.items(key)):
+                raise trace.wrong(key, "a list of finite numbers")
+        elif not isinstance(value, str | bool | int | float):
             raise trace.wrong(key, "a number, a text or a truth value")
+    if "rungs_ratio" in trace.content:  # `MaxShift.rungs` counts from these: a ratio of almost 1 would not end
+        trace.number("rungs_ratio", above=1.001)
+        trace.number("rungs_from", above=0)
+        trace.number("limit", above=0)
     return MaxShift(
         **sizes, exact=about.flag("exact"), reached_limit=about.flag("reached_limit"),
         claim=_read_claim(about.inner("claim")), target=read_label(about, "target"), reason=about.text("reason"),

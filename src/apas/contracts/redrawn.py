@@ -75,7 +75,9 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, problem: Problem, t
     claim = item.claim
     if not isinstance(claim, Most) or claim.confidence == 1.0:
         return "draws cannot show what is claimed: they speak of most shifts, with a confidence below 1"
-    if item.method.removeprefix("cascade: ") != "sampling":
+    if item.method == "cascade: sampling":
+        return "a cascade may have drawn sample after sample until one passed, which its confidence does not count"
+    if item.method != "sampling":
         return f"its evidence is that of sampling, not of {item.method!r}"
     test = _TEST.fullmatch(evidence.purpose)
     if evidence.purpose != "certify" and test is None:

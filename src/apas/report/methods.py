@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import sys
 from importlib.metadata import version
@@ -71,6 +72,16 @@ def _shown(subject: Subject) -> list[str]:
             "Largest shifts: each drawn direction is followed from the model itself outwards, as a ray, until the "
             "class is lost, at any size or on a grid of sizes, as its line says. Up to the certified size no more rays "
             "have lost it than the line allows."
+        )
+    if any(r.trace.get("search") == "confirm" and "rungs" in r.trace for r in subject.radii or ()):
+        said.append(
+            "Largest shifts: a size was searched for, then tested on fresh draws at sizes up to it (rungs), "
+            "which were fixed before. A draw that loses the class at any of them counts as failed. The file lists them."
+        )
+    if any(isinstance(r.claim, Most) and r.delta and math.isfinite(r.upper) for r in subject.radii or ()):
+        said.append(
+            "Where a line says that the whole way up to a size is refuted, too many rays have lost the class somewhere "
+            "on the way. At a larger size by itself, enough shifts may keep it again."
         )
     if any(c.is_certified and 0 < r.delta < c.delta for c, r in _pairs(subject)):
         said.append(

@@ -129,11 +129,19 @@ def _reached(subject: Subject) -> list[str]:
     rest = _not_today(radii)
     if not some:
         return ["; ".join([f"For none of {len(radii)} explanations is any shift of the model certified", *rest]) + "."]
-    low, middle, high = (at_least(v) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
     searched = any(item.per_test for item in radii)
+    whole_way = searched or all(item.rungs is None for item in radii if item.delta)
+    # between rungs nothing is certified, so a delta that is one must not be rounded
+    write = at_least if whole_way else exactly
+    low, middle, high = (write(float(v)) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
     first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model"
     if searched:
         first = f"For {some} of {len(radii)} explanations the published search ended at a shift of the model"
+    elif not whole_way:
+        first = (
+            f"{some} of {len(radii)} explanations {_are(some)} certified at a largest shift of the model, not at every "
+            "smaller one: between the sizes that were tested (rungs), nothing is claimed beyond what is proved"
+        )
     first = "; ".join([first, *rest]) + "."
     spread = f"That shift is delta = {low} to {high}, in the middle {middle}." if some > 1 else f"It is delta = {low}."
     means = claims_in_words(subject)
