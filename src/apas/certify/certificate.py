@@ -13,6 +13,8 @@ __all__ = ["BaseEvidence", "BoundEvidence", "Certificate", "Evidence"]
 
 #: Reason of every row whose explanation is not valid to begin with.
 NOT_VALID = "not valid on the model itself"
+#: Reason of every row of which nobody can say whether it is.
+NEAR_BOUNDARY = "on the model itself its margin is within float32 rounding of 0"
 
 
 class Evidence(Protocol):

@@ -148,7 +148,7 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
 def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRange]:
     network = problem.network
     assert network is not None
-    claim = Every(problem.shifts.region(problem.model.parameters))
+    claim = Every(problem.region)
     base = problem.model.margin(problem.X, problem.one_target)
     low, high = _enclosed(problem, network)
     binary = len(network.classes) == 2
@@ -251,5 +251,5 @@ def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
     biases[place] = np.nextafter(biases[place] - sign * level, -sign * np.inf)
     return FeedForward(  # with a bias, which the last layer may lack; how far each parameter moves is told apart
         network.weights, [*network.given_biases[:-1], biases], activation=network.activations, output=network.output,
-        threshold=network.threshold, classes=network.classes,
+        threshold=network.threshold, classes=network.classes, dtype=network.dtype,
     )  # fmt: skip
