@@ -134,6 +134,8 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
                 low[rows] = np.minimum(low[rows], np.where(np.isnan(margins), -np.inf, margins).min(axis=0))
                 high[rows] = np.maximum(high[rows], np.where(np.isnan(margins), np.inf, margins).max(axis=0))
             progress.advance(end - begin)
+    if problem.single:  # what the draws give in float32, whatever the order of its sums
+        low, high = low - problem.band, high + problem.band
     base = problem.model.margin(problem.X, problem.one_target)
     return [
         OutputRange(
