@@ -283,7 +283,8 @@ def replayed(net, x, k, c):
     inside = inside and (p == math.inf or sum(m ** int(p) for m in moved) <= delta ** int(p))
     need(inside, "the witness is not in the set")
     failing = net.margin(x[None], np.array(values), k)[0] < -net.band(x[None], c["delta"] * net.radii)[0]
-    if not failing and not net.single and set(net.act) <= {"relu", "hard_tanh", "identity"}:  # too close to 0 for floats
+    rational = not net.single and set(net.act) <= {"relu", "hard_tanh", "identity"}
+    if not failing and rational:  # too close to 0 for floats
         row, flat = (np.array([Fraction(v) for v in vector]) for vector in (x.tolist(), values))
         failing = not net.valid(net.margin(row[None], flat, k)[0], k)
     need(failing, "the witness does not break the row")

@@ -19,7 +19,7 @@ SINGLE = {
     "leaky_relu": lambda z: np.maximum(z, np.float32(0.01) * z),
     "hard_tanh": lambda z: np.clip(z, np.float32(-1), np.float32(1)),
     "tanh": np.tanh,
-    "sigmoid": lambda z: np.float32(1) / (np.float32(1) + np.exp(-z)),
+    "sigmoid": lambda z: np.float32(1) / (np.float32(1) + np.exp(-np.maximum(z, np.float32(-80)))),
     "elu": lambda z: np.maximum(z, np.exp(np.minimum(z, np.float32(0))) - np.float32(1)),  # the coarser way
     "softplus": lambda z: np.logaddexp(z, np.float32(0)),
     "identity": lambda z: z,

@@ -16,7 +16,9 @@ from apas.certify.certificate import NEAR_BOUNDARY
 
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.LeakyReLU, nn.GELU, nn.Sigmoid, nn.ELU, nn.Hardtanh)
 METHODS = ("sampling", "interval", "linear", "exact", "cascade", Enumeration(max_boxes=64))
-QUICK = Sampling(coverage=0.9, confidence=0.9)
+QUICK = Sampling(coverage=0.9, confidence=0.9, n_samples=100)
+#: Three networks of the first 21 give one class alone.
+SEEDS = [seed for seed in range(21) if seed not in (8, 11, 14)]
 
 
 def sequence(seed, *, outputs=1, ending=()):
@@ -26,7 +28,7 @@ def sequence(seed, *, outputs=1, ending=()):
     layers = []
     for inputs, units in zip(sizes, [*sizes[1:], outputs], strict=True):
         layers += [nn.Linear(inputs, units), ACTIVATIONS[seed % len(ACTIVATIONS)]()]
-    return nn.Sequential(*layers[:-1], *ending).eval(), sizes[0]
+    return nn.Sequential(*layers[:-1], *ending).eval()
 
 
 def own_classes(module, X):
@@ -80,20 +82,19 @@ def test_rows_at_the_boundary_of_large_inputs_are_not_certified():
     assert all(curve.valid for curve in apas.robust_fraction(model, X, [1e-13], target=1, rng=0))
 
 
-@pytest.mark.parametrize("seed", range(21))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_module_contradicts_a_certificate(seed):
     """Rows near the boundary at several distances and scales; modules as they are, at corners, and between."""
     outputs, ending = ((1, ()), (1, (nn.Sigmoid(),)), (3, ()), (2, (nn.Softmax(dim=1),)))[seed % 4]
-    module, features = sequence(seed, outputs=outputs, ending=ending)
+    module = sequence(seed, outputs=outputs, ending=ending)
     output = None if ending else "logit" if outputs == 1 else "logits"
     model, rng = apas.as_model(module, output=output), np.random.default_rng(seed)
     network = model.as_feedforward()
     scale = 10.0 ** rng.integers(-3, 6)
     X = on_the_boundary(network, rng, 10, scale)
-    if not len(X):
-        pytest.skip("this network gives one class alone")
+    assert len(X)
     X = np.concatenate([X * (1 + step * rng.normal(size=X.shape)) for step in (0.0, 1e-7, 1e-5, 1e-3, 0.1)])
-    target = (network.margin(X, 1) > 0).astype(int) if outputs < 3 else np.where(network.margin(X, 1) > 0, 1, 0)
+    target = (network.margin(X, 1) > 0).astype(int)
     own = own_classes(module, X)
     certified = 0
     for delta in (1e-9, 1e-6, 1e-3):
@@ -121,10 +122,10 @@ def test_no_module_contradicts_a_certificate(seed):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("shifts", [LinfShifts(), LpShifts(2)], ids=["box", "ball"])
 def test_no_module_contradicts_a_proved_delta(seed, shifts):
-    module, _ = sequence(seed)
+    module = sequence(seed)
     model, rng = apas.as_model(module, output="logit"), np.random.default_rng(seed)
     network = model.as_feedforward()
-    X = on_the_boundary(network, rng, 6, 100.0)
+    X = on_the_boundary(network, rng, 3, 100.0)
     X = np.concatenate([X, X * (1 + 1e-4 * rng.normal(size=X.shape)), X * (1 + 0.1 * rng.normal(size=X.shape))])
     target = (network.margin(X, 1) >= 0).astype(int)
     proved = np.zeros(len(X))

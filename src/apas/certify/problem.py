@@ -187,7 +187,6 @@ class Problem:
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
         return valid(margins, self.strict)
 
-
     def doubtful_rows(self) -> NDArray[np.bool_]:
         """Rows whose class on the model itself is owed to the rounding of float32; none if it computes in float64."""
         if not self.single or not len(self):

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from apas.bounds.interval import is_exact
 from apas.certify.certificate import NEAR_BOUNDARY, NOT_VALID
 from apas.certify.claims import Every, Most

@@ -1,11 +1,11 @@
 """What float32 arithmetic can do to the margins of a dense network: a bound, not a measurement.
 
-Let u = 2**-24. A float32 operation is off by at most u of its result, so a sum of n products and a bias, added up in any
-order, with or without fused operations, is off by at most ``gamma(n + 2)`` of the sum of their magnitudes, where
+Let u = 2**-24. A float32 operation is off by at most u of its result, so a sum of n products and a bias, added up in
+any order, with or without fused operations, is off by at most ``gamma(n + 1)`` of the sum of their magnitudes, where
 ``gamma(m) = m u / (1 - m u)``. Let c be what the numbers that enter a layer are off by, as a share of the magnitudes
-behind them (`FeedForward.margin_scale`). Behind the layer it is ``(1 + c) (1 + gamma(n + 4)) - 1``: one unit is for
-rounding each weight to float32, and one is to spare. An activation that is nowhere steeper than 1 keeps c and adds its
-own error. The inputs begin with u, since they are rounded to float32 too.
+behind them (those of `FeedForward.margin_scale`). Behind the layer it is ``(1 + c) (1 + gamma(n + 4)) - 1``: one unit
+is for rounding each weight to float32, two are to spare. An activation that is nowhere steeper than 1 keeps c and adds
+its own error. The inputs begin with u, since they are rounded to float32 too.
 
 The result holds for every network of a box of parameters if the magnitudes do. It says nothing about arithmetic that is
 coarser than float32, such as TF32 or bfloat16.
@@ -68,7 +68,7 @@ def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
             return float("inf")
         error += (1 + error) * share / (1 - share)
         if i < len(activations):
-            error = max(1.0, STEEPEST.get(activations[i], 1.0)) * error
+            error *= STEEPEST.get(activations[i], 1.0)
             error += FUNCTION * ROUNDOFF * (1 + error)
     # the difference of two scores, and its comparison with a threshold that is rounded too
     return error + 8 * ROUNDOFF
@@ -77,8 +77,8 @@ def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
 def head_error(output: str, threshold: float, classes: int) -> float:
     """How far from 0 a margin can be whose probability float32 puts on the other side of the threshold.
 
-    A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at most
-    one half. Behind a softmax stand two exponentials, a sum and a quotient.
+    A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at
+    most one half. Behind a softmax stand two exponentials, a sum and a quotient.
 
     Examples
     --------

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from apas._validation import check_names
 from apas.errors import InputError
-from apas.models.arithmetic import LARGEST, SMALL, UNIT, check_dtype, head_error, relative_error
 from apas.models.architecture import check_activations, check_classes, check_layers, check_threshold
+from apas.models.arithmetic import LARGEST, SMALL, UNIT, check_dtype, head_error, relative_error
 from apas.models.gradients import input_gradients, parameter_gradients
 from apas.models.margins import class_indices, margins_from_scores
 from apas.models.parameters import ABSENT, Parameters
@@ -200,7 +200,7 @@ class FeedForward:
         return np.asarray(share * (behind + abs(self._offset)) + fixed)
 
     def _sizes(self, X: _Array, radii: _Array, delta: float | _Array, *, single: bool = False) -> _Array:
-        """Sums of magnitudes behind the scores, (rows, outputs); for `single` precision with its under- and overflow."""
+        """Sums of magnitudes behind the scores, (rows, outputs); in `single` precision with under- and overflow."""
         sizes, reach = np.abs(self._parameters.values), np.asarray(delta, dtype=np.float64)
         a, more = np.abs(X), {"softplus": math.log(2.0), "sigmoid": 0.5}  # they can exceed their argument's magnitude
         largest: Any = 0.0

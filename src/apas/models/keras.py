@@ -119,8 +119,8 @@ def _dtype(model: Any) -> str:
     kinds = {str(getattr(layer, "compute_dtype", "float32")) for kind, layer, _ in _chain(model) if kind == "dense"}
     if not kinds <= {"float32", "float64"}:
         raise Unsupported(
-            f"the Keras model computes in {' and '.join(sorted(kinds))}, but apas allows for the rounding of float32 and "
-            'float64 alone; build it with dtype="float32".'
+            f"the Keras model computes in {' and '.join(sorted(kinds))}, but apas allows for the rounding of float32 "
+            'and float64 alone; build it with dtype="float32".'
         )
     return "float32" if "float32" in kinds else "float64"
 

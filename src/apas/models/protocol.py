@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from apas.models.feedforward import FeedForward
 
-__all__ = ["Arithmetic", "Dense", "Described", "Differentiable", "LibraryBacked", "Model", "Named", "Raw", "Scaled", "offers"]
+__all__ = [
+    "Arithmetic", "Dense", "Described", "Differentiable", "LibraryBacked", "Model", "Named", "Raw", "Scaled", "offers",
+]  # fmt: skip
 
 _Capability = TypeVar("_Capability")
 
