@@ -139,7 +139,7 @@ def certify(
 
 
 def decide(problem: Problem, method: Method, stream: Stream) -> list[Certificate]:
-    """Refute rows that are not valid on the model itself, leave open those within its rounding, ask about the others."""
+    """Refute rows that are not valid on the model itself, leave open those within its rounding, ask about the rest."""
     near = problem.doubtful_rows()
     ok = problem.valid_rows() & ~near
     if ok.all():
