@@ -83,6 +83,9 @@ class Net:
         about |= {"threshold": threshold, "shapes": [list(s) for s in self.shapes[::2]]}
         absent = [i for i, (_, b) in enumerate(layers) if b is None]
         about |= {"without_biases": absent} if absent else {}
+        self.single = file.get("dtype", "float64") == "float32"
+        about |= {"dtype": file["dtype"]} if file.get("dtype", "float64") != "float64" else {}
+        self.head = 0.0 if file["output"] == "identity" else self.at_head(threshold)
         kinds = [(i, kind) for i in range(len(layers)) for kind in ("weight", "bias")]
         self.parts = [(f"layer{i}", kind, kind == "weight" or i not in absent) for i, kind in kinds]
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
@@ -139,12 +142,40 @@ class Net:
         """Whether a margin means that the class is given."""
         return margin >= 0 if len(self.classes) == 2 and k == 1 else margin > 0
 
+    def sizes(self, X, reach, least=0.0, elu=0.0):
+        """Magnitudes behind each layer's numbers, the rows' own and the parameters' first, the scores' last."""
+        a, size = np.abs(X) + least, self.split(np.abs(self.theta) + least + reach)
+        yield np.maximum(a.max(axis=-1), np.max(np.abs(self.theta)) + least + np.max(reach))[:, None]
+        for i, name in enumerate([*self.act, None]):
+            extra = {"softplus": math.log(2.0), "sigmoid": 0.5, "elu": elu}.get(name, 0.0)
+            yield (a := a @ size[2 * i] + size[2 * i + 1] + extra)
+
+    def at_head(self, threshold):
+        """What a sigmoid or softmax in float32 can make of a margin."""
+        error = (2 * 16 + len(self.classes) + 8) * 2.0**-24
+        return 2 * error / (1 - threshold) if error * threshold <= 0.5 * (1 - threshold) else math.inf
+
+    def single_error(self, X, reach):
+        """Per row how far float32 arithmetic can be from real arithmetic, in any order of its sums; 0 for float64."""
+        if not self.single:
+            return np.zeros(len(X))
+        u, error = 2.0**-24, 2.0**-24
+        for i, (inputs, _) in enumerate(self.shapes[::2]):
+            part = (inputs + 4) * u
+            error = error + (1 + error) * part / (1 - part) if part <= 0.01 else math.inf
+            error += 16 * u * (1 + error) if i < len(self.act) else 8 * u
+        sizes = list(self.sizes(X, reach, 2.0**-100, 1.0))
+        behind = sizes[-1].sum(axis=-1) if sizes[-1].shape[-1] < 3 else 2 * sizes[-1].max(axis=-1)
+        over = np.max([size.max(axis=-1) for size in sizes], axis=0) > 1e38
+        return np.where(over, math.inf, error * (behind + abs(self.offset)) + self.head)
+
+    def double_error(self, X, reach):
+        """The same for float64, in the manner of apas."""
+        return 1e-12 * (list(self.sizes(X, reach))[-1].sum(axis=-1) + abs(self.offset))
+
     def band(self, X, reach):
         """Per row the margin below which a sign may be owed to rounding while parameters move by `reach`."""
-        a, size = np.abs(X), self.split(np.abs(self.theta) + reach)
-        for i, name in enumerate([*self.act, None]):
-            a = a @ size[2 * i] + size[2 * i + 1] + {"softplus": math.log(2.0), "sigmoid": 0.5}.get(name, 0.0)
-        return 1e-12 * (a.sum(axis=-1) + abs(self.offset))
+        return self.double_error(X, reach) + self.single_error(X, reach)
 
     def draws(self, stream, start, stop):
         """Directions number start to stop: a pure function of the stream and their numbers."""
@@ -252,7 +283,8 @@ def replayed(net, x, k, c):
     inside = inside and (p == math.inf or sum(m ** int(p) for m in moved) <= delta ** int(p))
     need(inside, "the witness is not in the set")
     failing = net.margin(x[None], np.array(values), k)[0] < -net.band(x[None], c["delta"] * net.radii)[0]
-    if not failing and set(net.act) <= {"relu", "hard_tanh", "identity"}:  # too close to 0 for floats
+    rational = not net.single and set(net.act) <= {"relu", "hard_tanh", "identity"}
+    if not failing and rational:  # too close to 0 for floats
         row, flat = (np.array([Fraction(v) for v in vector]) for vector in (x.tolist(), values))
         failing = not net.valid(net.margin(row[None], flat, k)[0], k)
     need(failing, "the witness does not break the row")
@@ -270,7 +302,8 @@ def proved(net, x, k, c):
         bound = net.margin(x[None], net.theta, k)[0] - c["delta"] * np.linalg.norm(np.concatenate(slopes), order)
     else:
         bound = net.least(x, c["delta"], k)
-    error = 100 * net.band(x[None], c["delta"] * r)[0]  # rounding, and bounds of six digits
+    bound -= net.single_error(x[None], c["delta"] * r)[0]
+    error = 100 * net.double_error(x[None], c["delta"] * r)[0]  # rounding, and bounds of six digits
     same = bound > 0.01 * error and -error <= bound - told <= 1.1e-5 * bound + error
     need(same, f"the bound is {bound:.7g}, not {told}")
     return f"proved again: the margin is at least {told} on every shift"
@@ -280,16 +313,20 @@ def checked(net, x, k, entry, drawn, together):
     """Check one certificate; what is returned says how."""
     c, margins = entry["certificate"], entry["margins"]
     kind, verdict, bound = c["evidence"]["kind"], c["verdict"], c["evidence"].get("bound")
-    base, band = net.margin(x[None], net.theta, k)[0], net.band(x[None], c["delta"] * net.radii)[0]
+    base, band = net.margin(x[None], net.theta, k)[0], net.double_error(x[None], c["delta"] * net.radii)[0]
+    near = net.single and abs(base) <= net.band(x[None], 0 * net.radii)[0]
+    told = "computed in float32" in c["claim"]["measure"]
+    need(told == net.single, "the claim does not say in which arithmetic the model computes")
     for name, margin in (("model", base), *([("first_draw", drawn[2])] if drawn else [])):
         told = math.nan if margins[name] is None else margins[name]
         same = abs(told - margin) <= 1e-8 * abs(margin) + band if math.isfinite(margin) else math.isnan(told)
         need(same, f"the margin ({name}) is {margin}, the file says {told}")
-    if kind == "model" or not net.valid(base, k):
-        same = kind == "model" and verdict == "REFUTED" and not net.valid(base, k) and c["witness"] is None
+    if kind == "model" or near or not net.valid(base, k):
+        decided = verdict == "UNKNOWN" if near else verdict == "REFUTED" and not net.valid(base, k)
+        same = kind == "model" and decided and c["witness"] is None
         same = same and c["evidence"]["draws"] == c["evidence"]["failures"] == 0 and possible(c["claim"])
         need(same, "file and model do not agree on whether the model itself gives the class")
-        return "not valid on the model itself"
+        return "within float32 rounding of the boundary" if near else "not valid on the model itself"
     if kind == "sampling":
         return sampled(c, drawn, together)
     need(kind == "bound", f"evidence of the kind {kind!r}", "NOT CHECKED")

@@ -282,3 +282,19 @@ def _single(name, z):
     if name == "leaky_relu":
         return np.maximum(z, np.float32(LEAKY) * z)
     return np.clip(z, -1, 1) if name == "hard_tanh" else z
+
+
+def on_the_boundary(network, rng, count, scale):
+    """Float32 rows of a size whose margin towards class 1 is barely above 0 in float64; none if there is one class."""
+    X = rng.normal(size=(4000, network.n_features)) * scale
+    margins = network.margin(X, 1)
+    inside, outside = X[margins > 0][: 4 * count], X[margins < 0]
+    if not len(inside) or not len(outside):
+        return np.empty((0, network.n_features))
+    outside = outside[rng.integers(len(outside), size=len(inside))]
+    for _ in range(80):
+        middle = 0.5 * (inside + outside)
+        good = (network.margin(middle, 1) > 0)[:, None]
+        inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
+    rows = inside.astype(np.float32).astype(np.float64)
+    return rows[network.margin(rows, 1) > 0][:count]

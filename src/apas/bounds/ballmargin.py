@@ -55,6 +55,10 @@ class BallMargin:
         names = ("X", "weights", "weight_moves", "bias", "bias_moves", "bias_size", "enters")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
+    def lowered(self, by: _Array) -> BallMargin:
+        """The same rows with margins that are less by so much."""
+        return replace(self, bias=self.bias - by, bias_size=self.bias_size + by) if by.any() else self
+
     def output_gradients(self) -> _Array:
         """Slopes of the margins by the output layer's parameters, on the network itself, (rows, k); 0 for others."""
         net, values = self.net, self.X

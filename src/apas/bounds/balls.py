@@ -81,7 +81,9 @@ def least_margins_ball(
     for rows in _blocks(net, len(X)):
         boxes = Boxes(net, X[rows], wanted[rows], mask)
         error[rows] = boxes.error(delta[rows])
-        parts = [_least(margin, norms, delta[rows]) for margin in margins_against(net, X[rows], wanted[rows], mask)]
+        lowered = net.rounding(X[rows], mask, delta[rows])
+        against = margins_against(net, X[rows], wanted[rows], mask)
+        parts = [_least(margin.lowered(lowered), norms, delta[rows]) for margin in against]
         safe[rows] = np.fmax(np.minimum.reduce(parts), boxes.bound(delta[rows]) - error[rows])
     return np.where(np.isnan(safe), -np.inf, safe + error), error
 
@@ -110,7 +112,11 @@ def ball_radius(
     """
     proved, norms = np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
     for rows in _blocks(net, len(X)):
-        parts = [_radius(margin, norms, limit) for margin in margins_against(net, X[rows], wanted[rows], mask)]
+        against = margins_against(net, X[rows], wanted[rows], mask)
+        parts = [_radius(margin, norms, limit) for margin in against]
+        if net.dtype != "float64":  # no more is proved than in real arithmetic, and rounding never falls with delta
+            lowered = net.rounding(X[rows], mask, np.minimum.reduce(parts))
+            parts = [_radius(margin.lowered(lowered), norms, limit) for margin in against]
         proved[rows] = _at_least_box(Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts), limit)
     # cut to 37 bits, more than the last ones that depend on which rows are asked about together
     fraction, exponent = np.frexp(proved * (1 - 2.0**-40))

@@ -105,7 +105,7 @@ def least_margins(
     bound : ndarray of shape (rows,)
         As computed.
     error : ndarray of shape (rows,)
-        ``bound - error`` is a lower bound in real arithmetic.
+        ``bound - error`` is a lower bound in real arithmetic, and in that of a network computed in float32.
 
     Examples
     --------
@@ -138,7 +138,12 @@ class Boxes:
         return Boxes(self.net, self.X[rows], self.wanted[rows], self.radii)
 
     def bound(self, delta: _Array) -> _Array:
-        """Least margins as computed, with one delta per row."""
+        """Least margins as computed, with one delta per row, less what coarser arithmetic does to them in use."""
+        if self.net.dtype == "float64":
+            return self._bound(delta)
+        return np.asarray(self._bound(delta) - self.net.rounding(self.X, self.radii, delta))
+
+    def _bound(self, delta: _Array) -> _Array:
         if self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
             if len(self.net.activations) == 1:
                 return self._one_layer(delta)
@@ -150,7 +155,8 @@ class Boxes:
 
     def against(self, delta: _Array, rival: int) -> _Array:
         """Least margins against one of the rivals of each row."""
-        return self._output(*self._last_layer(delta), delta, *self.outputs[rival])
+        least = self._output(*self._last_layer(delta), delta, *self.outputs[rival])
+        return np.asarray(least - self.net.rounding(self.X, self.radii, delta))
 
     def _last_layer(self, delta: _Array) -> tuple[_Array, _Array]:
         """Range of what enters the output layer."""

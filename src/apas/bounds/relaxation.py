@@ -85,7 +85,7 @@ class Relaxation:
     """
 
     def __init__(self, net: FeedForward, radii: _Array, delta: float) -> None:
-        self.net, self.delta = net, delta
+        self.net, self.radii, self.delta = net, radii, delta
         parts = zip(net.parameters.slices, net.parameters.shapes, strict=True)
         self.unit_reach = [radii[p].reshape(s) for p, s in parts]
         reach = [delta * r for r in self.unit_reach]
@@ -122,7 +122,9 @@ class Relaxation:
         sizes = magnitudes(self.net, self.unit_reach, X, np.full(len(X), self.delta))
         steps = np.cumsum([len(w) + 8 for w in self.net.weights])
         # a bound adds up one constant per layer, each of at most the magnitude of the whole
-        return [8 * s * (i + 2) * 2.0**-53 * size for i, (s, size) in enumerate(zip(steps, sizes, strict=True))]
+        slack = [8 * s * (i + 2) * 2.0**-53 * size for i, (s, size) in enumerate(zip(steps, sizes, strict=True))]
+        slack[-1] += self.net.rounding(X, self.radii, self.delta)  # where the network is used
+        return slack
 
     def objective(self, wanted: NDArray[np.intp], rival: NDArray[np.intp]) -> Objective:
         """The margin against one rival per row, in terms of the last hidden layer."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.meanvalue import margin_lines
+from apas.bounds.meanvalue import Lines, margin_lines
 from apas.bounds.sensitivity import margin_slopes
 from apas.bounds.tails import share_below
 from apas.models.feedforward import FeedForward
@@ -77,6 +77,11 @@ class ShiftBox:
         """More than what rounding can do to an end of a parameter."""
         return np.asarray(2.0**-50 * (np.abs(self.net.parameters.values[self.moving]) + self._reach))
 
+    @cached_property
+    def _in_use(self) -> float:
+        """More than what coarser arithmetic does to a margin where the network is used."""
+        return float(self.net.rounding(self.x[None], self.radii, self.delta)[0])
+
     def directions(self, points: _Array) -> _Array:
         """Points of the cube, shape (points, axes), as directions in [-1, 1], shape (points, k)."""
         moves = np.zeros((len(points), len(self.radii)))
@@ -98,6 +103,7 @@ class ShiftBox:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite settles nothing
             least, most, slopes, error = margin_slopes(self.net, rows, wanted, *self._around(start, width), ceiling=0.0)
             effects = slopes[:, self.moving] * (2.0 * self._reach * width)
+            error = error + self._in_use
             least, most = least - error, most + error
         return PartBounds(least, most, _not(least > 0), _not(most < 0), effects, error)
 
@@ -113,6 +119,7 @@ class ShiftBox:
         effects, failing, valid = np.zeros_like(width), np.zeros(len(width)), np.ones(len(width))
         with np.errstate(over="ignore", invalid="ignore"):
             against = margin_lines(self.net, rows, wanted, self._around(start, width), middle)
+            against = [_widened(lines, self._in_use) for lines in against]
             for lines in against:
                 low, high = (slope[:, self.moving] * half for slope in lines.slopes)
                 settled = lines.least > 0
@@ -134,6 +141,14 @@ class ShiftBox:
         low[:, self.moving] -= self._rounding
         high[:, self.moving] += self._rounding
         return low, high
+
+
+def _widened(lines: Lines, by: float) -> Lines:
+    """The same lines where the margin may be off by so much."""
+    if not by:
+        return lines
+    middle = lines.middle[0] - by, lines.middle[1] + by
+    return replace(lines, least=lines.least - by, most=lines.most + by, middle=middle, error=lines.error + by)
 
 
 def _not(settled: NDArray[np.bool_]) -> _Array:

@@ -70,7 +70,7 @@ class Attack:
 
     def claim(self, problem: Problem) -> Every:
         """What the method will speak about."""
-        return Every(problem.shifts.region(problem.model.parameters), problem.claim_rows)
+        return Every(problem.region, problem.claim_rows)
 
     def unsupported(self, problem: Problem) -> str | None:
         """None if there are gradients and a ball to follow them in, else the error a user reads."""

@@ -14,6 +14,8 @@ __all__ = ["BaseEvidence", "BoundEvidence", "Certificate", "Evidence"]
 #: Reason of every row whose explanation is not valid to begin with, and what readers are told about it.
 NOT_VALID = "not valid on the model itself"
 NOT_TODAY = "not valid today: the model itself does not give the target class"
+#: Reason of every row of which nobody can say whether it is.
+NEAR_BOUNDARY = "on the model itself its margin is within float32 rounding of 0"
 
 
 class Evidence(Protocol):

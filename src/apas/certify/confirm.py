@@ -25,8 +25,8 @@ def confirmed_witness(problem: Problem, row: int, values: _Array) -> Witness | N
     """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
 
     The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters;
-    for piecewise linear networks also in exact rational arithmetic, and the two must agree. Other models have to fail
-    beyond what rounding could do.
+    for piecewise linear networks also in exact rational arithmetic, and the two must agree. Other models, and those
+    that are computed in float32, have to fail beyond what rounding could do.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def confirmed_witness(problem: Problem, row: int, values: _Array) -> Witness | N
     alone = problem.take(slice(row, row + 1))
     network = problem.network
     margin = _margin(alone, network, values)
-    if network is not None and PIECEWISE_LINEAR.issuperset(network.activations):
+    if network is not None and not problem.single and PIECEWISE_LINEAR.issuperset(network.activations):
         fails = not valid(margin, alone.strict)[0] and _fails_exactly(alone, network, values)
     else:  # written so that a NaN does not count
         fails = bool(margin[0] < -alone.band[0])

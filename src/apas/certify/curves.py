@@ -43,7 +43,8 @@ class FractionCurve:
     measure : str
         The distribution of the shifts, in words.
     valid : bool
-        Whether the model itself gives the class. The share is about shifted models and defined either way.
+        Whether the model itself gives the class, or could but for the rounding of float32. The share is about shifted
+        models and defined either way.
     """
 
     deltas: NDArray[np.float64]

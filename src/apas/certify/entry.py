@@ -14,20 +14,21 @@ from apas._random import Stream, entropy_of
 from apas._validation import check_delta, check_flag, check_jobs
 from apas.certify.attack import Attack
 from apas.certify.cascade import Cascade
-from apas.certify.certificate import NOT_VALID, BaseEvidence, Certificate
+from apas.certify.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Most, Verdict
 from apas.certify.enumeration import Enumeration
 from apas.certify.exact import Exact
 from apas.certify.interval import IntervalBounds, LinearBounds
 from apas.certify.listed import check_models, default_delta
-from apas.certify.problem import Method, Problem
+from apas.certify.problem import ROUNDING, Method, Problem
 from apas.certify.sampling import Sampling
 from apas.errors import InputError, Unsupported
 from apas.models.convert import as_model, encoded_rows, predicted_classes
 from apas.models.digest import model_digest
 from apas.models.margins import class_indices
-from apas.models.protocol import LibraryBacked, Model, Named, offers
+from apas.models.protocol import Arithmetic, LibraryBacked, Model, Named, offers
+from apas.shifts.draws import magnitudes
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
@@ -88,7 +89,8 @@ def certify(
     Returns
     -------
     Certificates
-        One per row. A row that the model itself does not put into its target class is refuted without drawing.
+        One per row. A row that the model itself does not put into its target class is refuted without drawing; one
+        whose class is owed to the rounding of a model that computes in float32 is ``UNKNOWN``.
 
     Notes
     -----
@@ -137,24 +139,25 @@ def certify(
 
 
 def decide(problem: Problem, method: Method, stream: Stream) -> list[Certificate]:
-    """Refute the rows that are not valid on the model itself; ask the method about the others."""
-    ok = problem.valid_rows()
+    """Refute rows that are not valid on the model itself, leave open those within its rounding, ask about the rest."""
+    near = problem.doubtful_rows()
+    ok = problem.valid_rows() & ~near
     if ok.all():
         return method.run(problem, stream) if len(problem) else []
     claim = method.claim(problem)
-    certificates = [_not_valid(problem, i, claim, method) for i in range(len(problem))]
+    certificates = [_by_model(problem, i, claim, method, bool(near[i])) for i in range(len(problem))]
     answers = method.run(problem.take(ok), stream) if ok.any() else []
     for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
         certificates[i] = answer
     return certificates
 
 
-def _not_valid(problem: Problem, i: int, claim: Every | Most, method: Method) -> Certificate:
-    kind = type(method)
+def _by_model(problem: Problem, i: int, claim: Every | Most, method: Method, near: bool) -> Certificate:
+    """What the model itself says of a row that the method is not asked about."""
+    kind, verdict = type(method), Verdict.UNKNOWN if near else Verdict.REFUTED
     name = next((alias for alias, known in METHODS.items() if known is kind), kind.__name__.lower())
-    return Certificate(
-        claim, Verdict.REFUTED, float(problem.delta[i]), problem.target[i], name, BaseEvidence(), NOT_VALID
-    )
+    reason = NEAR_BOUNDARY if near else NOT_VALID
+    return Certificate(claim, verdict, float(problem.delta[i]), problem.target[i], name, BaseEvidence(), reason)
 
 
 def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:
@@ -199,7 +202,10 @@ def check_agreement(
         return
     ours, distance = predicted_classes(model, X)
     theirs = model.library_classes(points)
-    differ = [i for i in np.flatnonzero(distance > AGREEMENT) if ours[i] != theirs[i]]
+    allowed: Any = AGREEMENT
+    if offers(model, Arithmetic) and model.dtype == "float32":  # about what is within its rounding it has no opinion
+        allowed = AGREEMENT + ROUNDING * magnitudes(model, X, model.classes[0], np.zeros(len(model.parameters)), 0.0)
+    differ = [i for i in np.flatnonzero(distance > allowed) if ours[i] != theirs[i]]
     if differ:
         i = int(differ[0])
         raise InputError(

@@ -127,10 +127,9 @@ class Enumeration:
 
     def claim(self, problem: Problem) -> Every | Most:
         """What the method will speak about."""
-        parameters = problem.model.parameters
         if self.coverage == 1.0:
-            return Every(problem.shifts.region(parameters), problem.claim_rows)
-        return Most(self.coverage, 1.0, problem.shifts.measure(parameters), problem.claim_rows)
+            return Every(problem.region, problem.claim_rows)
+        return Most(self.coverage, 1.0, problem.measure, problem.claim_rows)
 
     def unsupported(self, problem: Problem) -> str | None:
         """None for dense networks in a box of shifts, else the error a user reads."""
@@ -242,7 +241,7 @@ def _reason(found: Split, failed: bool) -> str:
     lower, upper = found.interval
     why = {
         "limit": "; the limit of boxes was reached",
-        "rounding": "; what is left cannot be told from the boundary in float64",
+        "rounding": f"; what is left cannot be told from the boundary in {found.box.net.dtype}",
         "gap": "; that is as close as was asked for",
     }.get(found.stopped, "")
     return f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}, from looking at {boxes}{why}"

@@ -141,7 +141,7 @@ def _check_deltas(deltas: Any) -> NDArray[np.float64]:
 
 
 def _enclosed(problem: Problem, deltas: NDArray[np.float64], method: Enumeration) -> list[FractionCurve]:
-    measure, valid = problem.measure_at(deltas), problem.valid_rows()
+    measure, valid = problem.measure_at(deltas), problem.valid_rows() | problem.doubtful_rows()
     curves = []
     for i, bounds in enumerate(enclosed_shares(problem, deltas, method)):
         lower, upper = np.array(bounds).T
@@ -155,7 +155,7 @@ def _sampled(problem: Problem, deltas: NDArray[np.float64], method: Sampling, en
     failures, sure = _counted(problem, deltas, Stream(entropy, "fraction"), samples)
     # every end of every band has the same part of the risk
     level = 1 - (1 - Fraction(repr(method.confidence))) / (2 * len(deltas))
-    measure, valid = problem.measure_at(deltas), problem.valid_rows()
+    measure, valid = problem.measure_at(deltas), problem.valid_rows() | problem.doubtful_rows()
     return [
         FractionCurve(
             deltas,

@@ -88,7 +88,7 @@ def decided_one_by_one(problem: Problem, method: str) -> list[Certificate]:
     """Ask every listed model: one certificate per row about all of them."""
     shifts = problem.shifts
     assert isinstance(shifts, ObservedShifts)
-    claim = Every(shifts.region(problem.coordinates), problem.claim_rows)
+    claim = Every(problem.region, problem.claim_rows)
     nowhere = Stream(0, "listed")  # nothing is drawn
     least, doubtful = np.full(len(problem), np.inf), np.zeros(len(problem), dtype=bool)
     broken = np.full(len(problem), -1)

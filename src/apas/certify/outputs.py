@@ -137,6 +137,8 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
                 low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
                 high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
             progress.advance(end - begin)
+    if problem.single:  # what the draws give in float32, whatever the order of its sums
+        low, high = low - problem.band, high + problem.band
     base = problem.model.margin(problem.X, problem.one_target)
     return [
         OutputRange(
@@ -151,7 +153,7 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
 def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRange]:
     network = problem.network
     assert network is not None
-    claim = Every(problem.shifts.region(problem.model.parameters))
+    claim = Every(problem.region)
     base = problem.model.margin(problem.X, problem.one_target)
     low, high = _enclosed(problem, network)
     # where the bounds overflow, infinity less infinity may stand for an end: none is known then
@@ -257,5 +259,5 @@ def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
     biases[place] = np.nextafter(biases[place] - sign * level, -sign * np.inf)
     return FeedForward(  # with a bias, which the last layer may lack; how far each parameter moves is told apart
         network.weights, [*network.given_biases[:-1], biases], activation=network.activations, output=network.output,
-        threshold=network.threshold, classes=network.classes,
+        threshold=network.threshold, classes=network.classes, dtype=network.dtype,
     )  # fmt: skip

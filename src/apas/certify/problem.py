@@ -16,8 +16,8 @@ from apas.certify.claims import Every, Most
 from apas.models.feedforward import FeedForward
 from apas.models.margins import class_indices, needs_strict, valid
 from apas.models.parameters import Parameters
-from apas.models.protocol import Dense, Model, offers
-from apas.shifts.draws import coordinates, drawn_magnitudes, drawn_margins
+from apas.models.protocol import Arithmetic, Dense, Model, offers
+from apas.shifts.draws import coordinates, drawn_magnitudes, drawn_margins, magnitudes
 from apas.shifts.observed import ObservedShifts
 from apas.shifts.protocol import OnPoints, ShiftSet
 
@@ -25,6 +25,8 @@ __all__ = ["Method", "Problem"]
 
 #: A margin smaller than this share of the magnitudes behind it could have the other sign in another batch shape.
 ROUNDING = 1e-12
+#: What a claim about a model that is computed in float32 says of it.
+IN_FLOAT32 = "computed in float32, within its rounding"
 _ALL = slice(None)
 
 
@@ -110,8 +112,22 @@ class Problem:
         """The same for shifts of other sizes."""
         words = self.shifts.measure(self.coordinates)
         if isinstance(self.shifts, ObservedShifts) and (deltas != 1).any():
-            return f"delta times the change of the parameters from this model to one of the {words}"
-        return words
+            words = f"delta times the change of the parameters from this model to one of the {words}"
+        return self._with_arithmetic(words)
+
+    @property
+    def region(self) -> str:
+        """The set of the shifts itself, as printed in a claim about every one of them."""
+        return self._with_arithmetic(self.shifts.region(self.coordinates))
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether the model, or a listed one, is computed in float32 where it is used."""
+        listed = self.shifts.models if isinstance(self.shifts, ObservedShifts) else ()
+        return any(offers(m, Arithmetic) and m.dtype == "float32" for m in (self.model, *listed))
+
+    def _with_arithmetic(self, words: str) -> str:
+        return f"{words}; {IN_FLOAT32}" if self.single else words
 
     def directions(self, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
         """Draws number `start` to `stop`."""
@@ -170,6 +186,15 @@ class Problem:
         for i in np.flatnonzero(~(np.abs(margins) > self.band)):
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
         return valid(margins, self.strict)
+
+    def doubtful_rows(self) -> NDArray[np.bool_]:
+        """Rows whose class on the model itself is owed to the rounding of float32; none if it computes in float64."""
+        if not self.single or not len(self):
+            return np.zeros(len(self), dtype=bool)
+        still = np.zeros(len(self.model.parameters))
+        scale = magnitudes(self.model, self.X, self.one_target, still, 0.0)
+        # written so that a NaN is in no doubt: it is not valid
+        return np.asarray(np.abs(self.model.margin(self.X, self.one_target)) <= ROUNDING * scale)
 
 
 def _part(points: Any, rows: NDArray[Any] | slice) -> Any:

@@ -24,6 +24,7 @@ from apas._random import entropy_of
 from apas._validation import check_flag, check_jobs
 from apas.certify.ball import worst_case_in_ball
 from apas.certify.cascade import Cascade
+from apas.certify.certificate import NEAR_BOUNDARY, NOT_VALID
 from apas.certify.claims import Every, Most
 from apas.certify.entry import METHODS, SHIFTS, check_agreement, check_target, pick
 from apas.certify.exact import Exact
@@ -45,7 +46,7 @@ from apas.shifts.observed import ObservedShifts
 from apas.shifts.protocol import OtherMoves, ShiftSet
 from apas.stats import sample_size
 
-__all__ = ["max_shift", "proved_answers", "sampled_answers"]
+__all__ = ["max_shift", "proved_answers", "sampled_answers", "within_rounding"]
 
 SEARCHES = ("rays", "confirm", "paper")
 #: Above this many parameters the search on fresh draws is the default.
@@ -96,7 +97,7 @@ def max_shift(
     Returns
     -------
     MaxShifts
-        One `MaxShift` per row; a row that is not valid on the model itself has delta 0.
+        One `MaxShift` per row; a row that is not valid on the model itself, or within its rounding, has delta 0.
 
     Notes
     -----
@@ -135,8 +136,9 @@ def max_shift(
     # only a method that speaks of every shift may ask what they are: not every set has an answer
     if sampler is None:
         _check_proof(problem, proof)
-    claim = sampler.claim(problem) if sampler else Every(shift_set.region(problem.coordinates), problem.claim_rows)
-    ok = problem.valid_rows() if len(problem) else np.empty(0, dtype=bool)
+    claim = sampler.claim(problem) if sampler else Every(problem.region, problem.claim_rows)
+    near = problem.doubtful_rows()
+    ok = problem.valid_rows() & ~near if len(problem) else near
     answers: list[MaxShift] = []
     if ok.any():
         asked = problem.take(ok)
@@ -147,7 +149,11 @@ def max_shift(
             elif sampler is not None:
                 answers = sampled_answers(asked, network, sampler, kind, entropy, farthest)
     waiting = iter(answers)
-    items = [next(waiting) if ok[i] else _not_valid(problem.target[i], claim) for i in range(len(problem))]
+    others = (within_rounding if doubt else _not_valid for doubt in near.tolist())
+    items = [
+        next(waiting) if good else other(target, claim)
+        for good, other, target in zip(ok.tolist(), others, problem.target, strict=True)
+    ]
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
@@ -216,7 +222,12 @@ def _limit(limit: float | None, problem: Problem) -> float:
 
 
 def _not_valid(target: Any, claim: Every | Most) -> MaxShift:
-    return MaxShift(0.0, 0.0, 0.0, 0.0, True, False, claim, target, "not valid on the model itself", {})
+    return MaxShift(0.0, 0.0, 0.0, 0.0, True, False, claim, target, NOT_VALID, {})
+
+
+def within_rounding(target: Any, claim: Every | Most) -> MaxShift:
+    """What is known of a row whose class on the model itself is owed to rounding: nothing."""
+    return MaxShift(0.0, float("inf"), 0.0, float("inf"), False, False, claim, target, NEAR_BOUNDARY, {})
 
 
 def sampled_answers(

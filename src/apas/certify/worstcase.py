@@ -36,7 +36,7 @@ PROOFS = {
 
 def every(problem: Problem) -> Every:
     """The claim of all worst-case methods."""
-    return Every(problem.shifts.region(problem.model.parameters), problem.claim_rows)
+    return Every(problem.region, problem.claim_rows)
 
 
 def unbounded(shifts: GaussianShifts, name: str) -> str:

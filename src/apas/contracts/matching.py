@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from apas.counterfactuals.space import FeatureSpace
 from apas.errors import ApasError
 from apas.models.digest import model_digest
 from apas.models.protocol import Dense, Model, Named, Raw, offers
+from apas.shifts.protocol import OtherMoves
 
 __all__ = ["Matched", "asked", "match_model", "row_complaints", "wrong_targets"]
 
@@ -97,7 +98,10 @@ def row_complaints(found: Certificates | MaxShifts, problem: Problem, told: NDAr
     allowed = 0.0 if exact else SAME_UNITS * np.maximum(1.0, np.abs(problem.X))
     close: list[bool] = np.all(np.abs(told - problem.X) <= allowed, axis=1).tolist()
     now = readings(problem, list(found))
-    band = problem.band if len(problem) else np.empty(0)
+    # margins of a dense network are computed in float64, whatever it is used in
+    same = problem.single and problem.network is not None and not offers(problem.shifts, OtherMoves)
+    precise = replace(problem, model=problem.network.with_dtype("float64")) if same and problem.network else problem
+    band = precise.band if len(problem) else np.empty(0)
     return [
         "its values in model units are not what the model makes of its raw values" if not close[i]
         else _margins(told_row, now_row, float(band[i]), isinstance(found, Certificates))

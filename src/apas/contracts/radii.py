@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from apas.bounds.interval import is_exact
-from apas.certify.certificate import NOT_VALID
+from apas.certify.certificate import NEAR_BOUNDARY, NOT_VALID
 from apas.certify.claims import Every, Most
 from apas.certify.interval import IntervalBounds, LinearBounds
 from apas.certify.maxshifts import MaxShift
 from apas.certify.problem import Problem
-from apas.certify.radius import proved_answers, sampled_answers
+from apas.certify.radius import proved_answers, sampled_answers, within_rounding
 from apas.certify.sampling import Sampling
 from apas.contracts.fields import Fields
 from apas.contracts.redrawn import MOST_DRAWS, too_many_rows
@@ -35,12 +33,17 @@ _PROOFS: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds(
 
 def searched_again(problem: Problem, items: Sequence[MaxShift]) -> list[_Answer]:
     """Check every largest shift, row by row: a row's answer does not depend on the others."""
-    valid = problem.valid_rows() if len(problem) else np.empty(0, dtype=bool)
+    near = problem.doubtful_rows()
+    valid = problem.valid_rows() & ~near if len(problem) else near
     shared = [(item.claim, item.trace.get("entropy")) for item in items]
     together = Counter(key for key, ok in zip(shared, valid, strict=True) if ok)
     answers: list[_Answer] = []
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
         crowded = too_many_rows(item.claim, together[shared[i]]) if isinstance(item.claim, Most) and ok else None
+        if near[i]:
+            same = replace(item, trace={}, seconds=0.0) == within_rounding(item.target, item.claim)
+            answers.append((Checked.HOLDS if same else Checked.FAILS, NEAR_BOUNDARY))
+            continue
         answer = _checked(problem.take(slice(i, i + 1)), item, ok) if crowded is None else (Checked.FAILS, crowded)
         answers.append(answer)
     return answers
@@ -70,7 +73,7 @@ def _searched(alone: Problem, item: MaxShift) -> MaxShift | _Answer:
         closed = isinstance(alone.shifts, LpShifts) or (alone.network is not None and is_exact(alone.network))
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
-        claimed = Every(alone.shifts.region(alone.coordinates), claim.rows)
+        claimed = Every(alone.region, claim.rows)
         # with closed forms all methods give the same
         found = proved_answers(alone, _PROOFS["interval" if closed else kind], claimed, limit)[0]
         return replace(found, trace={**found.trace, "method": kind, "limit": limit})

@@ -134,7 +134,7 @@ def _consistent(problem: Problem, item: Certificate, evidence: BoundEvidence) ->
     """What in a certificate contradicts itself or the model, whatever the bounds are; None if nothing."""
     if not isinstance(item.claim, Every):
         return "bounds on the margin speak of every shift, which is not what is claimed"
-    region = problem.shifts.region(problem.coordinates)
+    region = problem.region
     if item.claim.measure != region:
         return f"the set is {region!r}, the file says {item.claim.measure!r}"
     proved = evidence.bound is not None and evidence.bound > 0

@@ -11,7 +11,7 @@ import numpy as np
 
 from apas._random import entropy_of
 from apas._validation import check_flag, is_path
-from apas.certify.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate
+from apas.certify.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Verdict
 from apas.certify.entry import METHODS
@@ -164,11 +164,12 @@ def _answers(
 
 
 def _certificates(problem: Problem, items: list[Certificate], entropy: int | None) -> dict[int, _Answer]:
-    valid = problem.valid_rows()
+    near = problem.doubtful_rows()
+    valid = problem.valid_rows() & ~near
     answers: dict[int, _Answer] = {}
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
         if isinstance(item.evidence, BaseEvidence) or not ok:
-            answers[i] = _base(problem, item, ok)
+            answers[i] = _base(problem, item, ok, bool(near[i]))
     for kind, check in _CHECKS:
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
         answers |= check(problem, items, rows) if rows else {}
@@ -181,19 +182,22 @@ def _certificates(problem: Problem, items: list[Certificate], entropy: int | Non
     return answers
 
 
-def _base(problem: Problem, item: Certificate, valid: bool) -> _Answer:
-    """A row that the model itself decides: whether it does."""
+def _base(problem: Problem, item: Certificate, valid: bool, near: bool) -> _Answer:
+    """A row that the model itself decides, or leaves open by its rounding: whether it does."""
+    verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if near else (Verdict.REFUTED, NOT_VALID)
+    if near and not isinstance(item.evidence, BaseEvidence):
+        return Checked.FAILS, f"{NEAR_BOUNDARY}, the file says otherwise"
     if valid or not isinstance(item.evidence, BaseEvidence):
         return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
-    if item.verdict is not Verdict.REFUTED or item.reason != NOT_VALID or item.witness is not None:
-        return Checked.FAILS, f"a row that is {NOT_VALID} is REFUTED for that reason and no other"
+    if item.verdict is not verdict or item.reason != reason or item.witness is not None:
+        what = f"a row that is {NOT_VALID}" if not near else "a row whose class is owed to rounding"
+        return Checked.FAILS, f"{what} is {verdict} for that reason and no other"
     if item.method not in METHODS:
         return Checked.FAILS, f"there is no method {item.method!r}"
-    parts = problem.shifts, problem.coordinates
-    words = parts[0].region(parts[1]) if isinstance(item.claim, Every) else problem.measure
+    words = problem.region if isinstance(item.claim, Every) else problem.measure
     if item.claim.measure != words:
         return Checked.FAILS, f"the set is {words!r}, the file says {item.claim.measure!r}"
-    return Checked.HOLDS, NOT_VALID
+    return Checked.HOLDS, reason
 
 
 def _as_far_as_known(answer: _Answer, matched: Matched) -> _Answer:

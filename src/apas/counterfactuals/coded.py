@@ -21,7 +21,7 @@ __all__ = ["CodedModel", "bound"]
 
 _Array = NDArray[np.float64]
 #: Capabilities that need nothing of the space.
-_PASSED_ON = ("margin_scale", "input_gradient", "parameter_gradient", "as_feedforward")
+_PASSED_ON = ("margin_scale", "input_gradient", "parameter_gradient", "as_feedforward", "dtype")
 
 
 def bound(model: Any, space: FeatureSpace) -> Model:

@@ -58,6 +58,11 @@ class BackedNetwork:
         """Names of the inputs, if given."""
         return self._network.feature_names
 
+    @property
+    def dtype(self) -> str:
+        """In which arithmetic the library computes the model."""
+        return self._network.dtype
+
     def margin(self, X: _Array, target: Any) -> _Array:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
         return self._network.margin(X, target)

@@ -13,6 +13,8 @@ __all__ = ["CONVERT", "FIELDS", "VERSION", "build_network", "check_description",
 
 VERSION = 1
 FIELDS = ("activation", "output", "threshold", "classes", "feature_names")
+#: What a file says only where it is not the usual: float64.
+OPTIONAL = ("dtype",)
 CONVERT = "in the program that trained the model, write it with: apas.save_model(model, 'model.json')"
 
 
@@ -27,12 +29,12 @@ def describe_network(network: FeedForward) -> dict[str, Any]:
     described = network.describe()
     return {
         "format": "apas-model", "version": VERSION, "kind": "feedforward",
-        **{key: described[key] for key in FIELDS},
+        **{key: described[key] for key in (*FIELDS, *OPTIONAL) if key in described},
     }  # fmt: skip
 
 
 def check_description(content: Any, path: Path, *, arrays: Sequence[str] = ()) -> dict[str, Any]:
-    """The fields of a description, all there and none unknown.
+    """The fields of a description, none unknown, and all there but for those that may be left out.
 
     Parameters
     ----------
@@ -52,13 +54,13 @@ def check_description(content: Any, path: Path, *, arrays: Sequence[str] = ()) -
             f"{path} is a model file of version {version!r} and kind {content.get('kind')!r}, but this apas reads "
             f"version {VERSION} and kind 'feedforward'; use a newer apas."
         )
-    unknown = sorted(set(content) - {*needed, "format", "version", "kind"})
+    unknown = sorted(set(content) - {*needed, *OPTIONAL, "format", "version", "kind"})
     if unknown:
         raise InputError(f"{path} has the unknown field {unknown[0]!r}; a model file has only {', '.join(needed)}.")
     missing = [key for key in needed if key not in content]
     if missing:
         raise InputError(f"{path} must have the field {missing[0]!r}, but has not; {CONVERT}.")
-    return {key: content[key] for key in needed}
+    return {key: content[key] for key in (*needed, *OPTIONAL) if key in content}
 
 
 def build_network(path: Path, fields: Mapping[str, Any]) -> FeedForward:

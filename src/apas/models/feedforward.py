@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from apas._validation import check_names
 from apas.errors import InputError
 from apas.models.architecture import check_activations, check_classes, check_layers, check_threshold
+from apas.models.arithmetic import LARGEST, SMALL, UNIT, check_dtype, head_error, relative_error
 from apas.models.gradients import input_gradients, parameter_gradients
 from apas.models.margins import class_indices, margins_from_scores
 from apas.models.parameters import ABSENT, Parameters
@@ -45,6 +46,9 @@ class FeedForward:
         Class labels; (0, 1) or 0..m-1 unless given.
     feature_names : sequence of str, optional
         Names of the inputs; data frames are then matched by name.
+    dtype : {"float64", "float32"}, default "float64"
+        In which arithmetic the network is computed where it is used. It is computed in float64 here; with ``"float32"``
+        a claim has to hold for what float32 makes of it too, whatever the order of its sums.
 
     Examples
     --------
@@ -63,6 +67,7 @@ class FeedForward:
         threshold: float = 0.5,
         classes: Sequence[Any] | None = None,
         feature_names: Sequence[str] | None = None,
+        dtype: str = "float64",
     ) -> None:
         self._weights, self._biases = check_layers(weights, biases)
         self._activations = check_activations(activation, len(self._weights) - 1)
@@ -75,6 +80,7 @@ class FeedForward:
             self._threshold if output == "identity" else math.log(self._threshold) - math.log1p(-self._threshold)
         )
         self._feature_names = check_names(feature_names, self.n_features)
+        self._dtype = check_dtype(dtype)
         self._shapes = [(w.shape[0], w.shape[1]) for w in self._weights]
         tensors = [t for layer in zip(self._weights, self._biases, strict=True) for t in layer]
         layers = [f"layer{i // 2}" for i in range(len(tensors))]
@@ -138,6 +144,11 @@ class FeedForward:
         """What the score of class 1 of a binary network is compared with: the threshold, or its logit."""
         return self._offset
 
+    @property
+    def dtype(self) -> str:
+        """In which arithmetic the network is computed where it is used: "float64" or "float32"."""
+        return self._dtype
+
     def margin(self, X: _Array, target: Any) -> _Array:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
         wanted = class_indices(self._classes, target, len(X))
@@ -167,22 +178,50 @@ class FeedForward:
     def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
         """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``.
 
-        A margin is a sum of products; rounding disturbs it by a small multiple of this number times 2**-53.
+        A margin is a sum of products; rounding disturbs it by a small multiple of this number times 2**-53. For a
+        network that is computed in float32 it is so much larger that 1e-12 of it covers that rounding as well.
         `delta` is one number or one per row.
         """
+        scale = np.asarray(self._sizes(X, radii, delta).sum(axis=-1) + abs(self._offset))
+        return scale if self._dtype == "float64" else scale + self.rounding(X, radii, delta) / UNIT
+
+    def rounding(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
+        """How far a margin can be from what it is in real arithmetic where the network is used, per row.
+
+        It holds for every network whose parameter i is within ``delta * radii[i]``: see `apas.models.arithmetic`. 0 for
+        float64, whose rounding all methods allow for anyway.
+        """
+        if self._dtype == "float64":
+            return np.zeros(len(X))
+        share = relative_error([inputs for inputs, _ in self._shapes], self._activations)
+        fixed = head_error(self._output, self._threshold, len(self._classes))
+        sizes = self._sizes(X, radii, delta, single=True)
+        behind = sizes.sum(axis=-1) if sizes.shape[-1] < 3 else 2 * sizes.max(axis=-1)  # a margin has two scores
+        return np.asarray(share * (behind + abs(self._offset)) + fixed)
+
+    def _sizes(self, X: _Array, radii: _Array, delta: float | _Array, *, single: bool = False) -> _Array:
+        """Sums of magnitudes behind the scores, (rows, outputs); in `single` precision with under- and overflow."""
         sizes, reach = np.abs(self._parameters.values), np.asarray(delta, dtype=np.float64)
+        a, more = np.abs(X), {"softplus": math.log(2.0), "sigmoid": 0.5}  # they can exceed their argument's magnitude
+        largest: Any = 0.0
+        if single:
+            a, sizes = a + SMALL, sizes + SMALL
+            more["elu"] = 1.0  # computed as exp(z) - 1, it is off by units of 1
+            largest = np.maximum(a.max(axis=-1, initial=0.0), sizes.max() + reach * radii.max())
         reach = reach[:, None] if reach.ndim else reach
-        a = np.abs(X)
         for i, shape in enumerate(self._shapes):
             w, b = self._parameters.slices[2 * i : 2 * i + 2]
             z = a @ sizes[w].reshape(shape)
             z += reach * (a @ radii[w].reshape(shape))
             z += sizes[b] + reach * radii[b]
-            # the two activations that can exceed the magnitude of their argument
             if i < len(self._activations):
-                z += {"softplus": math.log(2.0), "sigmoid": 0.5}.get(self._activations[i], 0.0)
+                z += more.get(self._activations[i], 0.0)
             a = z
-        return np.asarray(a.sum(axis=-1) + abs(self._offset))
+            if single:
+                largest = np.maximum(largest, a.max(axis=-1))
+        if single:
+            a[~(largest <= LARGEST)] = math.inf
+        return a
 
     def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
@@ -200,7 +239,14 @@ class FeedForward:
         """The same network with other names of its inputs."""
         return FeedForward(
             self._weights, self.given_biases, activation=self._activations, output=self._output,
-            threshold=self._threshold, classes=self._classes, feature_names=feature_names,
+            threshold=self._threshold, classes=self._classes, feature_names=feature_names, dtype=self._dtype,
+        )  # fmt: skip
+
+    def with_dtype(self, dtype: str) -> FeedForward:
+        """The same network computed in another arithmetic where it is used."""
+        return FeedForward(
+            self._weights, self.given_biases, activation=self._activations, output=self._output,
+            threshold=self._threshold, classes=self._classes, feature_names=self._feature_names, dtype=dtype,
         )  # fmt: skip
 
     def with_parameters(self, values: _Array) -> FeedForward:
@@ -213,7 +259,7 @@ class FeedForward:
         biases = [None if old is None else new for old, new in zip(self.given_biases, parts[1::2], strict=True)]
         return FeedForward(
             parts[::2], biases, activation=self._activations, output=self._output,
-            threshold=self._threshold, classes=self._classes, feature_names=self._feature_names,
+            threshold=self._threshold, classes=self._classes, feature_names=self._feature_names, dtype=self._dtype,
         )  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
@@ -221,6 +267,7 @@ class FeedForward:
         absent = [i for i, b in enumerate(self.given_biases) if b is None]
         return {
             "kind": "feedforward",
+            **({"dtype": self._dtype} if self._dtype != "float64" else {}),
             **({"without_biases": absent} if absent else {}),
             "shapes": [list(w.shape) for w in self._weights],
             "activation": list(self._activations),

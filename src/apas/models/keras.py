@@ -13,14 +13,11 @@ from numpy.typing import NDArray
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
 from apas.models.backed import BackedNetwork
-from apas.models.convert import predicted_classes
 from apas.models.feedforward import FeedForward
 
 __all__ = ["from_keras"]
 
 _Array = NDArray[np.float64]
-#: How many units of single precision count as rounding, in proportion to the magnitudes behind a margin.
-UNITS = 64
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: Layers that change no number once the model is trained.
 SILENT = ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization")
@@ -79,7 +76,7 @@ def from_keras(
     network = FeedForward(
         weights, biases, activation=hidden, output="sigmoid" if single else "softmax",
         threshold=check_probability(threshold, "threshold", "as_model"), classes=classes,
-        feature_names=check_names(feature_names),
+        feature_names=check_names(feature_names), dtype=_dtype(model),
     )  # fmt: skip
     shape = tuple(input_shape) if input_shape is not None else tuple(model.input_shape[1:])
     first = next(kind for kind, _, _ in _chain(model) if kind in ("dense", "flatten"))
@@ -115,6 +112,17 @@ def _layers(model: Any) -> tuple[list[_Array], list[_Array | None], list[str]]:
     if len(used) > len(set(used)):
         raise Unsupported("the Keras model uses a Dense layer twice; tied weights move together, which is not dense.")
     return weights, biases, steps
+
+
+def _dtype(model: Any) -> str:
+    """The coarsest arithmetic of the layers."""
+    kinds = {str(getattr(layer, "compute_dtype", "float32")) for kind, layer, _ in _chain(model) if kind == "dense"}
+    if not kinds <= {"float32", "float64"}:
+        raise Unsupported(
+            f"the Keras model computes in {' and '.join(sorted(kinds))}, but apas allows for the rounding of float32 "
+            'and float64 alone; build it with dtype="float32".'
+        )
+    return "float32" if "float32" in kinds else "float64"
 
 
 def _chain(model: Any) -> Iterator[tuple[str, Any, str]]:
@@ -213,7 +221,7 @@ class _Opinion:
 
     def __call__(self, X: Any) -> NDArray[Any]:
         rows = check_numbers(X)
-        given = rows.astype(np.float32).reshape(-1, *self.shape)
+        given = rows.astype(self.network.dtype).reshape(-1, *self.shape)
         raw = np.asarray(_array(self.model(given, training=False)), dtype=np.float64)
         net, classes = self.network, self.network.classes
         if len(classes) > 2:
@@ -222,7 +230,4 @@ class _Opinion:
             chosen = (raw[:, 1] - raw[:, 0] >= net.offset).astype(int)
         else:
             chosen = (raw[:, -1] >= (net.offset if self.head == "logit" else net.threshold)).astype(int)
-        ours, distance = predicted_classes(net, rows)
-        # Keras computes in single precision, so that about rows at the boundary it has no opinion
-        band = UNITS * np.finfo(np.float32).eps * net.margin_scale(rows, np.zeros(len(net.parameters)))
-        return np.array([classes[i] if d > b else o for i, d, b, o in zip(chosen, distance, band, ours, strict=True)])
+        return np.array([classes[i] for i in chosen])

@@ -81,6 +81,8 @@ class Chain:
     classes: list[Any] | None = None
     used: set[str] = field(default_factory=set)
     flattens: bool = False
+    single: bool = False
+    """Whether any number on the way is a float32 one."""
 
 
 def read_chain(graph: Graph) -> Chain:
@@ -184,6 +186,9 @@ def _add_layer(graph: Graph, chain: Chain, constants: list[Any], settings: dict[
     weight = constants[1]
     if weight is None or weight.ndim != 2 or weight.dtype.kind != "f":
         raise graph.refuse(f"the node {kind} has no constant matrix on its right side")
+    if weight.dtype.itemsize < 4:
+        raise graph.refuse("it computes in half precision, whose rounding no claim allows for; export it in float32")
+    chain.single |= weight.dtype.itemsize < 8
     if settings.get("transA") or settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0:
         raise graph.refuse("a node Gemm turns or scales its input, which layers do not")
     if kind == "Gemm" and settings.get("transB"):
@@ -213,6 +218,7 @@ def _check_silent(graph: Graph, chain: Chain, node: Any) -> None:
     constants = [graph.constant(name) if name else None for name in node.input]
     if kind == "Cast" and settings.get("to") not in _FLOATS:
         raise graph.refuse("a node Cast makes other numbers than floating point ones")
+    chain.single |= kind == "Cast" and settings["to"] == _FLOATS[0]
     if kind == "Flatten" and settings.get("axis", 1) != 1:
         raise graph.refuse("a node Flatten joins rows")
     if kind == "Dropout" and len(constants) > 2 and constants[2] is not None and constants[2].any():

@@ -40,7 +40,8 @@ def check_with_onnxruntime(path: Path, model: Any, graph: Graph, chain: Chain, n
     except Exception as error:  # noqa: BLE001  (its errors have no common class)
         raise InputError(f"{path} cannot be run by onnxruntime, so apas refuses it: {type(error).__name__}.") from None
     ours = scores(network.weights, network.biases, network.activations, rows.astype(np.float64))
-    size = network.margin_scale(rows.astype(np.float64), np.zeros(len(network.parameters)))[:, None]
+    still, precise = np.zeros(len(network.parameters)), network.with_dtype("float64")
+    size = precise.margin_scale(rows.astype(np.float64), still)[:, None]
     band = UNITS * np.finfo(found[0].dtype).eps * size
     if any(len(row) != ours.shape[1] for row in found) or not (np.abs(np.stack(found) - ours) <= band).all():
         raise InputError(

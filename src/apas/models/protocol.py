@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from apas.models.feedforward import FeedForward
 
-__all__ = ["Dense", "Described", "Differentiable", "LibraryBacked", "Model", "Named", "Raw", "Scaled", "offers"]
+__all__ = [
+    "Arithmetic", "Dense", "Described", "Differentiable", "LibraryBacked", "Model", "Named", "Raw", "Scaled", "offers",
+]  # fmt: skip
 
 _Capability = TypeVar("_Capability")
 
@@ -136,6 +138,16 @@ class Scaled(Protocol):
         self, X: NDArray[np.float64], radii: NDArray[np.float64], delta: float | NDArray[np.float64] = 1.0
     ) -> NDArray[np.float64]:
         """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
+        ...
+
+
+@runtime_checkable
+class Arithmetic(Protocol):
+    """A model that knows in which arithmetic it is computed where it is used; all others are taken at their word."""
+
+    @property
+    def dtype(self) -> str:
+        """The name of its floating point numbers: "float64" or "float32"."""
         ...
 
 

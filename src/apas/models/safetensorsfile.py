@@ -21,7 +21,7 @@ from apas.models.description import build_network, check_description, describe_n
 from apas.models.feedforward import FeedForward
 from apas.models.jsonfile import parse_json
 from apas.models.stated import Stated
-from apas.models.statedict import state_layers
+from apas.models.statedict import state_dtype, state_layers
 
 __all__ = ["read_safetensors", "safetensors_bytes"]
 
@@ -55,7 +55,7 @@ def read_safetensors(path: Path, raw: bytes, stated: Stated) -> FeedForward:
     said = header.get("__metadata__")
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)
-        return stated.network(path, weights, biases)
+        return stated.network(path, weights, biases, dtype=state_dtype(arrays))
     fields = check_description(parse_json(path, str(said[KEY]).encode(), "the metadata of "), path)
     count = sum(name.endswith(".weight") for name in arrays)
     known = [f"layer{i}.{kind}" for i in range(count) for kind in ("weight", "bias")]

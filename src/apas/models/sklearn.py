@@ -95,6 +95,11 @@ class SklearnModel:
         """Number of raw columns."""
         return self._n_raw
 
+    @property
+    def dtype(self) -> str:
+        """In which arithmetic scikit-learn may compute the model: in float32 if it was fitted on such numbers."""
+        return self._network.dtype
+
     def margin(self, X: _Array, target: Any) -> _Array:
         """Margins of encoded rows, shape (rows,)."""
         return self._network.margin(X, target)
@@ -222,19 +227,24 @@ def _network(final: Any, threshold: float) -> FeedForward:
         output = "sigmoid" if final.out_activation_ == "logistic" else "softmax"
         return FeedForward(
             final.coefs_, final.intercepts_, activation=ACTIVATION[final.activation], output=output,
-            threshold=threshold, classes=classes,
+            threshold=threshold, classes=classes, dtype=_dtype(final.coefs_[0]),
         )  # fmt: skip
-    weights = np.atleast_2d(final.coef_).T
+    weights, dtype = np.atleast_2d(final.coef_).T, _dtype(final.coef_)
     intercepts = np.broadcast_to(np.atleast_1d(final.intercept_), (weights.shape[1],))
     # LinearDiscriminantAnalysis always has some, and a setting may have been changed since the fit
     biases = intercepts if getattr(final, "fit_intercept", True) or intercepts.any() else None
     if weights.shape[1] > 1:
-        return FeedForward([weights], [biases], output="softmax", threshold=threshold, classes=classes)
+        return FeedForward([weights], [biases], output="softmax", threshold=threshold, classes=classes, dtype=dtype)
     if LINEAR[type(final).__name__] or getattr(final, "loss", None) == "log_loss":
-        return FeedForward([weights], [biases], output="sigmoid", threshold=threshold, classes=classes)
+        return FeedForward([weights], [biases], output="sigmoid", threshold=threshold, classes=classes, dtype=dtype)
     if threshold != 0.5:
         raise InputError(f"`threshold` applies to probabilities, but {type(final).__name__} gives none; leave it out.")
-    return FeedForward([weights], [biases], output="identity", threshold=0.0, classes=classes)
+    return FeedForward([weights], [biases], output="identity", threshold=0.0, classes=classes, dtype=dtype)
+
+
+def _dtype(coefficients: Any) -> str:
+    """The coarsest arithmetic in which scikit-learn computes with them: float32 rows meet float32 coefficients."""
+    return "float32" if np.asarray(coefficients).dtype.itemsize < 8 else "float64"
 
 
 def _classes(final: Any) -> list[Any]:

@@ -71,6 +71,7 @@ class Stated:
         activation: Sequence[str] | None = None,
         output: str | None = None,
         classes: Sequence[Any] | None = None,
+        dtype: str = "float64",
     ) -> FeedForward:
         """Make a network of what a file holds and what the user says about the rest.
 
@@ -82,6 +83,8 @@ class Stated:
             As `FeedForward` takes them.
         activation, output, classes
             What the file says, or None where it says nothing.
+        dtype : str
+            In which arithmetic the network is used.
         """
         hidden = len(weights) - 1
         if activation is None and self.activation is None and hidden:
@@ -113,5 +116,6 @@ class Stated:
             "threshold": 0.5 if self.threshold is None else self.threshold,
             "classes": classes if classes is not None else self.classes,
             "feature_names": self.feature_names,
+            "dtype": dtype,
         }
         return self.confirm(path, build_network(path, fields))

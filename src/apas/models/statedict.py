@@ -16,7 +16,7 @@ from apas.models.feedforward import FeedForward
 from apas.models.stated import Stated
 from apas.models.torchrecord import Tensor, read_record
 
-__all__ = ["read_state", "state_layers"]
+__all__ = ["read_state", "state_dtype", "state_layers"]
 
 _Array = NDArray[np.float64]
 ALONE = "write the state alone, by torch.save(module.state_dict(), path)"
@@ -53,7 +53,7 @@ def read_state(path: Path, raw: bytes, stated: Stated) -> FeedForward:
                 f"{path} holds {owners[value.key]!r} and {name!r} in the same memory: tied parameters move together, "
                 "which a dense network cannot do."
             )
-    return stated.network(path, *state_layers(path, arrays, ordered=True))
+    return stated.network(path, *state_layers(path, arrays, ordered=True), dtype=state_dtype(arrays))
 
 
 def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], order: str) -> NDArray[Any]:
@@ -82,6 +82,17 @@ def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], ord
         )
     strides = tuple(step * flat.itemsize for step in value.strides)
     return np.lib.stride_tricks.as_strided(flat[value.offset :], value.shape, strides, writeable=False).copy()
+
+
+def state_dtype(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """In which arithmetic a module with this state computes; numbers stored in less are taken to be turned to float32.
+
+    Examples
+    --------
+    >>> state_dtype({"0.weight": np.ones((1, 2), dtype=np.float32)})
+    'float32'
+    """
+    return "float32" if any(array.dtype.itemsize < 8 for array in arrays.values()) else "float64"
 
 
 def state_layers(

@@ -84,7 +84,7 @@ def from_torch(
     if layers is not None and (kind in ("logit", "logits") or last is not None):
         head = Head.of(kind, classes, threshold, layers[0][-1].shape[1], dtype)
         shape = input_size(own, input_shape, None)
-        return DenseTorchModel(own, head, _network(layers, head, shape, names), shape)
+        return DenseTorchModel(own, head, _network(layers, head, shape, names, str(dtype)), shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))
     # a sequence that is used twice has its last layer inside the network too, where it must stay
@@ -100,8 +100,9 @@ def from_torch(
 
 
 def _network(
-    layers: tuple[list[Any], list[Any], list[str]], head: Head, shape: tuple[int, ...], names: tuple[str, ...] | None
-) -> FeedForward:
+    layers: tuple[list[Any], list[Any], list[str]], head: Head, shape: tuple[int, ...], names: tuple[str, ...] | None,
+    dtype: str,
+) -> FeedForward:  # fmt: skip
     weights, biases, activations = layers
     if math.prod(shape) != len(weights[0]):
         raise InputError(
@@ -111,6 +112,7 @@ def _network(
     return FeedForward(
         weights, biases, activation=activations, output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
         threshold=head.threshold, classes=head.classes, feature_names=names,
+        dtype=dtype.removeprefix("torch."),
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ _SETTINGS: dict[Any, dict[str, Any]] = {
 
 
 class DenseTorchModel(BackedNetwork):
-    """A module that is a dense network, computed in float64 by NumPy.
+    """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding.
 
     Parameters
     ----------
@@ -54,11 +53,11 @@ class DenseTorchModel(BackedNetwork):
         self._module, self._head, self._shape = module, head, shape
 
     def library_classes(self, X: Any) -> NDArray[Any]:
-        """Classes of the rows according to the module itself, in float64 so that rounding has no say in it."""
-        device = next(self._module.parameters()).device
-        rows = torch.tensor(check_numbers(X), dtype=torch.float64, device=device)
+        """Classes of the rows according to the module itself, in its own arithmetic."""
+        first = next(self._module.parameters())
+        rows = torch.tensor(check_numbers(X), dtype=first.dtype, device=first.device)
         with torch.no_grad():
-            raw = answer(copy.deepcopy(self._module).double(), rows.reshape(-1, *self._shape))
+            raw = answer(self._module, rows.reshape(-1, *self._shape))
         labels = np.empty(len(self.classes), dtype=object)
         labels[:] = self.classes
         return np.asarray(labels[self._head.classes_of(raw)])

@@ -59,6 +59,11 @@ class TorchModel:
         """Names of the inputs, if given."""
         return self._names
 
+    @property
+    def dtype(self) -> str:
+        """In which arithmetic the module computes."""
+        return str(self._passes.stage.dtype).removeprefix("torch.")
+
     def margin(self, X: _Array, target: Any) -> _Array:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
         wanted = class_indices(self.classes, target, len(X))
@@ -134,7 +139,7 @@ class TorchModel:
             "kind": "torch",
             "layers": layers,
             "buffers": [[name, canonical(buffer)] for name, buffer in module.named_buffers()],
-            "dtype": str(self._passes.stage.dtype).removeprefix("torch."),
+            "dtype": self.dtype,
             "output": self._head.kind,
             "threshold": self._head.threshold,
             "classes": [canonical(c) for c in self.classes],

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from apas._random import Stream
 from apas.errors import InputError
+from apas.models.arithmetic import UNIT
 from apas.models.torchhead import Head
 from apas.models.torchpasses import LARGE, Passes
 
 __all__ = ["Rounding"]
 
 _Array = NDArray[np.float64]
-#: A scale of 1 stands for margins that rounding may move by this much: see `apas.certify.problem`.
-UNIT = 1e-12
 #: How many units of roundoff a margin may be off, in units of how it follows its parameters.
 ROUNDOFFS = 32
 #: By which share parameters are moved, and how often, to see how the margins follow.
