@@ -205,11 +205,11 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         )  # fmt: skip
 
     def changes(self) -> Series[str]:
-        """What each counterfactual changes, in words: "income 2,100 -> 2,300"."""
-        import pandas as pd
+        """What each counterfactual changes, in words: "income 2,100 -> 2,300"; printed in full, however long it is."""
+        from apas.display.fulltexts import FullTexts
 
         texts = [changes_of(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
-        return pd.Series(texts, index=self._labels(), name="changes", dtype=str)
+        return FullTexts(texts, index=self._labels(), name="changes", dtype=str)
 
     def summary(self) -> str:
         """How many searches ended how, in one sentence."""
