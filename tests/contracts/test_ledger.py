@@ -232,6 +232,26 @@ def test_references(tmp_path, certificates):
             book.to_frame("lost")
 
 
+def test_integers_of_an_index_are_references(tmp_path):
+    """As the index of the rejected rows of a larger table is; rows that are only counted are nobody's."""
+    frame = pd.DataFrame([[0.5, 0.9], [0.2, 0.7]], columns=["income", "debt"], index=[17, 4])
+    spaced = apas.FeatureSpace([apas.Feature("income", low=0, high=4), apas.Feature("debt", low=0, high=2)])
+    found = apas.generate(OLD, frame, 0.01, space=spaced, method="interval")
+    apas.save_certificates(found, tmp_path / "offers.json")
+    with apas.Ledger(tmp_path / "l.db") as book:
+        assert book.add(tmp_path / "offers.json") == (2, 0, 0)
+        assert book.add(found) == (0, 2, 0)
+        assert book.to_frame()["reference"].tolist() == ["17", "4"]
+        assert book.audit(OLD).to_frame().index.tolist() == ["17", "4"]
+        assert book.retire("17") == 1
+        for counted in (frame.reset_index(drop=True), frame.to_numpy()):
+            again = apas.generate(OLD, counted, 0.01, space=spaced, method="interval")
+            with pytest.raises(apas.InputError, match="no names of their own, but are counted from 0; pass a text"):
+                book.add(again)
+        with pytest.raises(apas.InputError, match="no names of their own; pass a text"):
+            book.add(apas.generate(OLD, frame.set_axis([0.5, 1.5]), 0.01, space=spaced, method="interval"))
+
+
 def test_settings_of_the_file(ledger, tmp_path):
     connection = ledger._book.connection
     told = {

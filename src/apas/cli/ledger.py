@@ -154,7 +154,7 @@ def audit_command(
 ) -> None:
     """Ask a new model about every promise that is owed, and write the outcome into the history.
 
-    The exit code is 0 if no promise is broken, 1 if any is (with --strict also if any has expired), and 2 for bad input.
+    The exit code is 0 if no promise is broken, 1 if any is (with --strict also if any has expired), 2 for bad input.
 
     Example:  apas ledger audit ledger.db new.json --base model.json --dry-run
     """

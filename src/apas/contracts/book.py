@@ -65,7 +65,9 @@ class Book:
         try:
             return datetime.fromisoformat(found[0][0]).astimezone(UTC) if found else None
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"{self.path} is damaged: an entry of its history has no time; get it from a backup.") from None
+            raise InputError(
+                f"{self.path} is damaged: an entry of its history has no time; get it from a backup."
+            ) from None
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query gives."""

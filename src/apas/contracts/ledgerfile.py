@@ -43,8 +43,8 @@ _FROM_VERSION_1 = (
     "DROP TABLE promises",
     "ALTER TABLE promises_of_version_2 RENAME TO promises",
     _BY_STATE,
-    """UPDATE history SET state = 'open', detail = 'closed by the clock of that moment; since version 2 of the file the '
-        || 'date alone decides whether a promise has expired' WHERE event = 'expired'""",
+    """UPDATE history SET state = 'open', detail = 'closed by the clock of that moment; since version 2 of the file '
+        || 'the date alone decides whether a promise has expired' WHERE event = 'expired'""",
 )
 
 
@@ -90,7 +90,7 @@ def _prepare(connection: sqlite3.Connection, file: Path, create: bool) -> None:
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, file: Path) -> None:
-    """Make the tables, or those of version 1 again, inside a transaction; another process may have done so meanwhile."""
+    """Make the tables, or those of version 1 again, in a transaction; another process may have done so meanwhile."""
     version = _version(connection, file)
     if version == VERSION:
         return

@@ -20,7 +20,7 @@ KINDS = ("continuous", "integer", "ordinal", "categorical", "binary")
 CODES = ("number", "onehot", "thermometer")
 #: A value this close to a step of its grid, in units of the step, lies on it: decimal steps are not exact in binary.
 ON_GRID = 1e-9
-#: Numbers so few units in the last place apart differ by rounding alone: to scale one there and back takes four roundings.
+#: Numbers so few units in the last place apart differ by rounding alone: scaling one there and back rounds four times.
 ROUNDING = 4.0
 
 

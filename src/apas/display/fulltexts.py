@@ -1,4 +1,4 @@
-"""A series of texts that is printed in full; a module of its own, since it cannot be defined without importing pandas."""
+"""A series of texts that is printed in full; a module of its own, since its class cannot be made without pandas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 __all__ = ["FullTexts"]
 
 
-class FullTexts(pd.Series):  # type: ignore[type-arg]
+class FullTexts(pd.Series):
     """Texts of which `print` and `to_string` show every character, where pandas cuts at 50.
 
     Examples
