@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
@@ -60,8 +61,45 @@ def test_the_life_of_promises(folder, capsys):
     assert run(capsys, "ledger", "audit", "ledger.db", "bad.json")[0] == 0
     assert run(capsys, "ledger", "retire", "ledger.db", "A-1")[:2] == (0, "1 honoured.\n")
     code, out, _ = run(capsys, "ledger", "audit", "ledger.db", "bad.json")
-    assert code == 0
-    assert "nothing was promised" in out
+    assert (code, out.splitlines()[-1]) == (0, "No promise is owed.")
+
+
+@pytest.fixture
+def of_2001(folder):
+    """Promises of 2001 for half a year, in a ledger that has rested since."""
+    with apas.Ledger("rested.db", clock=lambda: datetime(2001, 1, 1, tzinfo=UTC)) as book:
+        assert book.add("named.json", expires="2001-06-30").added == 2
+    return "rested.db"
+
+
+def test_expired_promises_are_named(of_2001, capsys):
+    code, out, _ = run(capsys, "ledger", "audit", of_2001, "bad.json", "--trust-clock")
+    assert (code, out.splitlines()[-1]) == (0, "No promise is owed: 2 expired.")
+    for words in (("--dry-run",), ()):
+        code, out, _ = run(capsys, "ledger", "audit", of_2001, "bad.json", "--trust-clock", "--strict", *words)
+        assert (code, out.splitlines()[-1]) == (1, "No promise is owed: 2 expired.")
+    code, out, _ = run(capsys, "ledger", "audit", of_2001, "bad.json", "--trust-clock", "--json")
+    told = json.loads(out)
+    assert (code, told["ok"], told["expired"], told["rows"]) == (0, True, 2, [])
+    assert run(capsys, "ledger", "list", of_2001, "--trust-clock")[1].rstrip().endswith("2 promises: 2 expired.")
+    words = ("x", "y", "--as", "withdrawn", "--trust-clock")
+    assert run(capsys, "ledger", "retire", of_2001, *words)[:2] == (0, "2 withdrawn.\n")
+    # the clock was told to be right, and is that of the last entry now
+    code, out, _ = run(capsys, "ledger", "audit", of_2001, "bad.json", "--strict")
+    assert (code, out.splitlines()[-1]) == (0, "No promise is owed.")
+
+
+@pytest.mark.parametrize(
+    "words", [("audit", "good.json"), ("audit", "good.json", "--dry-run"), ("list",), ("retire", "x"), ("add", "named.json")],
+    ids=["audit", "dry run", "list", "retire", "add"],
+)  # fmt: skip
+def test_a_clock_far_from_the_last_entry_is_refused(of_2001, capsys, words):
+    name, *rest = words
+    code, out, err = run(capsys, "ledger", name, of_2001, *rest)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "more than ten years after the last entry of rested.db (2001-01-01 00:00 UTC)" in err
+    assert "--trust-clock" in err
+    assert run(capsys, "ledger", name, of_2001, *rest, "--trust-clock")[0] == 0
 
 
 def test_references(folder, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
 
 import numpy as np
@@ -30,6 +31,7 @@ def generate(X=ROWS, delta=0.05, **options):
         ({"X": [[3.0, 3.0]], "target": 1}, "the model already gives row 0 class 1"),
         ({"X": [[0.0, 0.0]], "target": 0}, "the model already gives row 0 class 0"),
         ({"target": 7}, "`target` must be"),
+        ({"X": [[3.0, 3.0], [0.0, 0.0], [0.0, 0.5]]}, "`target` must be the wanted class, since the model gives 2 of the rows class 0 and 1 of the rows class 1"),
         ({"space": None}, "`space` or `background` must be given"),
         ({"space": "space.toml"}, "`space` must be an apas.FeatureSpace, got str"),
         ({"space": FeatureSpace([Feature("income")])}, "`space` must match the model, which takes 2 columns"),
@@ -99,7 +101,7 @@ def test_what_a_result_shows(tmp_path):
     assert found.changes().tolist()[0] == frame["changes"].iloc[0]
     assert "income 0 -> " in " ".join(found.changes())
     assert "<table>" in found._repr_html_()
-    assert repr(found).startswith("<Counterfactuals: 4 counterfactuals of 2 rows: ")
+    assert repr(found).startswith("<Counterfactuals: 4 counterfactuals of 2 rows from class 0 to class 1: ")
     content = json.loads(json.dumps(found.to_dict()))
     assert content["format"] == "apas-counterfactuals"
     assert content["counterfactuals"][0]["values"] == [float(v) for v in found.points.iloc[0]]
@@ -222,8 +224,8 @@ def test_what_was_given_up_for_lack_of_time_is_not_exhausted():
 
 
 def test_a_summary_tells_rows_from_counterfactuals():
-    assert generate(k=2).summary().startswith("4 counterfactuals of 2 rows: ")
-    assert generate().summary().startswith("2 rows: ")
+    assert generate(k=2).summary().startswith("4 counterfactuals of 2 rows from class 0 to class 1: ")
+    assert generate().summary().startswith("2 rows from class 0 to class 1: ")
 
 
 def test_the_plot_shows_no_direction_where_there_is_none():
@@ -241,3 +243,81 @@ def test_the_plot_shows_no_direction_where_there_is_none():
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names[0] == "A, rank 0"
     assert [name.endswith("(none found)") for name in names] == (~found.found).tolist()
+
+
+def test_the_direction_is_named():
+    assert generate().summary().startswith("2 rows from class 0 to class 1: 2 FOUND; ")
+    assert generate([[3.0, 3.0]]).summary().startswith("1 row from class 1 to class 0: 1 FOUND; ")
+    # both ways at once, if that is asked for
+    both = generate([[3.0, 3.0], [0.0, 0.0], [0.0, 0.5]], target=[0, 1, 1])
+    assert both.summary().startswith("3 rows (1 from class 1 to class 0, 2 from class 0 to class 1): 3 FOUND; ")
+    with pytest.raises(InputError, match="`target` must be the wanted class, since the model gives 1 of the rows"):
+        Counterfactuals.from_frame(NET, [[3.0, 3.0], [0.0, 0.0]], [[0.0, 0.0], [3.0, 3.0]], space=SPACE)
+    net = FeedForward([[[1.0, 0.0, -1.0]]], [[0.0, 0.1, 0.0]], output="softmax", classes=("low", "middle", "high"))
+    wide = FeatureSpace([Feature("x", low=-1, high=1)])
+    found = apas.generate(net, [[0.5], [0.0]], 0.01, space=wide, target="high", rng=0)
+    words = "2 rows (1 from class low to class high, 1 from class middle to class high): 2 FOUND; "
+    assert found.summary().startswith(words)
+
+
+DUSTY = FeatureSpace(
+    [Feature("income", low=0, high=9), Feature("savings", low=0, high=5), Feature("age", mutable=False)]
+)
+OF_AGE = FeedForward([[[1.0], [1.0], [0.0]]], [[-1.0]], feature_names=DUSTY.names)
+BEFORE = np.array([[0.1, 0.3, 40.1]])
+DUST = np.array([[3.0, np.nextafter(0.3, 1), np.nextafter(40.1, 0)]])
+
+
+def test_a_change_of_the_last_place_is_none():
+    """Neither where another tool makes it, nor where an immutable feature was scaled there and back."""
+    found = apas.generate(OF_AGE, BEFORE, 0.05, space=DUSTY, source=apas.Given(DUST), method="interval")
+    assert found.points.tolist() == [[3.0, 0.3, 40.1]]  # the very numbers that came in, and that was certified
+    assert found.certificates.points.tolist() == found.points.tolist()
+    again = apas.certify(OF_AGE, found.points, 0.05, target=1, method="interval")
+    assert again[0].evidence == found.certificates[0].evidence
+    assert found.changes().tolist() == ["income 0.1 -> 3"]
+    taken = Counterfactuals.from_frame(OF_AGE, BEFORE, DUST, space=DUSTY)
+    assert taken.points.tolist() == DUST.tolist()  # what others offer is taken as it is
+    assert taken.changes().tolist() == ["income 0.1 -> 3"]
+    assert apas.metrics.violations(DUSTY, BEFORE, DUST).tolist() == [0.0]
+    told = apas.evaluate(taken, metrics=("l0",)).rows["l0"].tolist()
+    assert told == [0.333]
+    # a larger one is a change, and forbidden where nothing may change
+    assert not DUSTY.allowed(np.array([[3.0, 0.3, 40.1 + 1e-12]]), BEFORE).all()
+    more = np.array([[3.0, 0.3 + 1e-12, 40.1]])
+    assert "savings" in Counterfactuals.from_frame(OF_AGE, BEFORE, more, space=DUSTY).changes().iloc[0]
+
+
+def test_scaling_there_and_back_is_no_change():
+    """Whatever the range: rounding is that of the largest number that takes part."""
+    rng = np.random.default_rng(0)
+    lows, widths = rng.normal(size=500) * 10.0 ** rng.integers(-6, 7, 500), 10.0 ** rng.integers(-6, 7, 500)
+    space = FeatureSpace(
+        [Feature(f"x{i}", low=a, high=a + b) for i, (a, b) in enumerate(zip(lows, widths, strict=True))]
+    )
+    part = rng.random((200, 500))
+    start = (1 - part) * lows + part * (lows + widths)
+    middle, spread, scale = lows + widths / 3, widths / 7, 1 / widths
+    ways = (  # as Coding, StandardScaler and MinMaxScaler do it
+        lows + widths * ((start - lows) / widths),
+        (start - middle) / spread * spread + middle,
+        ((start * scale - lows * scale) + lows * scale) / scale,
+    )
+    for back in ways:
+        assert (back != start).sum() > 100
+        assert (space.settled(back, start) == start).all()
+        assert (space.snapped(back, start) == start).all()
+    moved = start + 1e-12 * np.maximum(np.abs(lows) + widths, np.abs(start))
+    assert (space.settled(moved, start) == moved).all()
+
+
+def test_changes_are_printed_in_full():
+    names = [f"a_feature_with_a_long_name_{i}" for i in range(6)]
+    net = FeedForward([[[1.0]] * 6], [[-3.0]], feature_names=names)
+    points = pd.DataFrame([np.linspace(1.0, 2.0, 6)], columns=names, index=["A-1"])
+    found = Counterfactuals.from_frame(net, points * 0, points, target=1)
+    (text,) = found.changes()
+    assert len(text) > 200
+    for shown in (str(found.changes()), found.changes().to_string(), repr(found.changes().head())):
+        assert text in shown
+    assert pickle.loads(pickle.dumps(found.changes())).equals(found.changes())

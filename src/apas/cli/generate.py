@@ -62,7 +62,9 @@ def generate_command(
         Path | None,
         typer.Option(help="TOML file: what the features may be.", show_default="from --background"),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The wanted class.", show_default="the other one of two")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The wanted class.", show_default="the other one of two, if no row has it")
+    ] = None,
     source: Annotated[Source, typer.Option(help="Where candidates come from.")] = Source.robust,
     method: Annotated[
         Method, typer.Option(help="sampling certifies most shifts, the others every shift.")

@@ -33,6 +33,12 @@ ledger_app = typer.Typer(
     no_args_is_help=True,
 )
 LedgerFile: TypeAlias = Annotated[Path, typer.Argument(help="Ledger file (SQLite).")]
+TrustClock: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--trust-clock", help="The clock is right, although it is far from the last entry of the ledger's history."
+    ),
+]
 
 
 class Retired(StrEnum):
@@ -66,6 +72,7 @@ def add_command(
     expires: Annotated[
         str | None, typer.Option(help="Last day of the promises (UTC), such as 2027-06-30.", show_default="never")
     ] = None,
+    trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
     """Add the certified rows of a certificate file, each in a transaction of its own; again does no harm.
@@ -78,7 +85,7 @@ def add_command(
     names = read_references(references, reference_column)
     # before the ledger is opened: a refusal must not leave an empty one behind
     checked_promises(certificates, names, expires, datetime.now(UTC).date().isoformat())
-    with Ledger(ledger) as book:
+    with Ledger(ledger, trust_clock=trust_clock) as book:
         done = book.add(certificates, names, expires=expires)
     never = int((~load_certificates(certificates).valid_today).sum())
     if as_json:
@@ -95,6 +102,7 @@ def list_command(
     history: Annotated[
         str | None, typer.Option(help="Show what became of the promises to this reference.", show_default="none")
     ] = None,
+    trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
     """List promises and their states.
@@ -105,7 +113,7 @@ def list_command(
 
     from apas import Ledger
 
-    with Ledger(ledger, create=False) as book:
+    with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         frame = book.to_frame(None if state is None else state.value) if history is None else book.history(history)
     if as_json:
         kind = "apas-ledger" if history is None else "apas-ledger-history"
@@ -135,6 +143,8 @@ def audit_command(
         typer.Option(help="Model file of a certified model; may be given several times.", show_default="none"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing: the model may never be used.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if promises have expired, too.")] = False,
+    trust_clock: TrustClock = False,
     validity_only: ValidityOnly = False,
     space: Space = None,
     no_repairs: NoRepairs = False,
@@ -146,7 +156,7 @@ def audit_command(
 ) -> None:
     """Ask a new model about every promise that is owed, and write the outcome into the history.
 
-    The exit code is 0 if no promise is broken, 1 if any is, and 2 for bad input.
+    The exit code is 0 if no promise is broken, 1 if any is (with --strict also if any has expired), 2 for bad input.
 
     Example:  apas ledger audit ledger.db new.json --base model.json --dry-run
     """
@@ -154,10 +164,10 @@ def audit_command(
 
     check_places(markdown, junit)
     new, *old = (read_model(path, activation=activation, output=output) for path in (new_model, *(base or ())))
-    with Ledger(ledger, create=False) as book:
+    with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         report = book.audit(
             new, base=old or None, validity_only=validity_only, space=read_space(space), repairs=not no_repairs,
-            record=not dry_run,
+            record=not dry_run, strict=strict,
         )  # fmt: skip
     write_reports(report, markdown, junit)
     if as_json:
@@ -175,15 +185,16 @@ def retire_command(
     digest: Annotated[
         str, typer.Option(help="How the digest of the promise begins, if there are several.", show_default="all")
     ] = "",
+    trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
-    """Close promises that are owed: they were honoured, or withdrawn.
+    """Close promises, also those that have expired: they were honoured, or withdrawn.
 
     Example:  apas ledger retire ledger.db A-17 A-18 --as honoured
     """
     from apas import Ledger
 
-    with Ledger(ledger, create=False) as book:
+    with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         closed = book.retire(references, outcome.value, digest=digest)
     if as_json:
         print_json({"retired": closed, "as": outcome.value})

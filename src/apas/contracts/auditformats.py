@@ -22,9 +22,7 @@ def as_markdown(report: AuditReport) -> str:
     """A heading, what was found, a table of the rows, and one of the distances."""
     import pandas as pd
 
-    verdict = "All promises are kept" if report.ok else f"{int(report.broken.sum())} promises are broken"
-    verdict = verdict.replace("1 promises are", "1 promise is") if report.broken.sum() == 1 else verdict
-    parts = [f"## {verdict}", _one_line(report.summary())]
+    parts = [f"## {report.heading()}", _one_line(report.summary())]
     parts += ["\n".join(f"- {_one_line(note)}" for note in report.notes)] if report.notes else []
     lines = [
         (label, row.outcome.name, row.target, exactly(row.delta), row.reason, "" if row.repair is None else row.repair)
@@ -43,10 +41,12 @@ def as_markdown(report: AuditReport) -> str:
 
 
 def as_junit(report: AuditReport) -> str:
-    """One test suite; a row without a promise is skipped."""
+    """One test suite; a row without a promise is skipped, and a case for those that have expired if there are any."""
     outcomes = [row.outcome for row in report]
-    skipped = sum(outcome.name == "NOT_PROMISED" for outcome in outcomes)
-    counts = {"tests": len(report), "failures": int(report.broken.sum()), "errors": 0, "skipped": skipped}
+    gone = int(bool(report.expired))
+    skipped = sum(outcome.name == "NOT_PROMISED" for outcome in outcomes) + (0 if report.strict else gone)
+    failures = int(report.broken.sum()) + (gone if report.strict else 0)
+    counts = {"tests": len(report) + gone, "failures": failures, "errors": 0, "skipped": skipped}
     suites = Element("testsuites")
     suite = SubElement(suites, "testsuite", {"name": "apas audit", **{k: str(v) for k, v in counts.items()}})
     for label, row in zip(report._labels(), report, strict=True):
@@ -56,6 +56,10 @@ def as_junit(report: AuditReport) -> str:
             failure.text = _clean(f"{row.reason}\nnearest repair: {row.repair or 'nobody asked'}")
         elif row.outcome.name == "NOT_PROMISED":
             SubElement(case, "skipped", {"message": _clean(row.reason)})
+    if gone:
+        case = SubElement(suite, "testcase", {"classname": "apas.audit", "name": "expired promises", "time": "0"})
+        said = f"{report.expired} expired: their last day has passed, and nobody has retired them"
+        SubElement(case, "failure" if report.strict else "skipped", {"message": said})
     out = SubElement(suite, "system-out")
     out.text = _clean("\n".join([report.summary(), *report.notes]))
     indent(suites, " ")

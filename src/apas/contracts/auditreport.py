@@ -103,6 +103,10 @@ class AuditReport(PerRow[AuditRow]):
     comparable : bool
         Whether the measured shift says if the new model lies in the certified sets: each delta bounds that very
         distance, and nothing but parameters differs.
+    expired : int or None
+        How many promises of a ledger nobody asked about because their last day has passed; None without a ledger.
+    strict : bool
+        Whether `ok` is False, too, if promises have expired.
 
     Examples
     --------
@@ -130,12 +134,16 @@ class AuditReport(PerRow[AuditRow]):
         feature_names: tuple[str, ...] | None = None,
         index: Any = None,
         comparable: bool = False,
+        expired: int | None = None,
+        strict: bool = False,
     ) -> None:
         super().__init__(items, points=points, feature_names=feature_names, index=index)
         self.new_digest = new_digest
         self.shifts = dict(shifts or {})
         self.notes = tuple(notes)
         self.comparable = comparable
+        self.expired, self.strict = expired, strict
+        self._asked = len(items)  # of which a part of the report may have none
 
     @property
     def rows(self) -> tuple[AuditRow, ...]:
@@ -144,8 +152,8 @@ class AuditReport(PerRow[AuditRow]):
 
     @property
     def ok(self) -> bool:
-        """Whether no promise is broken."""
-        return not self.broken.any()
+        """Whether no promise is broken and, if that was asked for, none has expired."""
+        return not self.broken.any() and not (self.strict and self.expired)
 
     @property
     def broken(self) -> NDArray[np.bool_]:
@@ -154,7 +162,7 @@ class AuditReport(PerRow[AuditRow]):
 
     @property
     def exit_code(self) -> int:
-        """1 if any promise is broken, else 0."""
+        """0 if the audit is `ok`, else 1."""
         return 0 if self.ok else 1
 
     @property
@@ -167,14 +175,25 @@ class AuditReport(PerRow[AuditRow]):
         """How many certificates about every shift the new model contradicts."""
         return sum(row.outcome is Outcome.BROKEN_INSIDE and row.claim == EVERY for row in self)
 
+    def heading(self) -> str:
+        """Whether the promises are kept, in a few words; what has expired is not passed over."""
+        broken, gone = int(self.broken.sum()), f"{self.expired} expired" if self.expired else ""
+        if broken:
+            return f"{broken} promise{'s are' if broken > 1 else ' is'} broken{gone and f', {gone}'}"
+        if self.expired is not None and not self._asked:
+            return f"No promise is owed{gone and f': {gone}'}"
+        return f"All promises that are owed are kept, {gone}" if gone else "All promises are kept"
+
     def summary(self) -> str:
         """How many promises are kept, and how far the model moved."""
         if not len(self):
-            return "No rows, nothing was promised."
+            nothing = "No rows, nothing was promised." if self.expired is None else f"{self.heading()}."
+            return "No rows." if self._asked else nothing
         counts = {outcome: sum(row.outcome is outcome for row in self) for outcome in Outcome}
         never = sum(not row.was_valid for row in self)
         why = {Outcome.NOT_PROMISED: f" ({never} not valid on the certified model itself)" if never else ""}
         parts = ", ".join(f"{n} {outcome.name}{why.get(outcome, '')}" for outcome, n in counts.items() if n)
+        parts += f"; {self.expired} expired" if self.expired else ""
         moved = f" {self.shift.summary()}" if self.shift is not None else ""
         wrong = self.wrong_certificates
         alarm = f" {wrong} certificate{'s' if wrong > 1 else ''} about every shift cannot be right." if wrong else ""
@@ -204,4 +223,5 @@ class AuditReport(PerRow[AuditRow]):
             "ok": self.ok, "summary": self.summary(), "new_digest": self.new_digest, "notes": list(self.notes),
             "shifts": {digest: shift.to_dict() for digest, shift in self.shifts.items()},
             "points_digest": None if self.points is None else table_digest(self.points),
+            **({} if self.expired is None else {"expired": self.expired}),
         }  # fmt: skip

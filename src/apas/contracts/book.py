@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from apas.contracts.auditreport import AuditRow
 from apas.contracts.ledgerfile import open_file, readable_errors, transaction
 from apas.contracts.promises import Part
+from apas.errors import InputError
 
 __all__ = ["Book"]
+
+#: How far the clock may be from the last entry of the history: a day forgives a wrong time zone, ten years (with at
+#: most three leap days) a ledger that rested.
+BEFORE, AFTER = timedelta(days=1), timedelta(days=3653)
 
 
 class Book:
@@ -26,16 +31,43 @@ class Book:
         Whether to make a ledger where there is none.
     clock : callable
         Gives the present time in UTC.
+    trust_clock : bool
+        Whether to believe it whatever the history says.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, create: bool, clock: Callable[[], datetime], trust_clock: bool
+    ) -> None:
         self.connection = open_file(path, create=create)
-        self.path, self._clock = Path(path), clock
+        self.path, self._clock, self._trust_clock = Path(path), clock, trust_clock
+
+    @property
+    def now(self) -> datetime:
+        """The time, in UTC; an error if the history makes it unlikely to be right."""
+        now = self._clock().astimezone(UTC)
+        last = None if self._trust_clock else self._last_entry()
+        if last is not None and not -BEFORE <= now - last <= AFTER:
+            where = "more than a day before" if now < last else "more than ten years after"
+            raise InputError(
+                f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is {where} the last entry of {self.path} "
+                f"({last:%Y-%m-%d %H:%M} UTC); set the clock, or if it is right pass trust_clock=True (--trust-clock)."
+            )
+        return now
 
     @property
     def today(self) -> str:
         """The day, in UTC."""
-        return self._clock().astimezone(UTC).date().isoformat()
+        return self.now.date().isoformat()
+
+    def _last_entry(self) -> datetime | None:
+        """When the history was last written to; what version 1 of the file closed by its clock does not count."""
+        found = self.rows("SELECT at FROM history WHERE event != 'expired' ORDER BY id DESC LIMIT 1")
+        try:
+            return datetime.fromisoformat(found[0][0]).astimezone(UTC) if found else None
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"{self.path} is damaged: an entry of its history has no time; get it from a backup."
+            ) from None
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query gives."""
@@ -48,13 +80,18 @@ class Book:
         with readable_errors(self.path), transaction(self.connection):
             yield
 
-    def owed(self) -> list[tuple[int, str, str]]:
-        """Number, reference and content of the promises that are owed today."""
+    def owed(self, today: str) -> list[tuple[int, str, str]]:
+        """Number, reference and content of the promises that are owed on a day."""
         query = (
             "SELECT id, reference, content FROM promises WHERE state IN ('open', 'broken') "
             "AND (expires IS NULL OR expires >= ?) ORDER BY id"
         )
-        return [(int(number), str(name), str(text)) for number, name, text in self.rows(query, self.today)]
+        return [(int(number), str(name), str(text)) for number, name, text in self.rows(query, today)]
+
+    def expired(self, today: str) -> int:
+        """How many promises are not owed on a day because their last one was before it."""
+        query = "SELECT count(*) FROM promises WHERE state IN ('open', 'broken') AND expires < ?"
+        return int(self.rows(query, today)[0][0])
 
     def insert(self, reference: str, part: Part, expires: str | None) -> bool:
         """Add a promise in a transaction of its own, unless it is there; whether it was new."""
@@ -80,23 +117,13 @@ class Book:
         if self._move(number, outcome):
             self._note(number, "retired", outcome)
 
-    def expire(self) -> None:
-        """Close the open promises whose last day has passed."""
-        query = "SELECT id FROM promises WHERE state = 'open' AND expires < ?"
-        if not self.rows(query, self.today):
-            return
-        with self.changing():
-            for (number,) in self.rows(query, self.today):
-                self._move(number, "expired")
-                self._note(number, "expired", "expired")
-
     def _move(self, number: int, state: str) -> bool:
-        """Change the state of a promise that is owed."""
+        """Change the state of a promise that is not closed."""
         query = "UPDATE promises SET state = ? WHERE id = ? AND state IN ('open', 'broken')"
         return bool(self.connection.execute(query, (state, number)).rowcount)
 
     def _note(self, number: int | None, event: str, state: str, model: str | None = None, detail: str = "") -> None:
-        at = self._clock().astimezone(UTC).isoformat(timespec="seconds")
+        at = self.now.isoformat(timespec="seconds")
         self.connection.execute(
             "INSERT INTO history (promise, at, event, state, model, detail) VALUES (?, ?, ?, ?, ?, ?)",
             (number, at, event, state, model, detail),

@@ -30,10 +30,13 @@ def joint_audit(
     validity_only: bool = False,
     space: FeatureSpace | None = None,
     repairs: bool = True,
+    expired: int = 0,
+    strict: bool = False,
 ) -> AuditReport:
     """Audit promises, each the text of a certificate file, in their order; `base` may be several models.
 
-    A promise about none of the base models is asked about without a base.
+    A promise about none of the base models is asked about without a base. How many more promises have `expired`, and
+    whether that fails the audit, goes into the report.
     """
     if space is not None:
         check_space(space)
@@ -61,7 +64,7 @@ def joint_audit(
     return AuditReport(
         [rows[number] for number in range(len(labels))], points=groups[0][1].points if len(groups) == 1 else None,
         new_digest=model_digest(new), shifts=shifts, notes=notes, index=np.array(labels, dtype=object),
-        comparable=comparable,
+        comparable=comparable, expired=expired, strict=strict,
     )  # fmt: skip
 
 

@@ -40,8 +40,8 @@ class Ledger:
 
     A promise is one certified row for one reference. It is **open** until its expiry date has passed (**expired**),
     until it is retired as **honoured** or **withdrawn**, or until an audit finds a model that does not keep it
-    (**broken**). A broken promise is still owed: later audits ask about it again, and open it again if their model
-    keeps it.
+    (**broken**). A broken promise is still owed until its date: later audits ask about it again, and open it again if
+    their model keeps it. Whether a promise has expired is read off its date each time and never written down.
 
     Parameters
     ----------
@@ -51,6 +51,9 @@ class Ledger:
         Whether to make a ledger where there is none.
     clock : callable, optional
         Gives the present time (a `datetime` in UTC), for tests.
+    trust_clock : bool, default False
+        Whether to believe the clock although it is more than a day before, or more than ten years after, the last entry
+        of the history. Otherwise that is an error, since such a clock would keep or expire promises wrongly.
 
     Notes
     -----
@@ -72,11 +75,17 @@ class Ledger:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, create: bool = True, clock: Callable[[], datetime] | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        clock: Callable[[], datetime] | None = None,
+        trust_clock: bool = False,
     ) -> None:
         if clock is not None and not callable(clock):
             raise InputError(f"`clock` must be a function that gives the time, or None, got {clock!r}.")
-        self._book = Book(path, create=create, clock=clock or (lambda: datetime.now(UTC)))
+        check_flag(trust_clock, "trust_clock")
+        self._book = Book(path, create=create, clock=clock or (lambda: datetime.now(UTC)), trust_clock=trust_clock)
 
     def __enter__(self) -> Self:
         return self
@@ -132,6 +141,7 @@ class Ledger:
         space: FeatureSpace | None = None,
         repairs: bool = True,
         record: bool = True,
+        strict: bool = False,
     ) -> AuditReport:
         """Ask a new model about every promise that is owed; see `audit`.
 
@@ -146,20 +156,24 @@ class Ledger:
         record : bool, default True
             Whether to write the outcome into the history and change states. Pass False to ask about a model that
             may never be used.
+        strict : bool, default False
+            Whether the audit fails, too, if promises have expired that nobody retired.
 
         Returns
         -------
         AuditReport
-            One line per promise that is owed, called by its reference, in the order in which they were added.
+            One line per promise that is owed, called by its reference, in the order in which they were added; and in
+            `expired` how many are not, because their last day has passed.
         """
-        for flag, name in ((validity_only, "validity_only"), (repairs, "repairs"), (record, "record")):
+        flags = {"validity_only": validity_only, "repairs": repairs, "record": record, "strict": strict}
+        for name, flag in flags.items():
             check_flag(flag, name)
-        if record:
-            self._book.expire()
-        owed = self._book.owed()
+        today = self._book.today
+        owed = self._book.owed(today)
         report = joint_audit(
             [text for _, _, text in owed], [name for _, name, _ in owed], new_model,
             base=base, validity_only=validity_only, space=space, repairs=repairs,
+            expired=self._book.expired(today), strict=strict,
         )  # fmt: skip
         if record:
             with self._book.changing():
@@ -168,7 +182,7 @@ class Ledger:
         return report
 
     def retire(self, references: str | Sequence[str], outcome: str = "honoured", *, digest: str = "") -> int:
-        """Close promises that are owed.
+        """Close promises, also those that have expired.
 
         Parameters
         ----------
@@ -188,7 +202,6 @@ class Ledger:
         if not isinstance(digest, str):
             raise InputError(f"`digest` must be a text, how the digest of the promise begins, got {digest!r}.")
         names = check_texts(references, "references")
-        self._book.expire()
         query = "SELECT id, digest FROM promises WHERE reference = ? AND state IN ('open', 'broken')"
         closed = 0
         with self._book.changing():
@@ -196,7 +209,7 @@ class Ledger:
                 chosen = [number for number, known in self._book.rows(query, name) if known.startswith(digest)]
                 if not chosen:
                     raise InputError(
-                        f"{self._book.path} holds no promise to {name!r} that is still owed; nothing was changed."
+                        f"{self._book.path} holds no promise to {name!r} that is not closed yet; nothing was changed."
                     )
                 for number in chosen:
                     self._book.close(number, outcome)

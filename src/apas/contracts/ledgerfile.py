@@ -14,21 +14,37 @@ from apas.errors import InputError
 __all__ = ["STATES", "open_file", "readable_errors", "transaction"]
 
 #: Written into the header of the file: "apas" in ASCII, and the version of the tables.
-APPLICATION, VERSION = 0x61706173, 1
+APPLICATION, VERSION = 0x61706173, 2
 #: Seconds to wait for other writers.
 PATIENCE = 60.0
+#: What a promise can be. No file holds "expired": it follows from the date, so that a wrong clock leaves no trace.
 STATES = ("open", "honoured", "broken", "expired", "withdrawn")
-_TABLES = (
-    """CREATE TABLE promises (
+_PROMISES = """CREATE TABLE promises (
         id INTEGER PRIMARY KEY, reference TEXT NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL,
         content TEXT NOT NULL, issued TEXT NOT NULL, expires TEXT,
-        state TEXT NOT NULL CHECK (state IN ('open', 'honoured', 'broken', 'expired', 'withdrawn')),
-        UNIQUE (reference, digest))""",
+        state TEXT NOT NULL CHECK (state IN ('open', 'honoured', 'broken', 'withdrawn')),
+        UNIQUE (reference, digest))"""
+_BY_STATE = "CREATE INDEX promises_by_state ON promises (state)"
+_TABLES = (
+    _PROMISES,
     """CREATE TABLE history (
         id INTEGER PRIMARY KEY, promise INTEGER NOT NULL REFERENCES promises (id), at TEXT NOT NULL,
         event TEXT NOT NULL, state TEXT NOT NULL, model TEXT, detail TEXT NOT NULL)""",
     "CREATE INDEX history_of_promise ON history (promise)",
-    "CREATE INDEX promises_by_state ON promises (state)",
+    _BY_STATE,
+)
+#: Version 1 closed a promise for good as soon as the clock was past its last day. SQLite cannot change what a
+#: column may hold, so the table is made again; what the history said stays, but for the state, which is open.
+_FROM_VERSION_1 = (
+    _PROMISES.replace("promises", "promises_of_version_2", 1),
+    """INSERT INTO promises_of_version_2 (id, reference, digest, model, content, issued, expires, state)
+        SELECT id, reference, digest, model, content, issued, expires,
+        CASE state WHEN 'expired' THEN 'open' ELSE state END FROM promises ORDER BY id""",
+    "DROP TABLE promises",
+    "ALTER TABLE promises_of_version_2 RENAME TO promises",
+    _BY_STATE,
+    """UPDATE history SET state = 'open', detail = 'closed by the clock of that moment; since version 2 of the file '
+        || 'the date alone decides whether a promise has expired' WHERE event = 'expired'""",
 )
 
 
@@ -60,36 +76,42 @@ def open_file(path: str | os.PathLike[str], *, create: bool) -> sqlite3.Connecti
 
 
 def _prepare(connection: sqlite3.Connection, file: Path, create: bool) -> None:
-    there = _is_ledger(connection, file)
-    if not there and not create:
+    version = _version(connection, file)
+    if not version and not create:
         raise InputError(f"{file} is not a ledger of apas: it is empty; `apas ledger add` makes a ledger.")
     connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA foreign_keys = ON")
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    if there:
+    if version != VERSION:
+        connection.execute("PRAGMA foreign_keys = OFF")  # else the old table could not be dropped
+        with transaction(connection):
+            _bring_up_to_date(connection, file)
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _bring_up_to_date(connection: sqlite3.Connection, file: Path) -> None:
+    """Make the tables, or those of version 1 again, in a transaction; another process may have done so meanwhile."""
+    version = _version(connection, file)
+    if version == VERSION:
         return
-    with transaction(connection):
-        if _is_ledger(connection, file):  # another process has made it meanwhile
-            return
-        for statement in _TABLES:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+    for statement in _FROM_VERSION_1 if version else _TABLES:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _is_ledger(connection: sqlite3.Connection, file: Path) -> bool:
-    """True for a ledger, False for an empty file; others are refused before anything is written to them."""
+def _version(connection: sqlite3.Connection, file: Path) -> int:
+    """The version of a ledger, 0 for an empty file; others are refused before anything is written to them."""
     application, version = (_number(connection, f"PRAGMA {name}") for name in ("application_id", "user_version"))
     if application == APPLICATION:
-        if version != VERSION:
+        if not 1 <= version <= VERSION:
             raise InputError(
-                f"{file} is a ledger of version {version}, but this apas reads {VERSION}; use a newer apas."
+                f"{file} is a ledger of version {version}, but this apas reads 1 to {VERSION}; use a newer apas."
             )
-        return True
+        return version
     if application or _number(connection, "SELECT count(*) FROM sqlite_master"):
         raise InputError(f"{file} is not a ledger of apas but another SQLite database; name another file.")
-    return False
+    return 0
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:

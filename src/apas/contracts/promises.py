@@ -152,17 +152,24 @@ def checked_promises(
 def _checked_references(references: Sequence[str] | None, parts: Sequence[Part | None]) -> list[str]:
     """Whom each row belongs to, as texts."""
     if references is None:
-        labels = [None if part is None else part.label for part in parts]
-        if any(part is not None and not isinstance(part.label, str) for part in parts):
+        there = [(place, part) for place, part in enumerate(parts) if part is not None]
+        counted = bool(there) and all(part.label == place for place, part in there)
+        if counted or not all(_is_name(part) for _, part in there):
             raise InputError(
-                "`references` must say whom each row belongs to, since the rows have no names of their own; pass a "
-                "text per row (--references FILE)."
+                "`references` must say whom each row belongs to, since the rows have no names of their own"
+                f"{', but are counted from 0' if counted else ''}; pass a text per row (--references FILE)."
             )
-        return [str(label) for label in labels]
+        return ["" if part is None else str(part.label) for part in parts]
     names = check_texts(references, "references")
     if len(names) != len(parts):
         raise InputError(f"`references` must have one text per row ({len(parts)}), got {len(names)}.")
     return names
+
+
+def _is_name(part: Part) -> bool:
+    """Whether a row is called by a text, or by a number of a data frame's own; those of an array are places."""
+    is_frame = part.content["points"]["kind"] == "frame"
+    return isinstance(part.label, str) or (is_frame and type(part.label) is int)
 
 
 def _checked_expiry(expires: date | str | None, today: str) -> str | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from apas._validation import is_frame
 from apas.contracts.tables import table_cells
-from apas.counterfactuals.changes import changes_of
+from apas.counterfactuals.changes import changes_of, differ
 from apas.counterfactuals.feature import Feature
 from apas.counterfactuals.milp import MilpSource
 from apas.counterfactuals.source import NoneExists, Search, Task
@@ -88,7 +88,7 @@ def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> Fe
     if inputs is not None:
         before, after = (table_cells(t) for t in reversed(tables))
         pairs = [pair for a, b in zip(before, after, strict=True) for pair in zip(space.names, a, b, strict=True)]
-        changed = {name for name, a, b in pairs if a != b} or changed
+        changed = {name for name, a, b in pairs if differ(a, b)} or changed
     return FeatureSpace([replace(_widened(f), mutable=f.name in changed) for f in space])
 
 
@@ -135,6 +135,7 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
         return Repair(None, names, "", None, f"not looked for: the {ALTOGETHER:g} s for all repairs are over")
     try:
         point = _nearest(search, programs)
+        point = None if point is None else search.settled(point)
     except NoneExists as error:
         return Repair(None, names, "", None, f"no allowed row has the class: {error}")
     except ApasError as error:

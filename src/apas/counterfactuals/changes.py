@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.counterfactuals.feature import Feature
+from apas.counterfactuals.feature import Feature, is_same
 from apas.counterfactuals.space import FeatureSpace
 
-__all__ = ["change_texts", "changes_of", "number_pair", "number_text"]
+__all__ = ["change_texts", "changes_of", "differ", "number_pair", "number_text"]
 
 NONE_FOUND = "(none found)"
 
@@ -35,9 +35,23 @@ def change_texts(space: FeatureSpace, before: NDArray[np.float64], after: NDArra
     if np.isnan(after).any():
         return [""] * len(space)
     return [
-        "" if a == b else " -> ".join(_shown_pair(feature, float(a), float(b)))
+        "" if is_same(a, b, feature.size) else " -> ".join(_shown_pair(feature, float(a), float(b)))
         for feature, a, b in zip(space.features, before, after, strict=True)
     ]
+
+
+def differ(before: Any, after: Any) -> bool:
+    """Whether two cells of a table differ, by more than rounding if they are numbers.
+
+    Examples
+    --------
+    >>> differ(0.3, 0.1 + 0.2), differ(1, 2), differ("rent", "own")
+    (False, True, True)
+    """
+    are_numbers = all(isinstance(cell, float | int) for cell in (before, after))
+    if are_numbers and (isinstance(before, float) or isinstance(after, float)):  # whole numbers are exact
+        return not bool(is_same(before, after))
+    return bool(before != after)
 
 
 def _shown_pair(feature: Feature, before: float, after: float) -> tuple[str, str]:

@@ -76,7 +76,7 @@ def generate(
     delta : float or array_like of shape (rows,)
         How far the parameters may move: see `certify`.
     target : label or array_like of labels, optional
-        The class wanted for each row; None for the other class of a model with two.
+        The class wanted for each row. None for the other class of a model with two, if it gives all rows the same.
     space : FeatureSpace, optional
         What the features may be and how they may change. Read off `background` unless given.
     background : array_like or data frame, optional

@@ -20,6 +20,8 @@ KINDS = ("continuous", "integer", "ordinal", "categorical", "binary")
 CODES = ("number", "onehot", "thermometer")
 #: A value this close to a step of its grid, in units of the step, lies on it: decimal steps are not exact in binary.
 ON_GRID = 1e-9
+#: Numbers so few units in the last place apart differ by rounding alone: scaling one there and back rounds four times.
+ROUNDING = 4.0
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ class Feature:
             return np.arange(len(self.values or ()), dtype=np.float64)
         return None if self.values is None else np.array(self.values, dtype=np.float64)
 
+    @cached_property
+    def size(self) -> float:
+        """The largest number that scaling by the range rounds; 0 without one."""
+        return max((abs(end) for end in self.ends if isfinite(end)), default=0.0)
+
     @property
     def anchor(self) -> float:
         """Where steps are counted from."""
@@ -127,11 +134,11 @@ class Feature:
             value = self._nearest_step(value, low, high, original)
         value = np.where(low <= high, value, original)
         closer = np.abs(wanted - original) <= np.abs(wanted - value)
-        return np.where(closer, original, value)
+        return np.where(closer | is_same(value, original, self.size), original, value)
 
     def allows(self, value: _Array, original: _Array) -> NDArray[np.bool_]:
         """Which values are allowed, given what they were."""
-        same = value == original
+        same = is_same(value, original, self.size)
         if not self.mutable:
             return np.asarray(same)
         low, high = self._reach(original)
@@ -174,6 +181,18 @@ class Feature:
         apart = np.where((listed >= low[:, None]) & (listed <= high[:, None]), apart, np.inf)
         best = apart.argmin(axis=1)
         return np.where(np.isfinite(apart.min(axis=1)), listed[best], original)
+
+
+def is_same(value: Any, original: Any, size: Any = 0.0) -> NDArray[np.bool_]:
+    """Which numbers are the same but for rounding, where numbers as large as `size` were involved.
+
+    Examples
+    --------
+    >>> is_same(np.array([0.1 + 0.2, 0.3001]), 0.3).tolist()
+    [True, False]
+    """
+    largest = np.maximum(np.maximum(np.abs(value), np.abs(original)), size)
+    return np.asarray(np.abs(np.subtract(value, original)) <= ROUNDING * np.spacing(largest))
 
 
 def numbers(values: Sequence[Any]) -> bool:

@@ -99,7 +99,7 @@ class Given:
 def _offered(search: Search, given: _Array, repair: bool) -> _Asking:
     if np.isnan(given).any():
         return "`points` has no counterfactual for this input"
-    space = search.task.space
+    given, space = search.settled(given), search.task.space
     broken = [
         f.name for f, fine in zip(space, space.allowed(given[None], search.input[None])[0], strict=True) if not fine
     ]

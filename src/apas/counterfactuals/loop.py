@@ -99,8 +99,10 @@ def _advance(hunt: Hunt, source: CandidateSource, limits: Limits) -> None:
 def _is_usable(hunt: Hunt, source: CandidateSource) -> bool:
     """Whether a candidate is worth a look: allowed, and if final new, different, and cheaper than what is there."""
     assert hunt.candidate is not None
-    candidate, search = hunt.candidate, hunt.search
-    space = search.task.space
+    search, space = hunt.search, hunt.search.task.space
+    # before anything is certified: what rounding has moved is not changed, and what is returned is what was tested
+    path = hunt.candidate.path if hunt.candidate.path is None else search.settled(hunt.candidate.path)
+    hunt.candidate = candidate = replace(hunt.candidate, point=search.settled(hunt.candidate.point), path=path)
     if not space.allowed(candidate.point[None], search.input[None]).all():
         return False  # the constraints hold whatever a source says
     if not candidate.final:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from apas.certify.sequence import UnderShifts, cells
 from apas.counterfactuals.changes import changes_of
 from apas.counterfactuals.space import FeatureSpace
 from apas.display.values import plain
+from apas.models.convert import encoded_rows, predicted_classes
 from apas.models.digest import model_digest
 from apas.models.protocol import Model, Named, offers
 from apas.shifts.protocol import ShiftSet
@@ -159,7 +161,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         X, points : array_like or data frame of shape (rows, features)
             The inputs and their counterfactuals, in raw units; a row of missing values where there is none.
         target : label or array_like of labels, optional
-            The wanted class; None for the other class of a model with two.
+            The wanted class. None for the other class of a model with two, if it gives all rows of `X` the same.
         space : FeatureSpace, optional
             Read off `X` and `points` unless given.
         """
@@ -205,14 +207,14 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         )  # fmt: skip
 
     def changes(self) -> Series[str]:
-        """What each counterfactual changes, in words: "income 2,100 -> 2,300"."""
-        import pandas as pd
+        """What each counterfactual changes, in words: "income 2,100 -> 2,300"; printed in full, however long it is."""
+        from apas.display.fulltexts import FullTexts
 
         texts = [changes_of(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
-        return pd.Series(texts, index=self._labels(), name="changes", dtype=str)
+        return FullTexts(texts, index=self._labels(), name="changes", dtype=str)
 
     def summary(self) -> str:
-        """How many searches ended how, in one sentence."""
+        """From which class to which, and how many searches ended how, in one sentence."""
         if not len(self):
             return "No rows, no counterfactuals."
         counts = {s: sum(item.status is s for item in self) for s in Status}
@@ -224,7 +226,20 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         what = "row" if rows == len(self) else "counterfactual"
         claims = {claim.among(len(certified), what) for claim in certified}
         counted = self._counted() if rows == len(self) else f"{len(self)} counterfactuals of {rows} rows"
-        return f"{counted}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
+        return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
+
+    def _direction(self) -> str:
+        """From which class to which the counterfactuals lead, in words."""
+        pairs = Counter(f"from class {a} to class {b}" for a, b in zip(self._given(), self.target, strict=True))
+        several = f"({', '.join(f'{n} {words}' for words, n in pairs.items())})"
+        return next(iter(pairs)) if len(pairs) == 1 else several
+
+    def _given(self) -> list[Any]:
+        """What the model says about the inputs: of two classes the one that is not wanted."""
+        classes = self.model.classes
+        if len(classes) == 2:
+            return [classes[0] if target == classes[1] else classes[1] for target in self.target]
+        return list(predicted_classes(self.model, encoded_rows(self.model, self.space.table(self.origins))[1])[0])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what each counterfactual changes, feature by feature, in units of the features' ranges."""

@@ -148,13 +148,17 @@ class Search:
         """The nearest point that the space allows."""
         return np.asarray(self.task.space.snapped(point[None], self.input[None])[0])
 
+    def settled(self, points: _Array) -> _Array:
+        """Points with the very numbers of the input wherever they differ from them by rounding alone."""
+        return self.task.space.settled(points, self.input)
+
     def is_valid(self, point: _Array) -> bool:
         """Whether the model puts the point into the wanted class."""
         return bool(self.task.valid(point[None], self.target)[0])
 
     def is_different(self, point: _Array) -> bool:
         """Whether the point differs enough from the counterfactuals the row already has."""
-        changed = set(np.flatnonzero(point != self.input).tolist())
+        changed = set(np.flatnonzero(self.settled(point) != self.input).tolist())
         return all(not known <= changed for known in self.avoid)
 
 

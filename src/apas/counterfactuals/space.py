@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from apas._validation import is_frame
 from apas.counterfactuals.cells import checked_table, levels_of, missing_rows, numbers_of
 from apas.counterfactuals.coding import Coding
-from apas.counterfactuals.feature import Feature
+from apas.counterfactuals.feature import Feature, is_same
 from apas.counterfactuals.inference import inferred
 from apas.counterfactuals.spacefile import features_from, read_toml, written
 from apas.errors import InputError
@@ -186,6 +186,14 @@ class FeatureSpace:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
         columns = [f.snapped(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)]
         return np.stack(columns, axis=1)
+
+    def settled(self, points: _Array, inputs: _Array) -> _Array:
+        """The rows with the very numbers of their inputs wherever they differ from them by rounding alone."""
+        return np.where(is_same(points, inputs, self._sizes), inputs, points)
+
+    @cached_property
+    def _sizes(self) -> _Array:
+        return np.array([f.size for f in self.features])
 
     def allowed(self, points: _Array, inputs: _Array) -> NDArray[np.bool_]:
         """Which cells satisfy their constraints, shape (rows, features)."""

@@ -28,6 +28,13 @@ def wanted_classes(model: Model, X: NDArray[np.float64], target: Any) -> NDArray
                 f"`target` must be the wanted class, one of {list(model.classes)}; a model with more than two classes "
                 "has no other one."
             )
+        counts = {label: sum(g == label for g in given) for label in model.classes}
+        if all(counts.values()):
+            found = " and ".join(f"{count} of the rows class {label!r}" for label, count in counts.items())
+            raise InputError(
+                f"`target` must be the wanted class, since the model gives {found} and the other class would be a "
+                "different wish for each; pass the class (--target), and leave out the rows that have it already."
+            )
         labels = np.empty(len(X), dtype=object)
         labels[:] = [model.classes[0] if g == model.classes[1] else model.classes[1] for g in given]
         return labels

@@ -8,7 +8,7 @@ from typing import Any
 
 from apas.certify.claims import Every, Most
 from apas.contracts.tables import table_cells
-from apas.counterfactuals.changes import number_pair, number_text
+from apas.counterfactuals.changes import differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.later import Later
 from apas.report.subject import Subject
@@ -108,7 +108,7 @@ def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> tu
         every = [Change(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
     else:
         triples = zip(names, before, after, strict=True)
-        every = [Change(name, *_pair(a, b)) for name, a, b in triples if a != b]
+        every = [Change(name, *_pair(a, b)) for name, a, b in triples if differ(a, b)]
     return tuple(every[:LISTED]), max(0, len(every) - LISTED)
 
 
