@@ -38,6 +38,8 @@ _NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "sko
 _BY_KIND = (
     np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, np.dtype, logging.Logger,
 )  # fmt: skip
+#: The flag of a class that was made while Python ran.
+_HEAP_TYPE = 1 << 9
 
 
 def model_digest(model: Model) -> str:
@@ -102,7 +104,9 @@ def canonical(value: Any, parts: Mapping[int, str] | None = None) -> Any:
 
 def own_class(kind: type) -> bool:
     """Whether a class is the user's, so that its name does not say what it does."""
-    return "<locals>" in kind.__qualname__ or _library(kind.__module__) is None
+    # a class whose text was executed without a name for the module says that it is built in, which none of Python is
+    made = kind.__module__ == "builtins" and kind.__flags__ & _HEAP_TYPE
+    return bool(made) or "<locals>" in kind.__qualname__ or _library(kind.__module__) is None
 
 
 def changed_members(kind: type, method: str) -> set[str]:
@@ -162,7 +166,8 @@ class _Walk:
 
     def _held(self, value: Any) -> Any:
         """Tensors, arrays, containers, tables and estimators."""
-        if hasattr(value, "detach"):  # a tensor
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):  # a file has a `detach` too, which closes it
             tensor = value.detach().cpu()
             return self.form((tensor if tensor.dtype.itemsize != 2 else tensor.float()).numpy())
         if isinstance(value, np.ndarray):
