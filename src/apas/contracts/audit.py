@@ -80,8 +80,8 @@ def audit(
     Returns
     -------
     AuditReport
-        One line per certificate: ``HELD``, ``BROKEN_INSIDE``, ``BROKEN_OUTSIDE``, ``BROKEN`` (without `base`) or
-        ``NOT_PROMISED``.
+        One line per certificate: ``HELD``, ``BROKEN_INSIDE``, ``BROKEN_OUTSIDE``, ``BROKEN`` (without `base`, or if
+        not all of the models has a fingerprint) or ``NOT_PROMISED``.
 
     Notes
     -----
