@@ -1,12 +1,15 @@
 # Everything a fresh machine needs is Python 3.11 or newer (with venv) and make.
 #   make demo          a short story in the terminal, and a report in apas-demo
 #   make test          the test suite (TORCH=1 adds PyTorch, BROWSER=1 the tests in a browser)
-#   make check         lint, types, docs and tests: what CI runs
+#   make check         lint, types, docs and tests: what a change must pass
+#   make lowest        the fast tests with the oldest versions that are allowed (Python 3.11 or 3.12)
+#   make dist          wheel and sdist in dist/; the wheel is tried in an empty environment
 #   make validity      the long statistical suites
 #   make bench         speed against written-down baselines
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOWEST := .venv-lowest
 WORKERS ?= 2
 # CI names a file of pins here; nobody else needs one.
 CONSTRAINTS ?=
@@ -15,15 +18,15 @@ MORE = $(if $(filter 1,$(TORCH)),$(comma)torch)$(if $(filter 1,$(BROWSER)),$(com
 comma := ,
 KIND = $(if $(filter 1,$(TORCH)),-torch)$(if $(filter 1,$(BROWSER)),-browser)
 
-.PHONY: help demo test check lint types docs validity bench clean
+.PHONY: help demo test check lint types docs lowest dist validity bench clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
-$(BIN)/python:
+%/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "apas needs Python 3.11 or newer, but '$(PYTHON)' is not; name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { \
-	  echo "'$(PYTHON) -m venv' failed; install the venv module (on Debian: apt-get install python3-venv) or name another Python: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; rm -rf $(VENV); exit 1; }
+	@$(PYTHON) -m venv $* || { \
+	  echo "'$(PYTHON) -m venv' failed; install the venv module (on Debian: apt-get install python3-venv) or name another Python: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; rm -rf $*; exit 1; }
 
 # One stamp per set of extras, renewed when the project's needs change.
 $(VENV)/.demo: $(BIN)/python pyproject.toml
@@ -35,6 +38,23 @@ $(VENV)/.test$(KIND): $(BIN)/python pyproject.toml
 $(VENV)/.dev$(KIND): $(BIN)/python pyproject.toml
 	$(PIP_INSTALL) -e '.[test,report,plot,dask,notebooks,docs,dev$(MORE)]'
 	@touch $@
+# The oldest versions have no wheels for a newer Python, and to compile them would test something else.
+OLDEST = import tomllib; \
+  project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+  extras = [need for extra in ("test", "report", "plot") for need in project["optional-dependencies"][extra]]; \
+  print(*(need.replace(">=", "==") for need in project["dependencies"] + extras), sep="\n")
+$(LOWEST)/.installed: $(LOWEST)/bin/python pyproject.toml
+	@$(LOWEST)/bin/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || { \
+	  echo "the oldest allowed versions need Python 3.11 or 3.12; name one: make PYTHON=python3.11 lowest" >&2; rm -rf $(LOWEST); exit 1; }
+	@$(LOWEST)/bin/python -c '$(OLDEST)' > $(LOWEST)/oldest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -c $(LOWEST)/oldest.txt -e '.[test,report,plot]'
+	@touch $@
+# Every library of the core, of the tests, of reports and of plots is used in these.
+FAST = tests/datasets tests/display tests/stats/test_wilks.py tests/stats/test_reading.py tests/shifts/test_lp.py \
+  tests/shifts/test_retrain.py tests/bounds/test_milp.py tests/certify/test_certificates.py tests/cli/test_certify_command.py \
+  tests/cli/test_manners.py tests/contracts/test_audit_models.py tests/contracts/test_schema.py \
+  tests/counterfactuals/test_space.py tests/models/test_digest.py tests/models/test_files.py tests/models/test_onnx_files.py \
+  tests/models/test_skops_files.py tests/models/test_sklearn.py tests/report/test_write_report.py tests/test_deployment_gate.py
 
 demo: $(VENV)/.demo
 	$(BIN)/apas demo
@@ -48,9 +68,18 @@ types: $(VENV)/.dev$(KIND)
 docs: $(VENV)/.dev$(KIND)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 check: lint types docs test
+lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest $(FAST) -m "not validity" -n $(WORKERS)
+dist: $(VENV)/.dev$(KIND)
+	rm -rf dist $(VENV)/trial
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv $(VENV)/trial
+	$(VENV)/trial/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@# in a folder from which the checkout is not seen
+	trial="$$PWD/$(VENV)/trial/bin" && folder=$$(mktemp -d) && cd "$$folder" && "$$trial/apas" --version && "$$trial/apas" demo && rm -r "$$folder"
 validity: $(VENV)/.test$(KIND)
 	$(BIN)/python -m pytest -m validity -n $(WORKERS)
 bench: $(VENV)/.test$(KIND)
 	$(BIN)/python -m benchmarks
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache apas-demo test-output
+	rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache apas-demo test-output

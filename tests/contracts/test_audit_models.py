@@ -9,8 +9,8 @@ import pytest
 from certificatefiles import network, rows
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import apas
 from apas.contracts.auditreport import Outcome
@@ -202,3 +202,91 @@ def test_feature_orders(tmp_path):
     ]
     unnamed = apas.FeedForward(net.weights, net.biases)
     assert "does not name its features" in apas.audit(tmp_path / "c.json", unnamed).notes[0]
+
+
+def closed_over(scale):
+    return lambda X: X * scale
+
+
+def hidden(scale):
+    """The same behind something that does not show what it does."""
+
+    def times(x):
+        return x * scale
+
+    function = np.frompyfunc(times, 1, 1)
+    return lambda X: function(X).astype(float)
+
+
+def scaled_first(make, scale, bias=0.0):
+    """The class is that of the sign of ``scale * (x0 + x1) + bias``; the parameters do not know about the scale."""
+    final = LogisticRegression().fit([[0.0, 0.0], [1.0, 1.0]], [0, 1])
+    final.coef_, final.intercept_ = np.array([[1.0, 1.0]]), np.array([bias])
+    return Pipeline([("scale", FunctionTransformer(make(scale)).fit([[0.0, 0.0]])), ("model", final)])
+
+
+RIGHT = np.array([[1.0, 1.0], [2.0, 0.5]])
+
+
+@pytest.mark.parametrize("method", ["interval", "sampling"])
+def test_functions_that_differ_in_a_closed_over_value_are_another_preprocessing(method):
+    old, new = scaled_first(closed_over, 1.0), scaled_first(closed_over, -1.0)
+    certificates = apas.certify(old, RIGHT, 0.01, target=1, method=method, rng=0)
+    assert all(item.is_certified for item in certificates)
+    report = apas.audit(certificates, new, base=old, repairs=False)
+    assert float(report.shift) == 0
+    assert {row.outcome for row in report} == {Outcome.BROKEN_OUTSIDE}
+    assert report.wrong_certificates == 0
+    assert "in more than parameters (preprocessing)" in report.notes[0]
+    assert not report.comparable
+    # the same function made once more is the same preprocessing
+    again = apas.audit(certificates, scaled_first(closed_over, 1.0, bias=0.005), base=old, repairs=False)
+    assert [row.inside for row in again] == [True, True]
+    assert again.comparable
+
+
+def test_of_a_preprocessing_without_a_fingerprint_nobody_knows_whether_it_is_the_same(tmp_path):
+    old = scaled_first(hidden, 1.0)
+    certificates = apas.certify(old, RIGHT, 0.01, target=1, method="interval")
+    apas.save_certificates(certificates, tmp_path / "c.json")
+    for found in (certificates, tmp_path / "c.json"):
+        report = apas.audit(found, scaled_first(hidden, -1.0), base=old, repairs=False)
+        assert {(row.outcome, row.inside) for row in report} == {(Outcome.BROKEN, None)}
+        assert (
+            "is not known, since not all of the models is identified (preprocessing (the ufunc times (vectorized)))"
+            in report[0].reason
+        )
+        assert "Not all of the models is identified (preprocessing (the ufunc times (vectorized)))" in report.notes[0]
+        assert not report.comparable
+        assert "not known" in Outcome.BROKEN.value
+    held = apas.audit(certificates, scaled_first(hidden, 1.0), base=old)
+    assert {(row.outcome, row.inside) for row in held} == {(Outcome.HELD, None)}
+    # what is known to differ, or lies too far off, is outside all the same
+    far = apas.audit(certificates, scaled_first(hidden, -1.0, bias=0.5), base=old, repairs=False)
+    assert {row.outcome for row in far} == {Outcome.BROKEN_OUTSIDE}
+    other = apas.audit(certificates, scaled_first(closed_over, -1.0), base=old, repairs=False)
+    assert {row.outcome for row in other} == {Outcome.BROKEN_OUTSIDE}
+
+
+def test_verify_says_what_of_the_model_has_no_fingerprint(tmp_path):
+    old = scaled_first(hidden, 1.0)
+    apas.save_certificates(apas.certify(old, RIGHT, 0.01, target=1, method="interval"), tmp_path / "c.json")
+    report = apas.verify(tmp_path / "c.json", scaled_first(hidden, 1.0))
+    assert report.ok
+    assert all("preprocessing (the ufunc times (vectorized)) has no fingerprint" in row.reason for row in report)
+    known = scaled_first(closed_over, 1.0)
+    report = apas.verify(apas.certify(known, RIGHT, 0.01, target=1, method="interval"), known)
+    assert not any("fingerprint" in row.reason for row in report)
+
+
+def test_listed_models_without_a_fingerprint():
+    old, listed = scaled_first(hidden, 1.0), scaled_first(hidden, 1.5)
+    shifts = apas.ObservedShifts([listed])
+    certificates = apas.certify(old, RIGHT, 1, target=1, shifts=shifts, method="exact")
+    assert all(item.is_certified for item in certificates)
+    report = apas.audit(certificates, scaled_first(hidden, -1.5), base=old, repairs=False)
+    assert {row.outcome for row in report} == {Outcome.BROKEN}
+    report = apas.audit(certificates, scaled_first(hidden, -1.5, bias=0.1), base=old, repairs=False)
+    assert {row.outcome for row in report} == {Outcome.BROKEN_OUTSIDE}
+    with pytest.raises(apas.InputError, match="is not identified"):
+        shifts.margins(apas.as_model(old), RIGHT, 1, np.array([[0.0]]), 1.0)

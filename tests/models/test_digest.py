@@ -1,21 +1,33 @@
 """The fingerprint of a model: it changes with everything that decides an answer, and with nothing else."""
 
 import copy
+import functools
+import math
+import sys
+import threading
+import types
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import KNNImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PowerTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
 
 import apas
-from apas.models.digest import canonical, model_digest
+from apas.models.digest import canonical, model_digest, unidentified
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -192,10 +204,256 @@ def test_state_that_scikit_learn_keeps_in_private_counts(name):
     assert model_digest(one) == model_digest(again)
 
 
-def test_functions_count_by_name():
+def test_functions_of_libraries_and_modules_count():
     assert sk(behind(FunctionTransformer(half).fit(X))) == sk(behind(FunctionTransformer(half).fit(X)))
     assert sk(behind(FunctionTransformer(half).fit(X))) != sk(behind(FunctionTransformer(third).fit(X)))
     assert sk(behind(FunctionTransformer(np.exp).fit(X))) != sk(behind(FunctionTransformer(np.expm1).fit(X)))
+
+
+SCALE = 2.0
+
+
+def by_global(X):
+    return X * SCALE
+
+
+def calls_another(X):
+    return by_global(X) + 1
+
+
+def closed_over(scale):
+    def scaled(X):
+        return X * scale
+
+    return scaled
+
+
+def defaulted(scale):
+    def scaled(X, by=scale):
+        return X * by
+
+    return scaled
+
+
+def keyworded(scale):
+    def scaled(X, *, by=scale):
+        return X * by
+
+    return scaled
+
+
+def decorated(scale):
+    def wrap(function):
+        @functools.wraps(function)
+        def wrapped(X):
+            return function(X) * scale
+
+        return wrapped
+
+    return wrap(half)
+
+
+class Scaler:
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, X):
+        return X * self.scale
+
+    def method(self, X):
+        return X * self.scale
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, X):
+        return X * self.scale
+
+
+def class_with(scale):
+    class Inner:
+        factor = scale
+
+        def __call__(self, X):
+            return X * self.factor
+
+    return Inner()
+
+
+def compiled(text):
+    names = {}
+    exec(text, names)
+    return names["f"]
+
+
+def of_module(scale):
+    helper = types.ModuleType("helper")
+    helper.scale = scale
+    names = {"helper": helper}
+    exec("def f(X):\n    return X * helper.scale", names)
+    return names["f"]
+
+
+def recursive(scale):
+    def scaled(X, left=1):
+        return scaled(X * scale, left - 1) if left else X
+
+    return scaled
+
+
+#: Functions that differ in one number alone, which they are given here.
+MADE = {
+    "closure": closed_over,
+    "default": defaulted,
+    "keyword default": keyworded,
+    "lambda's constant": lambda scale: compiled(f"f = lambda X: X * {scale}"),
+    "lambda's closure": lambda scale: lambda X: X * scale,
+    "lambda's default": lambda scale: lambda X, by=scale: X * by,
+    "constant without a source text": lambda scale: compiled(f"def f(X):\n    return X * {scale}"),
+    "array": lambda scale: closed_over(np.array([1.0, 1.0, scale])),
+    "container": lambda scale: closed_over({"a": [scale]}),
+    "function in a closure": lambda scale: decorated(scale),
+    "partial": lambda scale: partial(np.multiply, scale),
+    "partial of a closure": lambda scale: partial(closed_over(scale)),
+    "callable object": Scaler,
+    "callable object with slots": Slotted,
+    "bound method": lambda scale: Scaler(scale).method,
+    "class attribute": class_with,
+    "global of a module": of_module,
+    "recursion": recursive,
+    "method of a dict": lambda scale: {1.0: scale}.get,
+    "cached": lambda scale: functools.lru_cache(closed_over(scale)),
+    "vectorized": lambda scale: np.vectorize(closed_over(scale)),
+    "polynomial": lambda scale: np.poly1d([scale, 0.0]),
+}
+
+
+def of_step(function):
+    return apas.as_model(behind(FunctionTransformer(function).fit(X)))
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_functions_that_differ_in_one_number_are_different(name):
+    one, again, other = (of_step(MADE[name](scale)) for scale in (2.0, 2.0, 3.0))
+    assert model_digest(one) == model_digest(again)
+    assert model_digest(one) != model_digest(other)
+    assert unidentified(one) == unidentified(other) == ""
+
+
+@pytest.mark.parametrize("function", [by_global, calls_another])
+def test_global_values_that_a_function_reads_count(function, monkeypatch):
+    before = model_digest(of_step(function))
+    assert model_digest(of_step(function)) == before
+    monkeypatch.setattr(sys.modules[__name__], "SCALE", 3.0)
+    assert model_digest(of_step(function)) != before
+
+
+def test_a_function_is_what_was_compiled_and_not_what_its_file_says_now(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    digests = []
+    for name, first in (("was_two", 2), ("was_three", 3)):
+        path = tmp_path / f"{name}.py"
+        path.write_text(f"def scaled(X):\n    return X * {first}\n")
+        module = __import__(name)
+        path.write_text("def scaled(X):\n    return X * 3\n")
+        digests.append(model_digest(of_step(module.scaled)))
+    assert digests[0] != digests[1]
+
+
+def test_a_function_has_the_same_fingerprint_wherever_its_text_stands(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "def scaled(X):\n    return X * 2\n"
+    (tmp_path / "flat_text.py").write_text(text)
+    (tmp_path / "moved_text.py").write_text("import math\n\n\n" + text.replace("2\n", "2   \n\n"))
+    flat, moved = (__import__(name).scaled for name in ("flat_text", "moved_text"))
+    assert canonical(flat)["text"] == "def scaled(X):\n    return X * 2"
+    assert canonical(flat) == canonical(moved)
+
+
+class Custom(TransformerMixin, BaseEstimator):
+    factor = 2.0
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X * self.factor
+
+
+def test_the_code_of_a_transformer_counts(monkeypatch):
+    before = sk(behind(Custom().fit(X)))
+    assert sk(behind(Custom().fit(X))) == before
+    assert unidentified(apas.as_model(behind(Custom().fit(X)))) == ""
+    with monkeypatch.context() as patched:
+        patched.setattr(Custom, "factor", 3.0)
+        assert sk(behind(Custom().fit(X))) != before
+    monkeypatch.setattr(Custom, "transform", lambda self, X: X * 3)
+    assert sk(behind(Custom().fit(X))) != before
+
+
+def test_what_a_spline_has_learned_counts():
+    one, other = (SplineTransformer().fit(X * scale) for scale in (1.0, 2.0))
+    final = LogisticRegression().fit(one.transform(X), Y)
+    digests = [sk(Pipeline([("step", step), ("model", final)])) for step in (one, copy.deepcopy(one), other)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def counting():
+    count = 0
+
+    def counted(X):
+        nonlocal count
+        count += 1
+        return X * count
+
+    return counted
+
+
+def locked(scale):
+    lock = threading.Lock()
+
+    def scaled(X):
+        with lock:
+            return X * scale
+
+    return scaled
+
+
+UNKNOWN = {
+    "a lock": (lambda: locked(2.0), "_thread.lock"),
+    "a function of C's that shows nothing": (lambda: np.frompyfunc(half, 1, 1), "the ufunc half"),
+    "what it changes itself": (counting, "count, which the function that reads it changes"),
+    "an open file": (lambda: closed_over(sys.__stdout__), "TextIOWrapper"),
+    "a module": (lambda: closed_over(sys.modules[__name__]), "the module"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_has_no_fingerprint_is_said(name):
+    make, what = UNKNOWN[name]
+    model = of_step(make())
+    assert unidentified(model).startswith("preprocessing (")
+    assert what in unidentified(model)
+    assert model_digest(model) == model_digest(model)
+
+
+def test_a_model_that_does_not_describe_itself_is_not_identified():
+    net = apas.FeedForward([[[1.0]]], [[0.0]])
+    names = ("classes", "n_features", "parameters", "margin", "shifted_margins")
+    plain = types.SimpleNamespace(**{name: getattr(net, name) for name in names})
+    assert "describe()" in unidentified(plain)
+    assert unidentified(net) == ""
+
+
+def test_a_container_that_holds_itself_has_a_form():
+    round_about = [1]
+    round_about.append(round_about)
+    assert canonical(round_about) == [1, {"around": 0}]
 
 
 def test_a_dense_estimator_is_the_network_it_holds(tmp_path):
@@ -222,7 +480,7 @@ def test_unusual_classes_are_refused_at_the_door_or_work_to_the_end(classes):
 # -- canonical values --------------------------------------------------------------------------------------------
 
 DISTINCT = [
-    None, True, False, 0, 1, -1, 0.5, "0.5", "", "a", "1", [], [1], [[1]], [1, 2], [2, 1], {"a": 1}, {"a": 2}, {"b": 1}, {1, 2}, {1, 3},
+    None, True, False, b"a", b"b", 1j, 2j, np.exp, np.expm1, math.exp, str.upper, str.lower, 0, 1, -1, 0.5, "0.5", "", "a", "1", [], [1], [[1]], [1, 2], [2, 1], {"a": 1}, {"a": 2}, {"b": 1}, {1, 2}, {1, 3},
     np.array([1.0, 2.0]), np.array([2.0, 1.0]), np.array([[1.0, 2.0]]), np.array([1, 2]), np.array(["a", "b"]),
     np.array(["a", None], dtype=object), StandardScaler(), StandardScaler(with_mean=False), half, third,
     partial(half, 1), partial(half, 2), partial(third, 1), partial(half, X=1), slice(0, 1), slice(1, 2), pd.Series([1.0]), pd.Series([2.0]), pd.DataFrame({"a": [1.0]}), pd.DataFrame({"a": [2.0]}),

@@ -52,15 +52,22 @@ FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": np.where(X[:, 2] > 0, "u"
 TWO = np.where(X[:, 0] > 0, "yes", "no")
 THREE = np.digitize(X[:, 0], [-0.5, 0.5])
 MLP = {"hidden_layer_sizes": (3,), "max_iter": 300, "tol": 0.05}
+# versions that have these settings warn of what will change if they are not given
+NEW_RATIOS = (
+    {"l1_ratios": (0,), "use_legacy_attributes": False}
+    if hasattr(LogisticRegressionCV(), "use_legacy_attributes")
+    else {}
+)
+NEW_BINS = {"quantile_method": "averaged_inverted_cdf"} if hasattr(KBinsDiscretizer(), "quantile_method") else {}
 CLASSIFIERS = [
-    LogisticRegression(), LogisticRegressionCV(cv=2, l1_ratios=(0,), use_legacy_attributes=False, scoring="accuracy"),
+    LogisticRegression(), LogisticRegressionCV(cv=2, scoring="accuracy", **NEW_RATIOS),
     SGDClassifier(random_state=0), SGDClassifier(loss="log_loss", random_state=0), RidgeClassifier(),
     RidgeClassifierCV(), Perceptron(), LinearSVC(), LinearDiscriminantAnalysis(), MLPClassifier(**MLP, random_state=0),
     MLPClassifier(**MLP, solver="sgd", early_stopping=True, random_state=0), LogisticRegression(fit_intercept=False),
 ]  # fmt: skip
 STEPS = [
     StandardScaler(), MinMaxScaler(), MaxAbsScaler(), RobustScaler(), QuantileTransformer(n_quantiles=10),
-    PowerTransformer(), PolynomialFeatures(), KBinsDiscretizer(quantile_method="averaged_inverted_cdf"), Normalizer(),
+    PowerTransformer(), PolynomialFeatures(), KBinsDiscretizer(**NEW_BINS), Normalizer(),
     Binarizer(), SimpleImputer(), PCA(2), FunctionTransformer(np.tanh), FunctionTransformer(),
     StandardScaler().set_output(transform="pandas"), FeatureUnion([("p", PCA(1)), ("s", StandardScaler())]),
     TargetEncoder(cv=2),

@@ -9,6 +9,7 @@ import pytest
 from torchzoo import nn, torch
 
 import apas
+from apas.models.digest import model_digest, unidentified
 
 DIRECTIONS = np.random.default_rng(0).uniform(-1, 1, (20, 3))
 ROWS = np.array([[0.3, 0.2], [-1.0, 0.5]])
@@ -149,3 +150,113 @@ def test_noise_on_the_indices_of_an_embedding():
     alone = [apas.certify(model, row[None], 1.4, target="predicted", shifts=noise, rng=0)[0] for row in rows]
     assert list(certificates) == alone
     assert certificates[0].evidence.draws > 0
+
+
+def scaled_by(number, text="return self.layer(x) * {number}", **members):
+    """A module whose code says by how much it scales; its name and its parameters do not."""
+    names = {"nn": nn}
+    exec(
+        "class Scaled(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer = nn.Linear(2, 1)\n"
+        f"    def forward(self, x):\n        {text.format(number=number)}\n",
+        names,
+    )
+    torch.manual_seed(0)
+    module = names["Scaled"]().eval()
+    vars(module).update(members)
+    return module
+
+
+def hooked(scale):
+    module = nn.Sequential(nn.Linear(2, 2), nn.Softplus(), nn.Linear(2, 1)).eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(0.5)
+    module.register_forward_hook(lambda layer, given, answer: answer * scale)
+    return module
+
+
+def patched(scale):
+    module = scaled_by(1.0)
+    module.forward = type(module.forward)(lambda self, x: self.layer(x) * scale, module)
+    return module
+
+
+def listing(scale):
+    """A layer that is not registered is a constant, and registered ones are parts."""
+    outside = nn.Linear(1, 1).double().float()
+    with torch.no_grad():
+        outside.weight.fill_(scale)
+    module = scaled_by(1.0, "return self._layers[1](self._layers[0](x))")
+    module._layers = [module.layer, outside.requires_grad_(False)]
+    return module
+
+
+DIFFERING = {
+    "constant": scaled_by,
+    "private member": lambda scale: scaled_by(1.0, "return self.layer(x) * self._scale", _scale=scale),
+    "public member": lambda scale: scaled_by(1.0, "return self.layer(x) * self.scale", scale=scale),
+    "function": lambda scale: scaled_by(1.0, "return self._f(self.layer(x))", _f=lambda x: x * scale),
+    "hook": hooked,
+    "forward of its own": patched,
+    "layer that is not registered": listing,
+}
+
+
+@pytest.mark.parametrize("name", DIFFERING)
+def test_the_code_of_a_module_is_part_of_its_fingerprint(name):
+    one, again, other = (
+        apas.as_model(DIFFERING[name](scale), output="logit", input_shape=(2,)) for scale in (2.0, 2.0, -2.0)
+    )
+    assert np.array_equal(one.parameters.values, other.parameters.values)
+    assert not np.allclose(one.margin(ROWS, 1), other.margin(ROWS, 1))
+    assert model_digest(one) == model_digest(again)
+    assert model_digest(one) != model_digest(other)
+    assert unidentified(one) == ""
+
+
+def test_parameters_are_no_part_of_the_code():
+    one, other = (scaled_by(2.0, "return self._layers[0](x)") for _ in range(2))
+    for module in (one, other):
+        module._layers = [module.layer]
+    with torch.no_grad():
+        other.layer.weight += 1
+    old, new = (apas.as_model(module, output="logit", input_shape=(2,)).describe() for module in (one, other))
+    assert old == new
+
+
+def test_audits_of_forwards_that_differ_in_a_constant():
+    old, new = (apas.as_model(scaled_by(s), output="logit", input_shape=(2,)) for s in (2.0, -2.0))
+    right = ROWS[np.abs(old.margin(ROWS, 1)) > 0.1]
+    certificates = apas.certify(old, right, 1e-4, target="predicted", rng=0)
+    assert certificates[0].is_certified
+    report = apas.audit(certificates, new, base=old, repairs=False)
+    assert float(report.shift) == 0
+    assert {row.outcome.name for row in report} == {"BROKEN_OUTSIDE"}
+    assert "in more than parameters (code)" in report.notes[0]
+    with pytest.warns(apas.GuaranteeWarning, match=r"in more than its parameters \(code\)"):
+        apas.measure_shift(old, new)
+
+
+def test_what_a_module_keeps_of_a_call_has_no_fingerprint():
+    module = scaled_by(2.0, "self._last = self.layer(x); return self._last", _last=None)
+    before = apas.as_model(module, output="logit", input_shape=(2,))
+    module(torch.zeros(1, 2))
+    after = apas.as_model(module, output="logit", input_shape=(2,))
+    assert model_digest(before) == model_digest(after)
+    assert unidentified(before) == unidentified(after) == "code (_last, which forward() changes)"
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_compiled_module_is_not_identified():
+    scripted = torch.jit.trace(scaled_by(2.0), torch.zeros(1, 2))
+    with pytest.warns(UserWarning, match=r"cannot be evaluated by torch\.func\.vmap"):
+        model = apas.as_model(scripted, output="logit", input_shape=(2,))
+    assert unidentified(model) == "code (a TorchScript module)"
+
+
+def test_networks_of_pytorch_alone_keep_their_fingerprint():
+    module = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3), nn.SiLU(), nn.Linear(3, 1)).eval()
+    assert "code" not in apas.as_model(module, output="logit").describe()

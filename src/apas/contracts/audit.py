@@ -81,8 +81,8 @@ def audit(
     Returns
     -------
     AuditReport
-        One line per certificate: ``HELD``, ``BROKEN_INSIDE``, ``BROKEN_OUTSIDE``, ``BROKEN`` (without `base`) or
-        ``NOT_PROMISED``.
+        One line per certificate: ``HELD``, ``BROKEN_INSIDE``, ``BROKEN_OUTSIDE``, ``BROKEN`` (without `base`, or if
+        not all of the models has a fingerprint) or ``NOT_PROMISED``.
 
     Notes
     -----
@@ -135,7 +135,7 @@ def audited(
     shift = new.shift(shifts)
     lies = {delta: new.lies_in(shifts, delta) for delta in {item.delta for item in stored}}
     rows = [
-        _row(item, bool(ok), lies[item.delta], bool(near), _why(new, shift, shifts, item))
+        _row(item, bool(ok), lies[item.delta], bool(near), _why(new, lies[item.delta], shift, shifts, item))
         for item, ok, near in zip(stored, valid, doubtful, strict=True)
     ]
     notes = list(new.notes)
@@ -148,7 +148,7 @@ def audited(
     return AuditReport(
         rows, points=found.points, new_digest=new_digest, notes=notes, feature_names=found.feature_names,
         index=found._index, shifts={} if shift is None else {stored.model_digest: shift},
-        comparable=bounds_distance(shifts) and not new.differs,
+        comparable=bounds_distance(shifts) and not new.differs and not new.unidentified,
     )  # fmt: skip
 
 
@@ -194,10 +194,15 @@ def _own_columns(rows: Any, found: Certificates, model: Model) -> Any:
     return frame[list(names)]
 
 
-def _why(new: Successor, shift: ShiftReport | None, shifts: Any, item: Certificate) -> str:
+def _why(new: Successor, inside: bool | None, shift: ShiftReport | None, shifts: Any, item: Certificate) -> str:
     """What is known about the shift, in words."""
     if shift is None:
         return "whether the new model lies in the certified set was not measured"
+    if inside is None and new.unidentified:
+        return (
+            "whether the new model lies in the certified set is not known, since not all of the models is identified "
+            f"({new.unidentified})"
+        )
     if new.differs:
         return f"the new model differs in more than parameters ({new.differs}), which no certificate covers"
     if isinstance(shifts, GaussianShifts):

@@ -30,7 +30,7 @@ class Outcome(Enum):
     HELD = "The new model gives the promised class."
     BROKEN_INSIDE = "It does not, although it lies in the set of models that the certificate speaks of."
     BROKEN_OUTSIDE = "It does not, and it lies outside of that set."
-    BROKEN = "It does not, and nobody measured whether it lies in that set."
+    BROKEN = "It does not, and it is not known whether it lies in that set."
     NOT_PROMISED = "The row was not certified, so nothing was promised."
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class AuditReport(PerRow[AuditRow]):
         What a reader has to know about all rows.
     comparable : bool
         Whether the measured shift says if the new model lies in the certified sets: each delta bounds that very
-        distance, and nothing but parameters differs.
+        distance, and it is known that nothing but parameters differs.
     expired : int or None
         How many promises of a ledger nobody asked about because their last day has passed; None without a ledger.
     strict : bool

@@ -16,7 +16,7 @@ from apas.certify.problem import Problem
 from apas.contracts.readings import Origin, Reading, origin_of, question, readings, rows_of
 from apas.counterfactuals.space import FeatureSpace
 from apas.errors import ApasError
-from apas.models.digest import model_digest
+from apas.models.digest import model_digest, unidentified
 from apas.models.protocol import Dense, Model, Named, Raw, offers
 from apas.shifts.protocol import OtherMoves
 
@@ -38,11 +38,14 @@ class Matched:
         Whether it is the network behind a preprocessing that is not at hand: rows are then taken in model units.
     borrowed_space : bool
         Whether only the file says how raw rows are encoded, so that whoever wrote it could say anything.
+    unidentified : str
+        What of the model has no fingerprint, so that the file may be about a model that differs in it; else empty.
     """
 
     model: Model
     network_only: bool = False
     borrowed_space: bool = False
+    unidentified: str = ""
 
 
 def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
@@ -58,7 +61,8 @@ def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
     digest = model_digest(own)
     if digest == found.model_digest:
         complaint = _other(found, own, origin)
-        return complaint if complaint is not None else Matched(own, borrowed_space=borrowed)
+        matched = Matched(own, borrowed_space=borrowed, unidentified=unidentified(own))
+        return matched if complaint is None else complaint
     network = model.as_feedforward() if offers(model, Dense) and not offers(model, Raw) else None
     behind = origin is not None and origin.preprocessing and network is not None
     if behind and origin is not None and network is not None and model_digest(network) == origin.network:

@@ -13,17 +13,17 @@ from apas.contracts.shiftsets import AbsentModels
 from apas.counterfactuals.coded import CodedModel
 from apas.counterfactuals.space import FeatureSpace
 from apas.errors import ApasError, GuaranteeWarning, InputError
-from apas.models.digest import model_digest
+from apas.models.digest import model_digest, unidentified
 from apas.models.protocol import Described, Model, Named, Raw, offers
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.shifts.measure import ShiftReport, compare_models, read_model
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["BEYOND_PARAMETERS", "Successor", "bounds_distance", "read_successor"]
+__all__ = ["BEYOND_PARAMETERS", "NOT_IDENTIFIED", "Successor", "bounds_distance", "read_successor"]
 
 #: What may differ between two models of one architecture besides the parameters; no shift of parameters covers it.
-_BESIDES = ("preprocessing", "threshold", "classes", "buffers", "dtype", "coding")
+_BESIDES = ("preprocessing", "code", "threshold", "classes", "buffers", "dtype", "coding")
 _INSTEAD = "to ask only whether the rows are valid on it, pass validity_only=True (--validity-only)"
 _IN_MODEL_UNITS = (
     "The rows were taken in model units, as they were certified: the preprocessing is not part of the new model, and "
@@ -31,6 +31,8 @@ _IN_MODEL_UNITS = (
 )
 #: How the note begins that says so.
 BEYOND_PARAMETERS = "The new model differs from the certified one in more than parameters"
+#: How the note begins that says that nobody knows whether it does.
+NOT_IDENTIFIED = "Not all of the models is identified"
 _UNNAMED = "The new model does not name its features: columns were taken in the order of the certificates."
 
 
@@ -49,7 +51,9 @@ class Successor:
     network_only : bool
         Whether rows are taken in model units.
     differs : str
-        What differs besides parameters, in words; empty if nothing does.
+        What differs besides parameters, in words; empty if nothing is known to.
+    unidentified : str
+        What of the two models has no fingerprint, so that it could not be compared; empty if all of it has one.
     notes : tuple of str
     """
 
@@ -58,6 +62,7 @@ class Successor:
     base: Model | None
     network_only: bool
     differs: str
+    unidentified: str
     notes: tuple[str, ...]
 
     def shift(self, shifts: Any) -> ShiftReport | None:
@@ -76,10 +81,13 @@ class Successor:
         if isinstance(shifts, ObservedShifts | AbsentModels):
             if delta == 1:  # the listed models themselves, with all that belongs to them
                 known = shifts.to_dict()["models"]
-                return model_digest(self.model) in known or model_digest(self.given) in known
+                listed = model_digest(self.model) in known or model_digest(self.given) in known
+                return None if listed and self.unidentified else listed
             if isinstance(shifts, AbsentModels):
                 return None
-        return not self.differs and bool(shifts.contains(self.base.parameters, self.model.parameters, delta))
+        if self.differs or not shifts.contains(self.base.parameters, self.model.parameters, delta):
+            return False
+        return None if self.unidentified else True
 
 
 def bounds_distance(shifts: Any) -> bool:
@@ -124,7 +132,7 @@ def read_successor(
     if not network_only and found.feature_names is not None and _names(new) is None:
         notes = (*notes, _UNNAMED)
     if validity_only:
-        return Successor(new, given, None, network_only, "", notes)
+        return Successor(new, given, None, network_only, "", "", notes)
     compared = old if old is not None else known
     if compared is not None:
         _refuse_other_architecture(compared, new)
@@ -133,7 +141,11 @@ def read_successor(
     if differs and not isinstance(found.shifts, ObservedShifts | AbsentModels):  # listed models may differ in anything
         what = f"{BEYOND_PARAMETERS} ({differs}): however small the measured shift is, it lies in no certified set."
         notes = (*notes, what)
-    return Successor(new, given, old, network_only, differs, notes)
+    missing = "" if old is None else "; ".join(dict.fromkeys(filter(None, (unidentified(old), unidentified(new)))))
+    if missing and not differs:
+        what = f"{NOT_IDENTIFIED} ({missing}): that part could not be compared, and may differ at any measured shift."
+        notes = (*notes, what)
+    return Successor(new, given, old, network_only, differs, missing, notes)
 
 
 def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool) -> Model:

@@ -202,8 +202,11 @@ def _base(problem: Problem, item: Certificate, valid: bool, near: bool) -> _Answ
 
 def _as_far_as_known(answer: _Answer, matched: Matched) -> _Answer:
     """What holds only if raw rows are encoded in a way that the model at hand does not tell is not checked."""
-    if answer[0] is not Checked.HOLDS or not (matched.network_only or matched.borrowed_space):
+    if answer[0] is not Checked.HOLDS:
         return answer
+    if not (matched.network_only or matched.borrowed_space):
+        alike = f"of this model; {matched.unidentified} has no fingerprint, and may be another in the model of the file"
+        return (Checked.HOLDS, f"{answer[1]}: {alike}") if matched.unidentified else answer
     missing = "the preprocessing is not part of this model"
     if matched.borrowed_space:
         missing = "only the file says how its space encodes rows; verify with space.bind(model), or --space"

@@ -49,7 +49,7 @@ def changes_plot(
     written = len(values) <= READABLE
     if own:
         size = max(7.0, 2.0 + 0.8 * len(used)), max(4.0, 1.4 + (0.36 if written else 0.15) * len(values))
-        ax.get_figure(root=True).set_size_inches(*size)  # type: ignore[union-attr]
+        ax.figure.set_size_inches(*size)  # type: ignore[union-attr]
     most = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
     ax.set_facecolor(GREY)  # shows through where a value is missing
     image = ax.imshow(values, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from apas.models.digest import canonical
+from apas.models.digest import canonical, changed_members, own_class
 from apas.models.margins import class_indices
 from apas.models.parameters import Parameters
 from apas.models.torchgradients import gradients
@@ -18,6 +20,8 @@ from apas.models.torchrounding import Rounding
 __all__ = ["TorchModel"]
 
 _Array = NDArray[np.float64]
+#: Members that PyTorch gives to every module.
+_BOOKKEEPING = frozenset(vars(nn.Module()))
 
 
 class TorchModel:
@@ -38,6 +42,7 @@ class TorchModel:
     ) -> None:
         self._passes, self._head, self._parameters, self._names = passes, head, parameters, feature_names
         self._rounding = Rounding(passes, head)
+        self._code = _code(passes.stage.module)  # as it was read: some modules keep what they computed last
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -134,8 +139,11 @@ class TorchModel:
     def describe(self) -> dict[str, Any]:
         """Layers, their settings and buffers, and what input and output mean, as JSON values."""
         module = self._passes.stage.module
-        layers = [[name, type(layer).__qualname__, _settings(layer)] for name, layer in module.named_modules()]
+        parts = _parts(module)
+        layers = [[name, type(layer).__qualname__, _settings(layer, parts)] for name, layer in module.named_modules()]
         return {
+            # only where there is any, so that a network of PyTorch's layers alone keeps its fingerprint
+            **({"code": self._code} if self._code else {}),
             "kind": "torch",
             "layers": layers,
             "buffers": [[name, canonical(buffer)] for name, buffer in module.named_buffers()],
@@ -155,7 +163,33 @@ class TorchModel:
         )
 
 
-def _settings(layer: Any) -> Any:
-    """What a layer was made with; what begins with an underscore is PyTorch's own bookkeeping."""
-    public = {k: v for k, v in sorted(vars(layer).items()) if not k.startswith("_") and k != "training"}
-    return canonical(public)
+def _parts(module: Any) -> dict[int, str]:
+    """Names of what is described by itself: layers, parameters and buffers."""
+    named = [*module.named_modules(), *module.named_parameters(), *module.named_buffers()]
+    return {id(part): name for name, part in named}
+
+
+def _settings(layer: Any, parts: dict[int, str]) -> Any:
+    """What a layer was made with; what begins with an underscore is PyTorch's own bookkeeping, or part of the code."""
+    left_out = changed_members(type(layer), "forward") | {"training"}
+    public = {k: v for k, v in sorted(vars(layer).items()) if not k.startswith("_") and k not in left_out}
+    return canonical(public, parts)
+
+
+def _code(module: Any) -> list[Any]:
+    """What decides the answers of a module besides settings: its own classes, their private members, and hooks."""
+    parts, told = _parts(module), []
+    for name, layer in module.named_modules():
+        hooks = [*layer._forward_pre_hooks.values(), *layer._forward_hooks.values()]
+        code: dict[str, Any] = {"hooks": canonical(hooks, parts)} if hooks else {}
+        if own_class(type(layer)):
+            changed = changed_members(type(layer), "forward") & vars(layer).keys()
+            private = {k: v for k, v in sorted(vars(layer).items()) if k.startswith("_") and k not in _BOOKKEEPING}
+            private = {k: v for k, v in private.items() if k not in changed}
+            code |= {"class": canonical(type(layer)), "private": canonical(private, parts)}
+            # what a call leaves behind is another value after each, and may or may not decide the next
+            code["changed"] = [{"unidentified": f"{key}, which forward() changes"} for key in sorted(changed)]
+        if isinstance(layer, torch.jit.ScriptModule):  # compiled, with constants that it does not show
+            code["script"] = {"unidentified": "a TorchScript module"}
+        told += [[name, code]] if code else []
+    return told

@@ -16,7 +16,7 @@ from apas.contracts.audit import audited, rows_on
 from apas.contracts.auditreport import AuditReport, Outcome
 from apas.contracts.fields import Fields
 from apas.contracts.jsontext import read_object
-from apas.contracts.successor import BEYOND_PARAMETERS, Successor, bounds_distance, read_successor
+from apas.contracts.successor import BEYOND_PARAMETERS, NOT_IDENTIFIED, Successor, bounds_distance, read_successor
 from apas.contracts.tables import table_digest
 from apas.display.values import plain
 from apas.errors import InputError
@@ -84,8 +84,8 @@ class Later:
 
     @property
     def beyond(self) -> str:
-        """What differs besides parameters, as a sentence; empty if nothing is known to."""
-        return next((note for note in self.notes if note.startswith(BEYOND_PARAMETERS)), "")
+        """What differs besides parameters, or may, as a sentence; empty if nothing does."""
+        return next((note for note in self.notes if note.startswith((BEYOND_PARAMETERS, NOT_IDENTIFIED))), "")
 
     @property
     def counts(self) -> Counter[str]:
@@ -222,7 +222,7 @@ def _measured(told: Any, shifts: Any, notes: tuple[str, ...]) -> Measured | None
         distance = max(map(_number, one.inner("distance").items(key)), default=0.0)
         parts.append((one.text("layer"), one.text("kind"), one.integer("size"), distance))
     comparable = bounds_distance(shifts) and order == (shifts.p if isinstance(shifts, LpShifts) else math.inf)
-    comparable = comparable and not any(note.startswith(BEYOND_PARAMETERS) for note in notes)
+    comparable = comparable and not any(note.startswith((BEYOND_PARAMETERS, NOT_IDENTIFIED)) for note in notes)
     return Measured(order, _number(report.any("delta")), tuple(parts), comparable)
 
 

@@ -170,7 +170,7 @@ def _kept(later: Later | None) -> list[str]:
         reasons = [
             (unlucky, "broken inside of the certified set: certificates about most shifts leave out a share"),
             (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
-            (counts["BROKEN"], "broken; nobody measured whether the later model lies in the certified set"),
+            (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
         ]  # fmt: skip
         said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
         rest = [ok for ok, outcome in zip(later.valid or (), later.outcomes, strict=True) if outcome == "NOT_PROMISED"]

@@ -29,7 +29,7 @@ _Array = NDArray[np.float64]
 #: The distances that every report holds.
 NORMS = (0.0, 1.0, 2.0, math.inf)
 #: What two models must share for the distance of their parameters to tell how far they are from each other.
-_SHARED = ("preprocessing", "activation", "output", "threshold", "classes", "feature_names")
+_SHARED = ("preprocessing", "code", "activation", "output", "threshold", "classes", "feature_names")
 _WORDS = {0.0: "number of changed parameters", 1.0: "sum of the changes", 2.0: "Euclidean distance"}
 
 

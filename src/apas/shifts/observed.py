@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from apas._random import Stream
 from apas.errors import GuaranteeWarning, InputError
 from apas.models.convert import encoded_rows
-from apas.models.digest import model_digest
+from apas.models.digest import model_digest, unidentified
 from apas.models.parameters import Parameters
-from apas.models.protocol import Described, Model, Scaled, offers
+from apas.models.protocol import Described, Model, Raw, Scaled, offers
 from apas.shifts.draws import magnitudes
 from apas.shifts.measure import read_model
 from apas.shifts.refit import RetrainedModels
@@ -108,10 +108,12 @@ class ObservedShifts:
         """Margins of rows in model units, which must mean the same to every model, shape (directions, rows)."""
 
         def rows(number: int, other: Model) -> _Array:
-            if _preprocessing(other) != _preprocessing(model):
+            doubt = unidentified(other) if offers(other, Raw) and other is not model else ""
+            if doubt or _preprocessing(other) != _preprocessing(model):
+                what = f"is not identified: {doubt}" if doubt else "has another preprocessing"
                 raise InputError(
                     f"`X` of ObservedShifts.margins must be rows that every model reads alike, but `models[{number}]` "
-                    "has another preprocessing; pass rows in the user's units to point_margins."
+                    f"{what}; pass rows in the user's units to point_margins."
                 )
             return X
 

@@ -119,10 +119,10 @@ def as_count(name: str, value: SupportsIndex, least: int, advice: str) -> int:
     1379
     """
     try:
-        number = operator.index(value)
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(value, bool | np.bool_) or number < least:
+    if number is None or number < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}; {advice}")
     return number
 
