@@ -36,6 +36,7 @@ FIELDS = {  # of each kind of object
     "parameters": "delta values",
 }  # fmt: skip
 MOST = 10**6  # draws that are made again for one row
+TEST = re.compile("certify|generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")  # streams: rank and number of a test
 
 
 class Stop(Exception):
@@ -211,16 +212,20 @@ def plan(coverage, confidence, parts, n):
     return allowed, max(j, allowed + 1)
 
 
-def sampled(c, drawn, together):
-    """Count the draws again."""
+def sampled(c, drawn, together, lower):
+    """Count the draws again; `lower` is how many ranks from 0 on the file holds of this seed."""
     claim, e, n = c["claim"], c["evidence"], c["evidence"]["samples"]
-    test = re.fullmatch(r"certify|generate/[0-9]{1,9}/([0-9]{1,9})", e["purpose"])
-    number = int(test[1] or 0) if test else 0
+    test = TEST.fullmatch(e["purpose"])
     need(test and claim["kind"] == "most", "draws on such a stream do not show what is claimed")
+    rank, number = (int(text or 0) for text in test.groups())
+    before = max(1, number * (number + 1))  # what tests cost when ranks had no price yet
+    price = before * max(1, rank * (rank + 1))
     share, sure, rows, tries = (claim[key] for key in ("coverage", "confidence", "rows", "tries"))
-    whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and tries == max(1, number * (number + 1))
+    paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED")
+    whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and paid
     need(whole and 0 < share < 1 and 0 < sure < 1 and (rows == 1 or together <= rows), "the claim hides tests or rows")
     allowed, refuting = plan(share, sure, rows * tries, n)
+    enough = plan(share, sure, rows * price, n)[0]
     where = np.flatnonzero(drawn[0])
     sure = drawn[1][where]
     ends = (np.cumsum(sure) == refuting) | (np.arange(1, len(where) + 1) == 10 * refuting)
@@ -232,6 +237,8 @@ def sampled(c, drawn, together):
     same = allowed >= 0 and found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"]
     need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
     need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another draw")
+    unpaid = f"a test on the stream {e['purpose']!r} divides its risk by {price}, the file says {tries}"
+    need(tries == price or len(where) <= enough, unpaid, "FAILS" if rank > lower else "NOT CHECKED")
     return f"drawn again: {len(where)} of {draws} failed"
 
 
@@ -276,7 +283,7 @@ def proved(net, x, k, c):
     return f"proved again: the margin is at least {told} on every shift"
 
 
-def checked(net, x, k, entry, drawn, together):
+def checked(net, x, k, entry, drawn, *shared):
     """Check one certificate; what is returned says how."""
     c, margins = entry["certificate"], entry["margins"]
     kind, verdict, bound = c["evidence"]["kind"], c["verdict"], c["evidence"].get("bound")
@@ -291,7 +298,7 @@ def checked(net, x, k, entry, drawn, together):
         need(same, "file and model do not agree on whether the model itself gives the class")
         return "not valid on the model itself"
     if kind == "sampling":
-        return sampled(c, drawn, together)
+        return sampled(c, drawn, *shared)
     need(kind == "bound", f"evidence of the kind {kind!r}", "NOT CHECKED")
     same = c["claim"]["kind"] == "every" and (bound is not None and bound > 0) == (verdict == "CERTIFIED")
     need(same and (c["witness"] is not None) == (verdict == "REFUTED"), "claim, bound, witness, verdict contradict")
@@ -340,7 +347,10 @@ def check(file, net):
     for (*question, _), rows in groups.items():
         fails, sure, first = net.scan(X[rows], *question)
         drawn |= {i: (fails[:, j], sure[:, j], first[j]) for j, i in enumerate(rows)}
-    together = Counter(claim for _, _, claim in asked)
+    together, ranks = Counter(claim for _, _, claim in asked), {}
+    for _, (purpose, seed, _), _ in asked:
+        ranks.setdefault(seed, set()).update(int(test[1] or 0) for test in [TEST.fullmatch(purpose)] if test)
+    lower = {seed: next(r for r in range(len(known) + 1) if r not in known) for seed, known in ranks.items()}
     for i, (entry, c) in enumerate((entry, entry["certificate"]) for entry in entries):
         try:
             need(np.array_equal(X[i], np.array(entry["encoded"], dtype=float)), "its values in model units are others")
@@ -350,7 +360,7 @@ def check(file, net):
             usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
             need(not c or (asked[i][0] is not None and c["delta"] > 0), "its target is no class of the model")
             need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")
-            reason = checked(net, X[i], asked[i][0], entry, drawn.get(i), together[asked[i][2]])
+            reason = checked(net, X[i], asked[i][0], entry, drawn.get(i), together[asked[i][2]], lower[asked[i][1][1]])
             need(not behind, f"{reason}, in model units; not the preprocessing", "NOT CHECKED")
             need(entry["max_shift"] is None, f"{reason}; not its largest shift", "NOT CHECKED")
             yield "HOLDS", reason

@@ -12,20 +12,22 @@ import numpy as np
 
 from apas._random import Stream
 from apas.certify.certificate import Certificate
-from apas.certify.claims import Most, Verdict
+from apas.certify.claims import Most, Verdict, search_tries
 from apas.certify.entry import decide
 from apas.certify.problem import Problem
 from apas.certify.sampling import Sampling, SamplingEvidence
 from apas.contracts.report import Checked
 from apas.errors import InputError
 from apas.shifts.observed import ObservedShifts
+from apas.stats import allowed_failures
 
 __all__ = ["MOST_DRAWS", "confirmed_anew", "redrawn", "too_many_rows"]
 
 #: No more draws than this are made again for one row; a file can ask for any number.
 MOST_DRAWS = 10_000_000
 _Answer = tuple[Checked, str]
-_TEST = re.compile(r"generate/(\d{1,9})/(\d{1,9})")
+#: Numbers as `generate` writes them: another spelling of the same test would name other draws, to be chosen from.
+_TEST = re.compile(r"generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
 
 
 def redrawn(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
@@ -46,7 +48,7 @@ def redrawn(problem: Problem, items: Sequence[Certificate], rows: Sequence[int])
     for (claim, samples, entropy, purpose), part in groups.items():
         found = _run(problem, part, claim, samples, Stream(entropy, purpose))
         for i, now in zip(part, found, strict=True):
-            answers[i] = _compared(items[i], now)
+            answers[i] = _charged(problem, items[i], _compared(items[i], now), _lower_ranks(items, rows, entropy))
     return answers
 
 
@@ -77,16 +79,64 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, problem: Problem, t
         return "draws cannot show what is claimed: they speak of most shifts, with a confidence below 1"
     if item.method.removeprefix("cascade: ") != "sampling":
         return f"its evidence is that of sampling, not of {item.method!r}"
-    test = _TEST.fullmatch(evidence.purpose)
-    if evidence.purpose != "certify" and test is None:
+    rank, test = _test_of(evidence)
+    if rank < 0:
         return f"nothing is certified on the stream {evidence.purpose!r}"
-    number = int(test[2]) if test else 0
-    tries = 1 if isinstance(problem.shifts, ObservedShifts) else max(1, number * (number + 1))
     if item.is_certified and evidence.draws != evidence.samples:
         return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
-    if claim.tries != tries:
-        return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
+    before = search_tries(0, test) if item.is_certified and not _listed(problem) else None
+    if claim.tries not in (before, _tries(problem, evidence)):
+        return _undercharged(problem, evidence, claim)
     return too_many_rows(claim, together)
+
+
+def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
+    """Rank and number of the test that a stream is for; (0, 0) for that of `certify`, a rank of -1 if for none."""
+    found = _TEST.fullmatch(evidence.purpose)
+    return (int(found[1]), int(found[2])) if found else (0 if evidence.purpose == "certify" else -1, 0)
+
+
+def _listed(problem: Problem) -> bool:
+    """Whether nothing is drawn: of models that exist there is one test, and its stream is a name only."""
+    return isinstance(problem.shifts, ObservedShifts)
+
+
+def _tries(problem: Problem, evidence: SamplingEvidence) -> int:
+    """By what the risk of the test that a stream is for has to be divided."""
+    return 1 if _listed(problem) else search_tries(*_test_of(evidence))
+
+
+def _undercharged(problem: Problem, evidence: SamplingEvidence, claim: Most) -> str:
+    tries = _tries(problem, evidence)
+    return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
+
+
+def _lower_ranks(items: Sequence[Certificate], rows: Sequence[int], entropy: int) -> int:
+    """How many ranks from 0 on have a row that was tested on draws of this seed."""
+    found = [items[i].evidence for i in rows]
+    ranks = {_test_of(e)[0] for e in found if isinstance(e, SamplingEvidence) and e.entropy == entropy}
+    return next(rank for rank in range(len(rows) + 1) if rank not in ranks)
+
+
+def _charged(problem: Problem, item: Certificate, answer: _Answer, known: int) -> _Answer:
+    """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price.
+
+    Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless the
+    file holds all lower ones; then nobody can tell.
+    """
+    evidence, claim = item.evidence, item.claim
+    assert isinstance(evidence, SamplingEvidence)
+    assert isinstance(claim, Most)
+    tries, rank = _tries(problem, evidence), _test_of(evidence)[0]
+    if answer[0] is not Checked.HOLDS or claim.tries == tries:
+        return answer
+    confidence = replace(claim, tries=tries).row_confidence
+    allowed = allowed_failures(evidence.samples, coverage=claim.coverage, confidence=confidence)
+    if evidence.failures <= allowed:
+        return Checked.HOLDS, f"{answer[1]}; for its rank of {rank} at most {allowed} may"
+    if rank > known:
+        return Checked.FAILS, _undercharged(problem, evidence, claim)
+    return Checked.NOT_CHECKED, f"{answer[1]}, but {_undercharged(problem, evidence, claim)}: generate it again"
 
 
 def too_many_rows(claim: Most, together: int) -> str | None:
