@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Check a certificate file against a dense network without apas: NumPy and the standard library are all it needs.
 
-    python apas_checker.py CERTIFICATES.json MODEL.json
+    python apas_checker.py CERTIFICATES.json MODEL.json [--require-coverage C] [--require-confidence C]
+                           [--require-delta D] [--require-target T]
 
 Redone are draws (boxes, L1 and L2 balls, normal shifts), interval and closed-form bounds, and witnesses; the rest is
-NOT CHECKED. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some was not.
+NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must claim at
+least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not.
 """
 
+import argparse
 import hashlib
 import json
 import math
@@ -368,9 +371,53 @@ def check(file, net):
             yield stop.args
 
 
+def claims(entry):
+    """The certificate of a row or else its largest shift, whether it promises anything, and what; 1 for every shift."""
+    c = entry["certificate"] or entry["max_shift"]
+    claim, alone = c["claim"], (c.get("trace") or {}).get("claim") == "per test"
+    sure = math.nan if alone else claim.get("confidence", 1)  # of each test alone, not of the delta they led to
+    promise = c.get("verdict", "CERTIFIED") == "CERTIFIED" and c["delta"] > 0
+    return c, promise, {"coverage": claim.get("coverage", 1), "confidence": sure, "delta": c["delta"]}
+
+
+def missing(entry, required):
+    """What a row does not claim that is required, or None."""
+    c, promise, told = claims(entry)
+    if required.target not in (None, str(c["target"])):
+        return f"is about the target {str(c['target'])!r}, {required.target!r} is required"
+    for name, want in ((name, getattr(required, name)) for name in told):
+        if want is not None and not (promise and told[name] >= want):  # also if one of them is no number
+            return f"{f'claims {name} {told[name]}' if promise else 'certifies nothing'}, {want} is required"
+    return None if promise or required.target is None else f"certifies nothing, {required.target!r} is required"
+
+
+def shown(entry, net):
+    """The claim of a row in words, and how far the parameters really move."""
+    c, _, told = claims(entry)
+    claim, r, alone = c["claim"], net.radii, math.isnan(told["confidence"])
+    words = [f"target {c['target']}", f"delta {told['delta']}", f"coverage {told['coverage']}"]
+    words += ["confidence of each test alone" if alone else f"confidence {told['confidence']}"]
+    words += [f"for {claim['rows']} rows together"] * (claim["rows"] > 1)
+    if not alone and (parts := claim["rows"] * claim.get("tries", 1)) > 1 and claim["kind"] == "most":
+        risk = (1 - Fraction(repr(told["confidence"]))) / parts
+        words += [f"tested at {math.floor((1 - risk) * 10**15) / 10**15}"]
+    words += [f"shifts {net.shifts['kind']} {net.shifts.get('p', '')}".strip()]
+    if r is not None:
+        reach = f"{r[r > 0].min():.6g} to {r.max():.6g}"
+        words += [f"{np.count_nonzero(r)} of {len(r)} parameters move, at delta 1 by {reach}"]
+    return ", ".join(words)
+
+
 def main(words):
     """Run the program; give its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("certificates")
+    parser.add_argument("model")
+    for name in ("coverage", "confidence", "delta", "target"):
+        parser.add_argument(f"--require-{name}", dest=name, type=str if name == "target" else float)
+    required = parser.parse_args(words)
     try:
+        words = required.certificates, required.model
         file, model = read(words[0], "apas-certificates"), read(words[1], "apas-model")
         text = json.dumps({key: file[key] for key in file if key != "digest"}, sort_keys=True, separators=(",", ":"))
         if hashlib.sha256(text.encode()).hexdigest() != file["digest"]:
@@ -382,13 +429,19 @@ def main(words):
             return 1
         with np.errstate(all="ignore"):
             found = list(check(file, net))
+        for i, entry in enumerate(file["certificates"]):
+            said = missing(entry, required) if found[i][0] != "FAILS" else None
+            found[i] = (*(("FAILS", said) if said else found[i]), shown(entry, net))
     except Exception as error:  # noqa: BLE001  # whatever is wrong with a file, it is not a verdict
         print(f"error: bad input: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    for entry, (status, reason) in zip(file["certificates"], found, strict=True):
-        row = "".join(c if c.isprintable() else "?" for c in str(entry["row"]))  # it must not look like another line
-        print(f"{row}\t{status}\t{reason}")
-    return 1 if any(s == "FAILS" for s, _ in found) else 3 if any(s == "NOT CHECKED" for s, _ in found) else 0
+    for entry, answer in zip(file["certificates"], found, strict=True):
+        cells = (str(entry["row"]), *answer)  # none of which must look like another line
+        print(*("".join(c if c.isprintable() else "?" for c in cell) for cell in cells), sep="\t")
+    if not found:
+        print("NOT CHECKED\tthe file holds no rows")
+    kinds = {answer[0] for answer in found}
+    return 1 if "FAILS" in kinds else 0 if kinds == {"HOLDS"} else 3
 
 
 if __name__ == "__main__":

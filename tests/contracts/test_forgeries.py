@@ -221,7 +221,9 @@ def test_a_rank_cannot_be_chosen_by_its_draws(number, tries, tmp_path):
 
 def test_a_rank_that_is_paid_for_holds(tmp_path):
     for rank, number, tries in [(0, 0, 1), (0, 3, 12), (1, 0, 2), (2, 0, 6), (2, 3, 72)]:
-        assert drawn_on(tmp_path / "c.json", f"generate/{rank}/{number}", tries=tries, delta=0.5, samples=500).is_certified
+        assert drawn_on(
+            tmp_path / "c.json", f"generate/{rank}/{number}", tries=tries, delta=0.5, samples=500
+        ).is_certified
         assert codes(tmp_path / "c.json", BIAS) == (0, 0)
 
 

@@ -126,9 +126,9 @@ class Most:
 def search_tries(rank: int, test: int) -> int:
     """By what a search divides the risk of a test, whose draws are on the stream ``generate/<rank>/<test>``.
 
-    Test number j of a counterfactual has a part 1 / (j (j + 1)); these parts add up to 1. Test 0, that of a path, is its
-    only one and has all. A further counterfactual of a row pays for its rank r, too: a part 1 / (r (r + 1)) is left.
-    For each rank has draws of its own, and who could take any rank for nothing would look for one that passes.
+    Test number j of a counterfactual has a part 1 / (j (j + 1)); these parts add up to 1. Test 0, that of a path, is
+    its only one and has all. A further counterfactual of a row pays for its rank r, too: a part 1 / (r (r + 1)) of that
+    is left. Each rank has draws of its own, and who could take any for nothing would look for one that passes.
 
     Parameters
     ----------

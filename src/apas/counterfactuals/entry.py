@@ -109,9 +109,9 @@ def generate(
     Constraints are hard: what is returned is allowed by the space, and is the very row that was certified. A search
     that tests several candidates pays for it: test number j of a row has a part 1 / (j (j + 1)) of the risk and draws
     of its own, so that the claim on what is returned has the confidence it states; `RobustOptimum` has one test, with
-    all of it. Of that a further counterfactual of a row has a part 1 / (r (r + 1)), r being its rank, since its draws
-    are others than those of the first, too. The search uses other draws. With `ObservedShifts` and `Sampling` the last models, as many as the claim
-    needs, certify each row once, and only the others are searched; `k` is then 1.
+    all of it. Of that a further counterfactual of a row, of rank r, has a part 1 / (r (r + 1)). The search uses other
+    draws. With `ObservedShifts` and `Sampling` the last models, as many as the claim needs, certify each row once, and
+    only the others are searched; `k` is then 1.
 
     References
     ----------

@@ -2,8 +2,8 @@
 
 A search that may test several candidates must not certify each at full confidence: the one that passes was selected. So
 every certifying test of a row draws from a stream of its own, which nothing else has looked at, and test number j may
-use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Further counterfactuals of a row pay for their rank in
-the same way. Before that, candidates are looked at on draws of the search, as often as it likes: these certify nothing.
+use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Further counterfactuals of a row pay for their rank
+likewise. Before that, candidates are looked at on draws of the search, as often as it likes: these certify nothing.
 
 Rows share the draws of their j-th tests: the candidate of a row never depends on them.
 """
