@@ -362,7 +362,7 @@ REQUIRED = [
 @pytest.mark.parametrize(("required", "reason"), REQUIRED, ids=str)
 def test_rows_that_claim_less_than_is_required_fail_in_both(required, reason, tmp_path):
     path, net = tmp_path / "c.json", network()
-    X = rows(60)
+    X = rows(400)
     X = X[net.margin(X, 1) > 0.3][:2]
     assert len(X) == 2
     method = apas.Sampling(coverage=0.5, confidence=0.8)
