@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Check a certificate file against a dense network without apas: NumPy and the standard library are all it needs.
 
-    python apas_checker.py CERTIFICATES.json MODEL.json
+    python apas_checker.py CERTIFICATES.json MODEL.json [--require-coverage C] [--require-confidence C]
+                           [--require-delta D] [--require-target T]
 
 Redone are draws (boxes, L1 and L2 balls, normal shifts), interval and closed-form bounds, and witnesses; the rest is
-NOT CHECKED. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some was not.
+NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must claim at
+least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not.
 """
 
+import argparse
 import hashlib
 import json
 import math
@@ -36,6 +39,7 @@ FIELDS = {  # of each kind of object
     "parameters": "delta values",
 }  # fmt: skip
 MOST = 10**6  # draws that are made again for one row
+TEST = re.compile("certify|generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")  # streams: rank and number of a test
 
 
 class Stop(Exception):
@@ -242,16 +246,20 @@ def plan(coverage, confidence, parts, n):
     return allowed, max(j, allowed + 1)
 
 
-def sampled(c, drawn, together):
-    """Count the draws again."""
+def sampled(c, drawn, together, lower):
+    """Count the draws again; `lower` is how many ranks from 0 on the file holds of this seed."""
     claim, e, n = c["claim"], c["evidence"], c["evidence"]["samples"]
-    test = re.fullmatch(r"certify|generate/[0-9]{1,9}/([0-9]{1,9})", e["purpose"])
-    number = int(test[1] or 0) if test else 0
+    test = TEST.fullmatch(e["purpose"])
     need(test and claim["kind"] == "most", "draws on such a stream do not show what is claimed")
+    rank, number = (int(text or 0) for text in test.groups())
+    before = max(1, number * (number + 1))  # what tests cost when ranks had no price yet
+    price = before * max(1, rank * (rank + 1))
     share, sure, rows, tries = (claim[key] for key in ("coverage", "confidence", "rows", "tries"))
-    whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and tries == max(1, number * (number + 1))
+    paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED")
+    whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and paid
     need(whole and 0 < share < 1 and 0 < sure < 1 and (rows == 1 or together <= rows), "the claim hides tests or rows")
     allowed, refuting = plan(share, sure, rows * tries, n)
+    enough = plan(share, sure, rows * price, n)[0]
     where = np.flatnonzero(drawn[0])
     sure = drawn[1][where]
     ends = (np.cumsum(sure) == refuting) | (np.arange(1, len(where) + 1) == 10 * refuting)
@@ -263,6 +271,8 @@ def sampled(c, drawn, together):
     same = allowed >= 0 and found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"]
     need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
     need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another draw")
+    unpaid = f"a test on the stream {e['purpose']!r} divides its risk by {price}, the file says {tries}"
+    need(tries == price or len(where) <= enough, unpaid, "FAILS" if rank > lower else "NOT CHECKED")
     return f"drawn again: {len(where)} of {draws} failed"
 
 
@@ -309,7 +319,7 @@ def proved(net, x, k, c):
     return f"proved again: the margin is at least {told} on every shift"
 
 
-def checked(net, x, k, entry, drawn, together):
+def checked(net, x, k, entry, drawn, *shared):
     """Check one certificate; what is returned says how."""
     c, margins = entry["certificate"], entry["margins"]
     kind, verdict, bound = c["evidence"]["kind"], c["verdict"], c["evidence"].get("bound")
@@ -328,7 +338,7 @@ def checked(net, x, k, entry, drawn, together):
         need(same, "file and model do not agree on whether the model itself gives the class")
         return "within float32 rounding of the boundary" if near else "not valid on the model itself"
     if kind == "sampling":
-        return sampled(c, drawn, together)
+        return sampled(c, drawn, *shared)
     need(kind == "bound", f"evidence of the kind {kind!r}", "NOT CHECKED")
     same = c["claim"]["kind"] == "every" and (bound is not None and bound > 0) == (verdict == "CERTIFIED")
     need(same and (c["witness"] is not None) == (verdict == "REFUTED"), "claim, bound, witness, verdict contradict")
@@ -377,7 +387,10 @@ def check(file, net):
     for (*question, _), rows in groups.items():
         fails, sure, first = net.scan(X[rows], *question)
         drawn |= {i: (fails[:, j], sure[:, j], first[j]) for j, i in enumerate(rows)}
-    together = Counter(claim for _, _, claim in asked)
+    together, ranks = Counter(claim for _, _, claim in asked), {}
+    for _, (purpose, seed, _), _ in asked:
+        ranks.setdefault(seed, set()).update(int(test[1] or 0) for test in [TEST.fullmatch(purpose)] if test)
+    lower = {seed: next(r for r in range(len(known) + 1) if r not in known) for seed, known in ranks.items()}
     for i, (entry, c) in enumerate((entry, entry["certificate"]) for entry in entries):
         try:
             need(np.array_equal(X[i], np.array(entry["encoded"], dtype=float)), "its values in model units are others")
@@ -389,7 +402,7 @@ def check(file, net):
             usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
             need(not c or (asked[i][0] is not None and c["delta"] > 0), "its target is no class of the model")
             need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")
-            reason = checked(net, X[i], asked[i][0], entry, drawn.get(i), together[asked[i][2]])
+            reason = checked(net, X[i], asked[i][0], entry, drawn.get(i), together[asked[i][2]], lower[asked[i][1][1]])
             need(not behind, f"{reason}, in model units; not the preprocessing", "NOT CHECKED")
             need(entry["max_shift"] is None, f"{reason}; not its largest shift", "NOT CHECKED")
             yield "HOLDS", reason
@@ -397,9 +410,53 @@ def check(file, net):
             yield stop.args
 
 
+def claims(entry):
+    """The certificate of a row or else its largest shift, whether it promises anything, and what; 1 for every shift."""
+    c = entry["certificate"] or entry["max_shift"]
+    claim, alone = c["claim"], (c.get("trace") or {}).get("claim") == "per test"
+    sure = math.nan if alone else claim.get("confidence", 1)  # of each test alone, not of the delta they led to
+    promise = c.get("verdict", "CERTIFIED") == "CERTIFIED" and c["delta"] > 0
+    return c, promise, {"coverage": claim.get("coverage", 1), "confidence": sure, "delta": c["delta"]}
+
+
+def missing(entry, required):
+    """What a row does not claim that is required, or None."""
+    c, promise, told = claims(entry)
+    if required.target not in (None, str(c["target"])):
+        return f"is about the target {str(c['target'])!r}, {required.target!r} is required"
+    for name, want in ((name, getattr(required, name)) for name in told):
+        if want is not None and not (promise and told[name] >= want):  # also if one of them is no number
+            return f"{f'claims {name} {told[name]}' if promise else 'certifies nothing'}, {want} is required"
+    return None if promise or required.target is None else f"certifies nothing, {required.target!r} is required"
+
+
+def shown(entry, net):
+    """The claim of a row in words, and how far the parameters really move."""
+    c, _, told = claims(entry)
+    claim, r, alone = c["claim"], net.radii, math.isnan(told["confidence"])
+    words = [f"target {c['target']}", f"delta {told['delta']}", f"coverage {told['coverage']}"]
+    words += ["confidence of each test alone" if alone else f"confidence {told['confidence']}"]
+    words += [f"for {claim['rows']} rows together"] * (claim["rows"] > 1)
+    if not alone and (parts := claim["rows"] * claim.get("tries", 1)) > 1 and claim["kind"] == "most":
+        risk = (1 - Fraction(repr(told["confidence"]))) / parts
+        words += [f"tested at {math.floor((1 - risk) * 10**15) / 10**15}"]
+    words += [f"shifts {net.shifts['kind']} {net.shifts.get('p', '')}".strip()]
+    if r is not None:
+        reach = f"{r[r > 0].min():.6g} to {r.max():.6g}"
+        words += [f"{np.count_nonzero(r)} of {len(r)} parameters move, at delta 1 by {reach}"]
+    return ", ".join(words)
+
+
 def main(words):
     """Run the program; give its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("certificates")
+    parser.add_argument("model")
+    for name in ("coverage", "confidence", "delta", "target"):
+        parser.add_argument(f"--require-{name}", dest=name, type=str if name == "target" else float)
+    required = parser.parse_args(words)
     try:
+        words = required.certificates, required.model
         file, model = read(words[0], "apas-certificates"), read(words[1], "apas-model")
         text = json.dumps({key: file[key] for key in file if key != "digest"}, sort_keys=True, separators=(",", ":"))
         if hashlib.sha256(text.encode()).hexdigest() != file["digest"]:
@@ -411,13 +468,19 @@ def main(words):
             return 1
         with np.errstate(all="ignore"):
             found = list(check(file, net))
+        for i, entry in enumerate(file["certificates"]):
+            said = missing(entry, required) if found[i][0] != "FAILS" else None
+            found[i] = (*(("FAILS", said) if said else found[i]), shown(entry, net))
     except Exception as error:  # noqa: BLE001  # whatever is wrong with a file, it is not a verdict
         print(f"error: bad input: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    for entry, (status, reason) in zip(file["certificates"], found, strict=True):
-        row = "".join(c if c.isprintable() else "?" for c in str(entry["row"]))  # it must not look like another line
-        print(f"{row}\t{status}\t{reason}")
-    return 1 if any(s == "FAILS" for s, _ in found) else 3 if any(s == "NOT CHECKED" for s, _ in found) else 0
+    for entry, answer in zip(file["certificates"], found, strict=True):
+        cells = (str(entry["row"]), *answer)  # none of which must look like another line
+        print(*("".join(c if c.isprintable() else "?" for c in cell) for cell in cells), sep="\t")
+    if not found:
+        print("NOT CHECKED\tthe file holds no rows")
+    kinds = {answer[0] for answer in found}
+    return 1 if "FAILS" in kinds else 0 if kinds == {"HOLDS"} else 3
 
 
 if __name__ == "__main__":

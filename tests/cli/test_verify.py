@@ -54,6 +54,53 @@ def test_certify_save_verify(folder, capsys):
     assert {row["check"] for row in report["rows"]} <= {"HOLDS", "NOT CHECKED"}
 
 
+def test_what_is_claimed_is_printed_and_can_be_required(folder, capsys):
+    weak = ("--coverage", "0.01", "--confidence", "0.01", "--samples", "1")
+    words = ("certify", "model.json", "rows.csv", "--target", "predicted", "--seed", "1", "--save", "certs.json", *weak)
+    assert run(capsys, *words, "--delta", "1e-12")[0] == 0
+    code, out, _ = run(capsys, "verify", "certs.json", "model.json")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0][3:7] == ["target", "delta", "coverage", "confidence"]
+    assert lines[1][4:7] == ["1e-12", "0.01", "0.01"]
+    assert "Set: uniform on the box in which each of 37 weights and biases moves by at most delta." in out
+    for name, value, said in [
+        ("coverage", "0.9", "claims coverage 0.01, 0.9 is required"),
+        ("confidence", "0.9", "claims confidence 0.01, 0.9 is required"),
+        ("delta", "0.1", "claims delta 1e-12, 0.1 is required"),
+        ("target", "yes", "'yes' is required"),
+    ]:
+        code, out, _ = run(capsys, "verify", "certs.json", "model.json", f"--require-{name}", value)
+        assert code == 1
+        assert said in out
+    reached = ("--require-coverage", "0.01", "--require-confidence", "0.01", "--require-delta", "1e-12")
+    assert run(capsys, "verify", "certs.json", "model.json", *reached)[0] == 0
+    code, _, err = run(capsys, "verify", "certs.json", "model.json", "--require-coverage", "2")
+    assert (code, "`require_coverage` of verify must be" in err) == (2, True)
+
+
+def test_fresh_draws_are_the_verifiers(folder, capsys):
+    run(capsys, *CERTIFY)
+    code, out, _ = run(capsys, "verify", "certs.json", "model.json", "--fresh", "--seed", "3", "--samples", "3000")
+    assert code == 0
+    assert "3000 models were drawn afresh for each certified row (entropy 0x3): " in " ".join(out.split())
+    entropies = set()
+    for _ in range(2):  # without a seed nobody can know the draws beforehand
+        _, out, _ = run(capsys, "verify", "certs.json", "model.json", "--fresh", "--samples", "3000", "--json")
+        entropies.add(json.loads(out)["notes"][0].split("entropy ")[1].split(")")[0])
+    assert len(entropies) == 2
+    code, _, err = run(capsys, "verify", "certs.json", "model.json", "--samples", "10")
+    assert (code, "`--samples` goes with `--fresh`" in err) == (2, True)
+
+
+def test_a_file_without_rows_proves_nothing(folder, capsys):
+    apas.save_certificates(
+        apas.certify(network(feature_names=list("abcd")), rows(0), 0.05, target=1, rng=1), "none.json"
+    )
+    code, out, _ = run(capsys, "verify", "none.json", "model.json")
+    assert (code, out.rstrip().endswith("No rows, nothing to check.")) == (3, True)
+
+
 def test_generate_and_max_shift_save(folder, capsys):
     words = ("rejected.csv", "--background", "rows.csv", "--delta", "0.02", "--seed", "1", "--save", "offers.json")
     assert run(capsys, "generate", "model.json", *words)[0] == 0

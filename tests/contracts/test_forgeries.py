@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +14,15 @@ import pytest
 from certificatefiles import changed, checker_in_process, content_of, network, rows, run_checker, write
 
 import apas
+from apas._random import Stream
+from apas.certify.certificates import Certificates
+from apas.certify.entry import decide
+from apas.certify.problem import Problem
 from apas.contracts.fields import Fields
 from apas.contracts.readings import question, readings
 from apas.contracts.report import Checked
 from apas.contracts.shiftsets import read_shifts
+from apas.models.digest import model_digest
 from apas.stats import allowed_failures, refuting_failures
 
 CERTIFICATE = ("certificates", 0, "certificate")
@@ -187,3 +195,112 @@ def test_nobody_waits_for_a_pipe(tmp_path):
     with pytest.raises(apas.InputError, match="it is not a plain file"):
         apas.verify(pipe, NET)
     assert run_checker(pipe, model)[0] == run_checker(model, pipe)[0] == 2
+
+
+#: The bias moves by at most delta: at delta 1.14 a share of 0.061 of the shifts breaks the row.
+BIAS = apas.FeedForward([[[0.0]]], [[1.0]])
+
+
+def drawn_on(path: Path, purpose: str, *, tries: int = 1, delta: float = 1.14, samples: int = 110):
+    """Save and give the certificate of one row that was drawn on any stream of the seed 3 and says any number of tries."""
+    shifts = apas.LinfShifts(kinds=("bias",))
+    problem = Problem(BIAS, np.zeros((1, 1)), np.array([1], dtype=object), np.array([delta]), shifts, tries=tries)
+    method = apas.Sampling(coverage=0.95, confidence=0.99, n_samples=samples)
+    items = decide(problem, method, Stream(3, purpose))
+    found = Certificates(items, points=problem.X, model_digest=model_digest(BIAS), shifts=shifts, model=BIAS)
+    apas.save_certificates(found, path)
+    return items[0]
+
+
+def chosen_rank(path: Path, number: int = 0, tries: int = 1) -> int:
+    """The first rank on whose draws the row is certified although its claim is false."""
+    return next(r for r in itertools.count(1) if drawn_on(path, f"generate/{r}/{number}", tries=tries).is_certified)
+
+
+@pytest.mark.parametrize(("number", "tries"), [(0, 1), (1, 2)])
+def test_a_rank_cannot_be_chosen_by_its_draws(number, tries, tmp_path):
+    path = tmp_path / "c.json"
+    rank = chosen_rank(path, number, tries)
+    assert rank > 3  # others were tried before
+    report = apas.verify(path, BIAS)
+    charged = rank * (rank + 1) * tries
+    purpose = f"generate/{rank}/{number}"
+    assert report.rows[0].reason == (
+        f"a test on the stream {purpose!r} divides its risk by {charged}, the file says {tries}"
+    )
+    assert codes(path, BIAS) == (1, 1)
+    assert not drawn_on(path, purpose, tries=charged, samples=1000).is_certified  # nor does it pass if it pays
+
+
+def test_a_rank_that_is_paid_for_holds(tmp_path):
+    for rank, number, tries in [(0, 0, 1), (0, 3, 12), (1, 0, 2), (2, 0, 6), (2, 3, 72)]:
+        assert drawn_on(
+            tmp_path / "c.json", f"generate/{rank}/{number}", tries=tries, delta=0.5, samples=500
+        ).is_certified
+        assert codes(tmp_path / "c.json", BIAS) == (0, 0)
+
+
+@pytest.mark.parametrize("purpose", [
+    "generate/00/0", "generate/0/00", "generate/000000000/0", "generate/01/0", "generate/\u0660/0", "generate/0/\uff10",
+    "generate/+0/0", "generate/0/0 ", "generate/0", "generate/search", "generate/0/0/0", "certify/0", "Certify", "verify",
+    "probe", "fraction", "max_shift/rays", "max_shift/confirm/1", "report", "attack", "",
+])  # fmt: skip
+def test_a_stream_has_one_name(purpose, tmp_path):
+    """Another way to write the same test names other draws, of which a seller could choose."""
+    drawn_on(tmp_path / "c.json", purpose, delta=0.5)
+    verify, checker = codes(tmp_path / "c.json", BIAS)
+    assert (verify, checker) == (1, 1)
+
+
+def test_all_streams_of_a_seed_together_cost_five_risks_at_most():
+    """What is paid for the streams that are accepted: whoever chooses among them errs at most so often."""
+    from apas.certify.claims import search_tries
+
+    shares = sum(Fraction(1, search_tries(rank, test)) for rank in range(300) for test in range(300))
+    assert Fraction(39, 10) < shares < 4  # and that of `certify`
+
+
+def test_ranks_that_were_not_charged_hold_if_the_draws_suffice_for_the_charge(tmp_path):
+    """As files were written before a rank had a price: also a part of a result, which holds no lower rank."""
+    path = tmp_path / "c.json"
+    assert drawn_on(path, "generate/2/0", delta=0.5, samples=200).is_certified
+    report = apas.verify(path, BIAS)
+    assert report.ok
+    assert report.rows[0].reason.endswith("; for its rank of 2 at most 1 may")
+    assert codes(path, BIAS) == (0, 0)
+
+
+def test_a_whole_result_whose_ranks_were_not_charged_is_not_checked(tmp_path):
+    """Ranks 0 to 2 of one input, of which the last has seen too few draws for its price: nobody can tell a choice."""
+    entries = []
+    for rank in range(3):
+        drawn_on(tmp_path / "c.json", f"generate/{rank}/0", delta=0.5, samples=90)
+        content = content_of(tmp_path / "c.json")
+        entries += [{**entry, "row": rank} for entry in content["certificates"]]
+    for order in ([0, 1, 2], [2, 0, 1]):
+        write(tmp_path / "c.json", {**content, "certificates": [entries[i] for i in order]})
+        checks = [row.check for row in apas.verify(tmp_path / "c.json", BIAS)]
+        assert [checks[order.index(i)].name for i in range(3)] == ["HOLDS", "NOT_CHECKED", "NOT_CHECKED"]
+        assert codes(tmp_path / "c.json", BIAS) == (3, 3)
+    write(tmp_path / "c.json", {**content, "certificates": entries[1:]})  # rank 0 is missing
+    assert codes(tmp_path / "c.json", BIAS) == (1, 1)
+    write(tmp_path / "c.json", {**content, "certificates": entries[::2]})  # rank 1 is missing
+    assert codes(tmp_path / "c.json", BIAS) == (1, 1)
+
+
+def test_what_a_search_with_several_ranks_writes_holds(tmp_path):
+    net, table = NET, rows(200)
+    wanted = table[net.margin(table, 1) < 0][:2]
+    for source in ("milp", "robust"):
+        found = apas.generate(net, wanted, 0.02, background=table, source=source, k=3, rng=1)
+        kept = found.certificates
+        paid = {(c.evidence.purpose, c.claim.tries) for c in kept}
+        first = {"milp": 1, "robust": 0}[source]
+        assert {(f"generate/{r}/{first}", max(1, r * (r + 1)) * (1 + first)) for r in range(3)} <= paid
+        apas.save_certificates(found, tmp_path / "c.json")
+        assert codes(tmp_path / "c.json") == (0, 0)
+        apas.save_certificates(kept[2:3], tmp_path / "c.json")  # a part of it, such as one promise of a ledger
+        assert codes(tmp_path / "c.json") == (0, 0)
+        again = replace(kept[2].claim, tries=1)
+        write(tmp_path / "c.json", changed(content_of(tmp_path / "c.json"), (*CERTIFICATE, "claim"), again.to_dict()))
+        assert codes(tmp_path / "c.json") == (1, 1)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from certificatefiles import changed, content_of, network, rows, write
+from certificatefiles import changed, checker_in_process, content_of, network, rows, run_checker, write
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import apas
+from apas.contracts.redrawn import _detecting
 from apas.contracts.report import Checked
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -233,7 +235,10 @@ def test_tables_are_as_wide_as_their_rows(width, count, tmp_path):
 def test_a_file_without_rows_is_about_a_model_too(tmp_path):
     net, path = network(), tmp_path / "c.json"
     apas.save_certificates(apas.certify(net, rows(0), 0.05, target=1, rng=1), path)
-    assert apas.verify(path, net).exit_code == 0
+    apas.save_model(net, tmp_path / "m.json")
+    report = apas.verify(path, net)
+    assert (report.ok, report.exit_code, report.summary()) == (False, 3, "No rows, nothing to check.")
+    assert run_checker(path, tmp_path / "m.json")[:2] == (3, [["NOT CHECKED", "the file holds no rows"]])
     report = apas.verify(path, network(5))
     assert (report.ok, report.exit_code) == (False, 1)
     assert report.summary() == "No rows; but this is not the model that the file is about."
@@ -293,11 +298,193 @@ def test_fresh_draws_find_a_seed_that_was_chosen():
     assert apas.verify(good, net, fresh=True, rng=1).ok
 
 
+#: The bias moves by at most delta: at delta 1 / (1 - 2 p) a share p of the shifts breaks the row.
+BIAS, BIASES = apas.FeedForward([[[0.0]]], [[1.0]]), apas.LinfShifts(kinds=("bias",))
+
+
+def breaking(share: float, seed: int = 0, **options) -> apas.Certificates:
+    """The certificate of a row that a share of the shifts breaks."""
+    return apas.certify(
+        BIAS, [[0.0]], 1 / (1 - 2 * share), target=1, shifts=BIASES, method=apas.Sampling(**options), rng=seed
+    )
+
+
+@pytest.mark.parametrize(
+    ("coverage", "level"), [(0.995, 0.999), (0.9, 0.999), (0.5, 0.999), (0.34, 0.9), (0.9, 0.99999)]
+)
+def test_the_default_number_of_fresh_draws_is_the_smallest_with_the_power_it_states(coverage, level):
+    """Against the binomial distribution of SciPy, which nothing of ours computes."""
+    from scipy.stats import binom
+
+    def power(n: int) -> float:
+        refuting = int(binom.isf(1 - level, n, 1 - coverage)) + 1
+        while refuting > 1 and binom.sf(refuting - 2, n, 1 - coverage) <= 1 - level:
+            refuting -= 1
+        return float(binom.sf(refuting - 1, n, 1.5 * (1 - coverage)))
+
+    n = _detecting(coverage, Fraction(repr(level)))
+    assert power(n) >= 0.99
+    assert all(power(smaller) < 0.99 for smaller in range(max(1, n - 2000), n))
+
+
+def test_fresh_draws_are_as_many_as_the_verifier_wants():
+    """A certificate of one draw: its issuer's number says nothing."""
+    found = breaking(0.4, seed=2, coverage=0.01, confidence=0.01, n_samples=1)
+    assert found.certified.all()
+    report = apas.verify(found, BIAS, fresh=True, rng=1, samples=1000)
+    assert "1000 models were drawn afresh for each certified row (entropy 0x1)" in report.notes[0]
+    assert "of 1000 failed" in report.rows[0].reason
+    few = apas.verify(breaking(0.0, coverage=0.9, confidence=0.9), BIAS, fresh=True, rng=1, samples=3)
+    assert few.rows[0].check is Checked.NOT_CHECKED
+    assert few.rows[0].reason.endswith("0 of 3 failed, so few draws certify nothing, 3 would refute")
+    alone = apas.verify(breaking(0.0, coverage=0.9, confidence=0.9), BIAS, fresh=True, rng=1, samples=1)
+    assert alone.notes[0].endswith("(entropy 0x1): too few to refute a coverage of 0.9.")
+    default = apas.verify(breaking(0.0), BIAS, fresh=True)
+    assert "28630 models were drawn afresh" in default.notes[0]
+    assert "182 failures refute a coverage of 0.995" in default.notes[0]
+    assert default.ok
+
+
+def test_fresh_draws_have_the_power_and_the_level_that_their_note_states():
+    """A share of 1.5 times what the claim leaves out is found, one that the claim allows is not; 300 seeds each."""
+    claim = {"coverage": 0.9, "confidence": 0.9, "n_samples": 22}
+    for share, fails in ((0.15, (290, 300)), (0.1, (0, 3))):
+        seed = next(s for s in range(10_000) if breaking(share, seed=s, **claim).certified.all())
+        found = breaking(share, seed=seed, **claim)
+        checks = [apas.verify(found, BIAS, fresh=True, rng=s).rows[0].check for s in range(300)]
+        assert fails[0] <= sum(check is Checked.FAILS for check in checks) <= fails[1]
+
+
+def test_models_that_exist_cannot_be_drawn_afresh():
+    base = network(0, (4, 1))
+    others = [base.with_parameters(base.parameters.values * (1 + s / 500)) for s in range(1, 60)]
+    method, shifts = apas.Sampling(coverage=0.9, confidence=0.9), apas.ObservedShifts(others)
+    found = apas.certify(base, rows(1), None, target="predicted", shifts=shifts, method=method)
+    report = apas.verify(found, base, fresh=True)
+    assert report.rows[0].reason.endswith("; there are no other models of these to draw")
+    assert report.notes == ()
+
+
+def test_what_is_claimed_is_shown():
+    """A certificate of one draw that claims next to nothing holds, and says how little that is."""
+    tiny = apas.LinfShifts(scale={0: 1e-9, 1: 0.5})
+    weak = apas.Sampling(coverage=0.01, confidence=0.01, n_samples=1)
+    found = apas.certify(
+        network(), rows(2), 1e-12, target="predicted", shifts=tiny, method=weak, simultaneous=True, rng=0
+    )
+    report = apas.verify(found, network())
+    line = report.to_frame().iloc[0]
+    assert (line["delta"], line["coverage"], line["confidence"], line["rows"]) == (1e-12, 0.01, 0.01, 2)
+    assert line["tested_at"] == 0.505
+    assert line["shifts"].endswith("moves by at most delta times its scale; scales 0: 1e-09, 1: 0.5")
+    assert report.rows[0].sureness() == "0.01 for 2 rows together, tested at 0.505"
+    assert report.to_dict()["rows"][0]["target"] == found[0].target
+    vector = apas.LinfShifts(scale=np.linspace(0, 2, 37))
+    drawn = apas.verify(apas.certify(network(), rows(1), 0.01, target="predicted", shifts=vector, rng=0), network())
+    assert drawn.rows[0].shifts.endswith("; scales from 0 to 2")
+    proved = apas.certify(network(), rows(1), 0.01, target="predicted", method="interval")
+    line = apas.verify(proved, network()).rows[0]
+    assert (line.coverage, line.confidence, line.tested_at, line.sureness()) == (1.0, 1.0, 1.0, "1")
+    assert line.shifts == "the box in which each of 37 weights and biases moves by at most delta"
+    published = apas.max_shift(network(), rows(1), target="predicted", search="paper", rng=0)
+    line = apas.verify(published, network()).rows[0]
+    assert (line.confidence, line.sureness()) == (None, "of each test alone")
+
+
+REQUIRED = [
+    ({"coverage": 0.9}, "claims coverage 0.5, 0.9 is required"),
+    ({"coverage": 0.5, "confidence": 0.8, "delta": 0.01, "target": 1}, None),
+    ({"confidence": 0.8000001}, "claims confidence 0.8 for 2 rows together, 0.8000001 is required"),
+    ({"delta": 0.02}, "claims delta 0.01, 0.02 is required"),
+    ({"target": 0}, "is about the target '1', '0' is required"),
+    ({"coverage": 1.0}, "claims coverage 0.5, 1 is required"),
+]
+
+
+@pytest.mark.parametrize(("required", "reason"), REQUIRED, ids=str)
+def test_rows_that_claim_less_than_is_required_fail_in_both(required, reason, tmp_path):
+    path, net = tmp_path / "c.json", network()
+    X = rows(400)
+    X = X[net.margin(X, 1) > 0.3][:2]
+    assert len(X) == 2
+    method = apas.Sampling(coverage=0.5, confidence=0.8)
+    apas.save_certificates(apas.certify(net, X, 0.01, target=1, method=method, simultaneous=True, rng=0), path)
+    report = apas.verify(path, net, **{f"require_{name}": value for name, value in required.items()})
+    assert report.exit_code == (0 if reason is None else 1)
+    assert reason is None or {row.reason for row in report} == {reason}
+    apas.save_model(net, tmp_path / "m.json")
+    words = [word for name, value in required.items() for word in (f"--require-{name}", str(value))]
+    assert checker_in_process().main([str(path), str(tmp_path / "m.json"), *words]) == report.exit_code
+
+
+def test_proofs_claim_all_and_rows_without_a_promise_nothing(tmp_path, capsys):
+    net, path, model = network(), tmp_path / "c.json", tmp_path / "m.json"
+    apas.save_model(net, model)
+    most = {"require_coverage": 1.0, "require_confidence": 1.0}
+    words = ["--require-coverage", "1", "--require-confidence", "1"]
+    found = apas.certify(net, rows(60), 0.05, target="predicted", method="interval")
+    for part, codes in ((found[found.certified], (0, 0)), (found[~found.certified], (1, 1))):
+        apas.save_certificates(part, path)
+        assert apas.verify(path, net).exit_code == 0
+        assert (
+            apas.verify(path, net, **most).exit_code,
+            checker_in_process().main([str(path), str(model), *words]),
+        ) == codes
+    assert {row.reason for row in apas.verify(path, net, **most)} == {"certifies nothing, coverage 1 is required"}
+    assert capsys.readouterr().out.splitlines()[-1].split("\t")[2] == "certifies nothing, 1.0 is required"
+    target = {str(c.target) for c in found[~found.certified]}
+    for label in target:
+        assert apas.verify(path, net, require_target=label).exit_code == 1
+    published = apas.max_shift(
+        net, rows(3), target="predicted", search="paper", rng=0, method=apas.Sampling(confidence=0.9)
+    )
+    report = apas.verify(published, net, require_confidence=0.5)
+    assert "claims a confidence of each test of its search alone, 0.5 is required" in {row.reason for row in report}
+
+
+def test_what_fails_anyway_keeps_its_reason(tmp_path):
+    net, path = network(), tmp_path / "c.json"
+    apas.save_certificates(apas.certify(net, rows(1), 0.05, target="predicted", rng=1), path)
+    write(path, changed(content_of(path), ("certificates", 0, "certificate", "delta"), 0.01))
+    assert "its margin on the first draw" in apas.verify(path, net, require_delta=0.02).rows[0].reason
+
+
+def test_the_checker_shows_what_is_claimed(tmp_path):
+    net, path, model = network(), tmp_path / "c.json", tmp_path / "m.json"
+    apas.save_model(net, model)
+    shifts, weak = (
+        apas.LinfShifts(scale={0: 1e-9}, layers=[0]),
+        apas.Sampling(coverage=0.01, confidence=0.01, n_samples=1),
+    )
+    found = apas.certify(net, rows(2), 1e-12, target="predicted", shifts=shifts, method=weak, simultaneous=True, rng=0)
+    apas.save_certificates(found, path)
+    code, lines, _ = run_checker(path, model)
+    assert (code, lines[0][1]) == (0, "HOLDS")
+    assert lines[0][3] == (
+        f"target {found[0].target}, delta 1e-12, coverage 0.01, confidence 0.01, for 2 rows together, tested at 0.505, "
+        "shifts linf, 30 of 37 parameters move, at delta 1 by 1e-09 to 1e-09"
+    )
+    apas.save_certificates(
+        apas.max_shift(net, rows(2), target="predicted", search="paper", simultaneous=True, rng=0), path
+    )
+    code, lines, _ = run_checker(path, model)
+    assert code == 3
+    assert "confidence of each test alone, for 2 rows together, shifts linf" in lines[0][3]
+
+
 def test_bad_arguments():
     with pytest.raises(apas.InputError, match="`certificates` must be what certify"):
         apas.verify([1], network())
+    found = apas.certify(network(), rows(1), 0.1, target=1, rng=0)
     with pytest.raises(apas.InputError, match="`fresh` must be True or False"):
-        apas.verify(apas.certify(network(), rows(1), 0.1, target=1, rng=0), network(), fresh=1)
+        apas.verify(found, network(), fresh=1)
+    with pytest.raises(apas.InputError, match="`samples` of verify goes with fresh=True"):
+        apas.verify(found, network(), samples=100)
+    for options in ({"samples": 0, "fresh": True}, {"samples": 1.5, "fresh": True}, {"require_coverage": 1.01},
+                    {"require_confidence": float("nan")}, {"require_delta": 0}, {"require_coverage": "0.9"}):  # fmt: skip
+        name = next(iter(options))
+        with pytest.raises(apas.InputError, match=f"`{name}` of verify must be"):
+            apas.verify(found, network(), **options)
 
 
 @pytest.mark.parametrize("models", ["old.json", network(), iter([network()])], ids=["path", "model", "iterator"])

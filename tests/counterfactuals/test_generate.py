@@ -65,9 +65,11 @@ def check(found: Counterfactuals, delta: float, X=None) -> None:
         margins = found.model.shifted_margins(encoded, item.target, directions, delta)[:, 0]
         assert np.count_nonzero(margins < 0) <= evidence.failures <= evidence.allowed
         claim = item.certificate.claim
-        test = int(evidence.purpose.split("/")[-1])  # 0 is the one test of a path, at full confidence
-        assert test == (0 if claim.tries == 1 else item.tests)
-        assert 1 - claim.row_confidence == (1 - Fraction(repr(claim.confidence))) / max(1, test * (test + 1))
+        rank, test = map(int, evidence.purpose.split("/")[1:])  # test 0 is the one test of a path
+        price = max(1, rank * (rank + 1))
+        assert (rank, test) == (item.rank, 0 if claim.tries == price else item.tests)
+        assert claim.tries == price * max(1, test * (test + 1))
+        assert 1 - claim.row_confidence == (1 - Fraction(repr(claim.confidence))) / claim.tries
 
 
 @pytest.mark.parametrize("source", ["milp", "neighbours"])

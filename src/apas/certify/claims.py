@@ -12,7 +12,7 @@ from apas._validation import check_integer, check_probability
 from apas.errors import InputError
 from apas.stats import simultaneous
 
-__all__ = ["EVERY", "Every", "Most", "Verdict"]
+__all__ = ["EVERY", "Every", "Most", "Verdict", "search_tries"]
 
 #: How a claim about all shifts is printed, also in reports that hold the text of a claim alone.
 EVERY = "every shift"
@@ -86,7 +86,7 @@ class Most:
         How many rows the confidence holds for together; each is then tested at ``1 - (1 - confidence) / rows``.
     tries : int, default 1
         By what the remaining risk was divided once more because the row was found by a search that may have tested
-        others before it: j (j + 1) for test number j, so that the risks of all tests add up to ``1 - confidence``.
+        others before it, see `search_tries`.
 
     Examples
     --------
@@ -146,6 +146,27 @@ class Most:
             "kind": "most", "coverage": self.coverage, "confidence": self.confidence,
             "measure": self.measure, "rows": self.rows, "tries": self.tries,
         }  # fmt: skip
+
+
+def search_tries(rank: int, test: int) -> int:
+    """By what a search divides the risk of a test, whose draws are on the stream ``generate/<rank>/<test>``.
+
+    Test number j of a counterfactual has a part 1 / (j (j + 1)); these parts add up to 1. Test 0, that of a path, is
+    its only one and has all. A further counterfactual of a row pays for its rank r, too: a part 1 / (r (r + 1)) of that
+    is left. Each rank has draws of its own, and who could take any for nothing would look for one that passes.
+
+    Parameters
+    ----------
+    rank : int
+        0 for the first counterfactual of a row, 1 for the next, ...
+    test : int
+
+    Examples
+    --------
+    >>> [search_tries(0, test) for test in range(4)], [search_tries(rank, 1) for rank in range(4)]
+    ([1, 2, 6, 12], [2, 4, 12, 24])
+    """
+    return max(1, rank * (rank + 1)) * max(1, test * (test + 1))
 
 
 def _percent(share: float) -> str:

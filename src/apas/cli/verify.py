@@ -10,6 +10,7 @@ import typer
 from apas.cli import options
 from apas.cli.modelfile import read_model
 from apas.cli.output import cell, print_json, print_table
+from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,9 +24,24 @@ _COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 def verify_command(
     certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],
     model: options.ModelFile,
+    require_coverage: Annotated[
+        float | None, typer.Option(help="Fail rows that certify less than this share of the shifts.")
+    ] = None,
+    require_confidence: Annotated[
+        float | None, typer.Option(help="Fail rows that claim less than this confidence.")
+    ] = None,
+    require_delta: Annotated[
+        float | None, typer.Option(help="Fail rows that certify a smaller delta than this, in their own set.")
+    ] = None,
+    require_target: Annotated[
+        str | None, typer.Option(help="Fail rows that are about another class than this, as printed.")
+    ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Put certified rows to the same test on new draws, too (sampling).")
+        bool, typer.Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
     ] = False,
+    samples: Annotated[
+        int | None, typer.Option(help="Models drawn afresh for each row.", show_default="as many as it takes")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the new draws, to repeat a run.")] = None,
     space: Annotated[
         Path | None, typer.Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
@@ -41,18 +57,22 @@ def verify_command(
     """Check a certificate file against the model it is about: draw again, prove again, replay witnesses.
 
     The exit code is 0 if all hold, 1 if something does not hold or the model is another one, 2 for bad input, and 3
-    if all that was checked holds but some rows could not be checked.
+    if all that was checked holds but some rows could not be checked, or there are none.
 
     Example:  apas verify promises.json model.json
     """
     from apas import FeatureSpace, verify
 
-    if seed is not None and not fresh:
-        raise InputError("`--seed` goes with `--fresh`; leave it out.")
+    for name, value in (("--seed", seed), ("--samples", samples)):
+        if value is not None and not fresh:
+            raise InputError(f"`{name}` goes with `--fresh`; leave it out.")
     net = read_model(model, activation=activation, output=output)
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
     others = [read_model(path, activation=activation, output=output) for path in models or []]
-    report = verify(certificates, bound, models=others, fresh=fresh, rng=seed)
+    report = verify(
+        certificates, bound, models=others, require_coverage=require_coverage, require_confidence=require_confidence,
+        require_delta=require_delta, require_target=require_target, fresh=fresh, samples=samples, rng=seed,
+    )  # fmt: skip
     if as_json:
         print_json(report.to_dict())
     else:
@@ -61,11 +81,14 @@ def verify_command(
 
 
 def print_report(report: VerifyReport) -> None:
-    """Print a line per statement, and what they come to."""
+    """Print a line per statement with what it claims, the sets that its delta is a size in, and what they come to."""
     from rich.table import Table
 
-    table = Table("row", "statement", "claimed", "check", "reason", box=None, pad_edge=False)
+    columns = ("row", "statement", "claimed", "target", "delta", "coverage", "confidence", "check", "reason")
+    table = Table(*columns, box=None, pad_edge=False)
     for label, line in zip(report._labels(), report, strict=True):
+        told = (line.target, exactly(line.delta), exactly(line.coverage), line.sureness())
         check = cell(line.check.value, style=_COLOURS[line.check.name])
-        table.add_row(cell(label), line.statement, line.claimed, check, cell(line.reason))
-    print_table(table, report.summary())
+        table.add_row(cell(label), line.statement, line.claimed, *map(cell, told), check, cell(line.reason))
+    sets = [f"Set: {words}." for words in dict.fromkeys(line.shifts for line in report)]
+    print_table(table, "\n".join([*sets, *report.notes, report.summary()]))

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from apas.certify.sequence import PerRow
+from apas.display.numbers import exactly
 from apas.display.values import plain
 
 __all__ = ["Checked", "VerifyReport", "VerifyRow"]
@@ -33,6 +34,21 @@ class VerifyRow:
         "certificate" or "largest shift".
     claimed : str
         The verdict of a certificate; of a largest shift its delta.
+    target : object
+        The class that the row must keep.
+    delta : float
+    coverage : float
+        The share of the shifts that the claim speaks of; 1 for every shift.
+    confidence : float or None
+        That of the claim, for all its `rows` together; 1 for a proof. None where it holds for each test of a search by
+        itself, not for the delta that they led to (``search="paper"``).
+    rows : int
+        How many rows the confidence holds for together.
+    tested_at : float or None
+        The confidence of the row's own test, or search, which is higher where the risk is divided among `rows` and
+        the tests of a search; rounded down.
+    shifts : str
+        The set that delta is a size in, with its scales.
     check : Checked
     reason : str
         What was recomputed, or what differs.
@@ -40,14 +56,32 @@ class VerifyRow:
 
     statement: str
     claimed: str
+    target: Any
+    delta: float
+    coverage: float
+    confidence: float | None
+    rows: int
+    tested_at: float | None
+    shifts: str
     check: Checked
     reason: str
 
+    @property
+    def is_promise(self) -> bool:
+        """Whether anything is claimed to be kept: a row that is refuted, or undecided, has no coverage to speak of."""
+        return self.claimed == "CERTIFIED" if self.statement == "certificate" else self.delta > 0
+
+    def sureness(self) -> str:
+        """The confidence in words: for how many rows, and at what the row itself was tested."""
+        if self.confidence is None:
+            return "of each test alone"
+        together = f" for {self.rows} rows together" if self.rows > 1 else ""
+        tested = f", tested at {self.tested_at}" if self.tested_at != self.confidence else ""
+        return f"{exactly(self.confidence)}{together}{tested}"
+
     def to_dict(self) -> dict[str, Any]:
         """The line as JSON values."""
-        return {
-            "statement": self.statement, "claimed": self.claimed, "check": self.check.value, "reason": self.reason,
-        }  # fmt: skip
+        return {**vars(self), "target": plain(self.target), "check": self.check.value}
 
 
 class VerifyReport(PerRow[VerifyRow]):
@@ -59,12 +93,19 @@ class VerifyReport(PerRow[VerifyRow]):
         The row that each line is about, in the user's units.
     complaint : str
         Why the model is not the one that a file without rows is about; else empty, since each row says so itself.
+    notes : tuple of str
+        What fresh draws could show.
     """
 
     FORMAT = "apas-verify-report"
-    COLUMNS = ("statement", "claimed", "check", "reason")
+    COLUMNS = (
+        "statement", "claimed", "target", "delta", "coverage", "confidence", "rows", "tested_at", "shifts", "check",
+        "reason",
+    )  # fmt: skip
+    UNSHOWN = ("rows", "tested_at", "shifts")
 
     complaint: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> tuple[VerifyRow, ...]:
@@ -73,14 +114,16 @@ class VerifyReport(PerRow[VerifyRow]):
 
     @property
     def ok(self) -> bool:
-        """Whether everything was checked and holds."""
-        return not self.complaint and all(row.check is Checked.HOLDS for row in self)
+        """Whether there is something to check, and everything was checked and holds."""
+        return self.exit_code == 0
 
     @property
     def exit_code(self) -> int:
-        """0 if all hold, 1 if something does not, 3 if all that was checked holds but some was not checked."""
+        """0 if all hold, 1 if something does not, 3 if all that was checked holds but some, or nothing, was checked."""
         checks = {row.check for row in self}
-        return 1 if self.complaint or Checked.FAILS in checks else 3 if Checked.NOT_CHECKED in checks else 0
+        if self.complaint or Checked.FAILS in checks:
+            return 1
+        return 0 if checks == {Checked.HOLDS} else 3
 
     def summary(self) -> str:
         """How many lines hold, in one sentence."""
@@ -93,10 +136,7 @@ class VerifyReport(PerRow[VerifyRow]):
         return f"{total}: {parts}{f'; first failure: {first.reason}' if first else ''}."
 
     def _line(self, item: VerifyRow) -> dict[str, Any]:
-        return {**item.to_dict()}
+        return item.to_dict()
 
     def _about(self) -> dict[str, Any]:
-        return {"ok": self.ok}
-
-    def _entries(self) -> list[dict[str, Any]]:
-        return [{key: plain(value) for key, value in item.to_dict().items()} for item in self]
+        return {"ok": self.ok, "notes": list(self.notes)}

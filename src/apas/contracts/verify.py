@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from apas._random import entropy_of
-from apas._validation import check_flag, is_path
+from apas._validation import check_flag, check_integer, check_number, is_path
 from apas.certify.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate
 from apas.certify.certificates import Certificates
-from apas.certify.claims import Every, Verdict
+from apas.certify.claims import Every, Most, Verdict
 from apas.certify.entry import METHODS
 from apas.certify.enumeration import EnumerationEvidence
-from apas.certify.maxshifts import MaxShifts
+from apas.certify.maxshifts import MaxShift, MaxShifts
 from apas.certify.problem import Problem
 from apas.certify.sampling import SamplingEvidence
 from apas.contracts.contents import stored_content
 from apas.contracts.matching import Matched, asked, match_model, row_complaints, wrong_targets
 from apas.contracts.radii import searched_again
-from apas.contracts.redrawn import confirmed_anew, redrawn
+from apas.contracts.redrawn import Fresh, confirmed_anew, redrawn
 from apas.contracts.report import Checked, VerifyReport, VerifyRow
 from apas.contracts.reproved import enumerated_again, reproved
 from apas.contracts.shiftsets import AbsentModels, with_models
 from apas.contracts.stored import Stored, read_content, read_stored
 from apas.counterfactuals.result import Counterfactuals
+from apas.display.numbers import exactly
+from apas.display.values import plain
 from apas.errors import ApasError, InputError
 from apas.models.convert import as_model
 from apas.models.digest import model_digest
 from apas.models.protocol import Model
+from apas.shifts.draws import coordinates
 from apas.shifts.observed import ObservedShifts
 
 __all__ = ["verify"]
@@ -48,7 +53,12 @@ def verify(
     model: Any,
     *,
     models: Sequence[Any] = (),
+    require_coverage: float | None = None,
+    require_confidence: float | None = None,
+    require_delta: float | None = None,
+    require_target: Any = None,
     fresh: bool = False,
+    samples: int | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> VerifyReport:
     """Recompute every claim of certificates: draws are drawn again, bounds proved again, witnesses replayed.
@@ -62,16 +72,26 @@ def verify(
         ``space.bind(model)``: without the space that you trust, such rows are not checked.
     models : sequence of object, optional
         The models of `ObservedShifts`, of which a file holds fingerprints only; without them such rows are not checked.
+    require_coverage, require_confidence, require_delta : float, optional
+        What each row must claim at least; one that claims less fails, also if what it claims is true, and so does one
+        that certifies nothing. A claim about every shift has coverage 1, a proof confidence 1; the confidence is that
+        of the claim, for all its rows together. Deltas are sizes in the set that the row names, in its norm and scales.
+    require_target : label, optional
+        The class that each row must be about, compared as text.
     fresh : bool, default False
-        Put the certified rows to the same test once more, on draws that are made now. A seed that was chosen by trying
-        many passes `verify`, but not this.
+        Test the claims of rows that were certified by sampling once more, on draws that are made now. A seed that was
+        chosen by trying many passes `verify`, but not this.
+    samples : int, optional
+        How many models are drawn afresh for each row, whatever the issuer drew. Unless given as many, up to 10,000,000,
+        as refute a row with probability 0.99 of which 1.5 times as large a share fails as its claim leaves out. The
+        `notes` of the report say what the draws could show.
     rng : None, int or numpy.random.Generator
-        Seed of the fresh draws.
+        Seed of the fresh draws; None takes one from the operating system.
 
     Returns
     -------
     VerifyReport
-        One line per certificate and largest shift: ``HOLDS``, ``FAILS`` or ``NOT CHECKED``, and why.
+        One line per certificate and largest shift: what it claims, ``HOLDS``, ``FAILS`` or ``NOT CHECKED``, and why.
 
     Notes
     -----
@@ -89,26 +109,112 @@ def verify(
     >>> other = apas.FeedForward([[[1.0], [-1.0]]], [[1e-6]])
     >>> verify(certificates, other).rows[0].check.value
     'FAILS'
+    >>> verify(certificates, net, require_coverage=0.999).rows[0].reason
+    'claims coverage 0.995, 0.999 is required'
     """
     check_flag(fresh, "fresh")
+    if samples is not None:
+        check_integer(samples, "samples", "verify", least=1)
+        if not fresh:
+            raise InputError("`samples` of verify goes with fresh=True; leave it out, or draw afresh.")
+    required = _Required.of(require_coverage, require_confidence, require_delta, require_target)
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
     net, stored = as_model(model), _stored(certificates)
     given = models if len(models) else _own_models(certificates)
     drawn = entropy_of(rng)  # also where nothing is drawn: what is no seed is refused
-    entropy = drawn if fresh else None
+    anew = Fresh(drawn, samples) if fresh else None
     lines: list[VerifyRow] = []
     parts = [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     for part in parts:
         part.shifts = with_models(part.shifts, given)
-        claimed = [i.verdict.name if isinstance(i, Certificate) else f"delta {i.written()}" for i in part]
-        name = "certificate" if isinstance(part, Certificates) else "largest shift"
-        answers = _checked(part, net, entropy)
-        lines += [VerifyRow(name, told, *answer) for told, answer in zip(claimed, answers, strict=True)]
+        answers = _checked(part, net, anew)
+        told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
+        lines += [required.applied(line) for line in told]
     report = _report(lines, parts)
+    report.notes = tuple(anew.notes) if anew is not None else ()
     if not lines and model_digest(net) != parts[0].model_digest:
         report.complaint = "this is not the model that the file is about"
     return report
+
+
+@dataclass(frozen=True)
+class _Required:
+    """What each row must claim at least; None for whatever it does."""
+
+    coverage: float | None
+    confidence: float | None
+    delta: float | None
+    target: str | None
+
+    @classmethod
+    def of(cls, coverage: Any, confidence: Any, delta: Any, target: Any) -> _Required:
+        """What was asked for, checked."""
+        shares = {"coverage": coverage, "confidence": confidence}
+        checked = {
+            name: None if value is None else check_number(value, f"require_{name}", "verify", above=0, most=1)
+            for name, value in shares.items()
+        }
+        size = None if delta is None else check_number(delta, "require_delta", "verify", above=0)
+        return cls(**checked, delta=size, target=None if target is None else str(plain(target)))
+
+    def applied(self, line: VerifyRow) -> VerifyRow:
+        """The line, which fails if it claims less."""
+        said = self._missing(line) if line.check is not Checked.FAILS else None
+        return line if said is None else replace(line, check=Checked.FAILS, reason=said)
+
+    def _missing(self, line: VerifyRow) -> str | None:
+        least = [(name, getattr(self, name)) for name in ("coverage", "confidence", "delta")]
+        asked = [(name, exactly(value), value) for name, value in least if value is not None]
+        if self.target is not None and str(plain(line.target)) != self.target:
+            return f"is about the target {str(plain(line.target))!r}, {self.target!r} is required"
+        if not line.is_promise and (asked or self.target is not None):
+            what = f"{asked[0][0]} {asked[0][1]}" if asked else f"the target {self.target!r}"
+            return f"certifies nothing, {what} is required"
+        for name, shown, value in asked:
+            claimed = getattr(line, name)
+            if claimed is None:
+                return f"claims a confidence of each test of its search alone, {shown} is required"
+            if claimed < value:
+                together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
+                return f"claims {name} {exactly(claimed)}{together}, {shown} is required"
+        return None
+
+
+def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
+    """What a row claims, in numbers, and what became of it."""
+    claim, is_certificate = item.claim, isinstance(item, Certificate)
+    alone = isinstance(item, MaxShift) and item.per_test
+    coverage, confidence, tested = 1.0, None if alone else 1.0, None if alone else 1.0
+    if isinstance(claim, Most):
+        coverage = claim.coverage
+        if not alone:
+            own = claim.row_confidence
+            down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
+            confidence = claim.confidence
+            tested = float(down.divide(Decimal(own.numerator), Decimal(own.denominator)))
+    return VerifyRow(
+        "certificate" if is_certificate else "largest shift",
+        item.verdict.name if isinstance(item, Certificate) else f"delta {item.written()}",
+        item.target, item.delta, coverage, confidence, claim.rows, tested, _set_words(claim, shifts, net), *answer,
+    )  # fmt: skip
+
+
+def _set_words(claim: Every | Most, shifts: Any, net: Model) -> str:
+    """The set of the file with its scales, as words of its own, whatever a claim says about it."""
+    content = shifts.to_dict()
+    scale = content.get("scale")
+    try:
+        moving = coordinates(shifts, net)
+        words = str(shifts.region(moving) if isinstance(claim, Every) else shifts.measure(moving))
+    except ApasError:  # a set of another model, or models that are not at hand
+        words = f"shifts of the kind {content['kind']!r}"
+    if isinstance(scale, dict):
+        return f"{words}; scales {', '.join(f'{name}: {exactly(factor)}' for name, factor in scale.items())}"
+    if scale is not None:
+        flat = np.concatenate([np.ravel(part) for part in np.atleast_1d(np.asarray(scale, dtype=object))])
+        return f"{words}; scales from {exactly(float(flat.min()))} to {exactly(float(flat.max()))}"
+    return words
 
 
 def _stored(certificates: Any) -> Stored:
@@ -129,7 +235,7 @@ def _own_models(certificates: Any) -> Sequence[Any]:
     return shifts.models if isinstance(shifts, ObservedShifts) else ()
 
 
-def _checked(found: Certificates | MaxShifts, net: Model, entropy: int | None) -> list[_Answer]:
+def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
     """One answer per row."""
     if not len(found):
         return []
@@ -141,29 +247,29 @@ def _checked(found: Certificates | MaxShifts, net: Model, entropy: int | None) -
         return [(Checked.NOT_CHECKED, reason)] * len(found)
     complaints = wrong_targets(list(found), matched.model.classes)
     if any(complaints):  # nothing can be asked about a class that there is not
-        rest = iter(_checked(found[np.array([said is None for said in complaints])], net, entropy))
+        rest = iter(_checked(found[np.array([said is None for said in complaints])], net, fresh))
         return [(Checked.FAILS, said) if said else next(rest) for said in complaints]
     try:
         problem, told = asked(found, matched)
         with np.errstate(over="ignore", invalid="ignore"):
-            answers = _answers(found, problem, told, entropy)
+            answers = _answers(found, problem, told, fresh)
     except ApasError as error:  # a set that moves nothing of this model, rows that it cannot read
         return [(Checked.FAILS, f"the question makes no sense: {error}")] * len(found)
     return [_as_far_as_known(answer, matched) for answer in answers]
 
 
 def _answers(
-    found: Certificates | MaxShifts, problem: Problem, told: Any, entropy: int | None
+    found: Certificates | MaxShifts, problem: Problem, told: Any, fresh: Fresh | None
 ) -> list[_Answer]:  # fmt: skip
     complaints = row_complaints(found, problem, told)
     if isinstance(found, MaxShifts):
         answers = dict(enumerate(searched_again(problem, list(found))))
     else:
-        answers = _certificates(problem, list(found), entropy)
+        answers = _certificates(problem, list(found), fresh)
     return [answers[i] if said is None else (Checked.FAILS, said) for i, said in enumerate(complaints)]
 
 
-def _certificates(problem: Problem, items: list[Certificate], entropy: int | None) -> dict[int, _Answer]:
+def _certificates(problem: Problem, items: list[Certificate], fresh: Fresh | None) -> dict[int, _Answer]:
     near = problem.doubtful_rows()
     valid = problem.valid_rows() & ~near
     answers: dict[int, _Answer] = {}
@@ -173,12 +279,12 @@ def _certificates(problem: Problem, items: list[Certificate], entropy: int | Non
     for kind, check in _CHECKS:
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
         answers |= check(problem, items, rows) if rows else {}
-    if entropy is not None:
+    if fresh is not None:
         certified = [
             i for i, item in enumerate(items)
             if answers[i][0] is Checked.HOLDS and item.is_certified and isinstance(item.evidence, SamplingEvidence)
         ]  # fmt: skip
-        answers |= confirmed_anew(problem, items, certified, entropy) if certified else {}
+        answers |= confirmed_anew(problem, items, certified, answers, fresh) if certified else {}
     return answers
 
 

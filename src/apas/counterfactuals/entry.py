@@ -109,8 +109,9 @@ def generate(
     Constraints are hard: what is returned is allowed by the space, and is the very row that was certified. A search
     that tests several candidates pays for it: test number j of a row has a part 1 / (j (j + 1)) of the risk and draws
     of its own, so that the claim on what is returned has the confidence it states; `RobustOptimum` has one test, with
-    all of it. The search uses other draws. With `ObservedShifts` and `Sampling` the last models, as many as the claim
-    needs, certify each row once, and only the others are searched; `k` is then 1.
+    all of it. Of that a further counterfactual of a row, of rank r, has a part 1 / (r (r + 1)). The search uses other
+    draws. With `ObservedShifts` and `Sampling` the last models, as many as the claim needs, certify each row once, and
+    only the others are searched; `k` is then 1.
 
     References
     ----------
@@ -204,8 +205,10 @@ def _check_tests(judge: Judge, source: CandidateSource, k: int) -> None:
             "models that certify, so that they cannot certify a second; call generate again with other models."
         )
     path = isinstance(source, RobustOptimum)
-    if not judge.can_test(0 if path else 1):
+    cannot = next((rank for rank in (0, k - 1) if not judge.can_test(rank, 0 if path else 1)), None)
+    if cannot is not None:
         why = "that takes more" if path else "the first of several tests has half the risk"
+        why = f"counterfactual number {k} of a row pays for the ones before it" if cannot else why
         raise InputError(
             f"`n_samples` of Sampling must be larger: {judge.method.n_samples} draws cannot certify a row of "  # type: ignore[attr-defined]
             f"{type(source).__name__}, since {why}; leave it out."

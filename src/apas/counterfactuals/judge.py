@@ -2,8 +2,8 @@
 
 A search that may test several candidates must not certify each at full confidence: the one that passes was selected. So
 every certifying test of a row draws from a stream of its own, which nothing else has looked at, and test number j may
-use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Before that, candidates are looked at on draws of the
-search, as often as it likes: these certify nothing.
+use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Further counterfactuals of a row pay for their rank
+likewise. Before that, candidates are looked at on draws of the search, as often as it likes: these certify nothing.
 
 Rows share the draws of their j-th tests: the candidate of a row never depends on them.
 """
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from apas._random import Stream
 from apas.certify.certificate import BoundEvidence, Certificate
-from apas.certify.claims import Most
+from apas.certify.claims import Most, search_tries
 from apas.certify.entry import decide
 from apas.certify.problem import Method, Problem
 from apas.certify.sampling import Sampling
@@ -91,8 +91,8 @@ class Judge:
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
         return Problem(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
 
-    def can_test(self, number: int) -> bool:
-        """Whether test number `number` of a row could certify anything: with few draws the later ones cannot.
+    def can_test(self, rank: int, number: int) -> bool:
+        """Whether test number `number` of a rank could certify anything: with few draws the later ones cannot.
 
         Number 0 is the one test of a path; of models that exist there are enough for one test of whatever kind.
         """
@@ -100,16 +100,16 @@ class Judge:
             return number <= 1
         if not isinstance(self.method, Sampling) or self.method.n_samples is None:
             return True
-        asked = Most(self.method.coverage, self.method.confidence, "", tries=max(1, number * (number + 1)))
+        asked = Most(self.method.coverage, self.method.confidence, "", tries=search_tries(rank, number))
         return self.method.n_samples >= sample_size(coverage=asked.coverage, confidence=asked.row_confidence)
 
-    def looked(self, points: _Array, targets: NDArray[Any], deltas: _Array) -> list[Look]:
-        """What is seen of each candidate without spending anything."""
+    def looked(self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int = 0) -> list[Look]:
+        """What is seen of each candidate for a rank without spending anything."""
         if self.searched is not None:
             rows = zip(points, targets, deltas, strict=True)
             slacks = [float(self.trial(target, delta).slacks(point[None])[0]) for point, target, delta in rows]
             return [Look(slack, slack >= 0) for slack in slacks]
-        problem = self.problem(points, targets, deltas, tries=2)
+        problem = self.problem(points, targets, deltas, tries=search_tries(rank, 1))
         if isinstance(self.method, Sampling):
             return _sampled(self.method, problem, Stream(self.entropy, "generate/search"))
         return [_proved(a) for a in decide(problem, self.method, Stream(self.entropy, "generate"))]
@@ -118,15 +118,19 @@ class Judge:
         self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int, number: int
     ) -> list[Certificate]:  # fmt: skip
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
-        tries = 1 if self.searched is not None else max(1, number * (number + 1))
+        tries = 1 if self.searched is not None else search_tries(rank, number)
         problem = self.problem(points, targets, deltas, tries=tries)
         return decide(problem, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
 
-    def trial(self, target: Any, delta: float) -> Trial:
-        """What the search for one row may ask as often as it likes."""
+    def trial(self, target: Any, delta: float, rank: int = 0) -> Trial:
+        """What the search for one counterfactual of a row may ask as often as it likes."""
         if not isinstance(self.method, Sampling):
             return ProvedTrial(self, target, delta)
         samples, allowed = self.allowance
+        if rank:  # its test allows fewer failures, so that the search had better aim at fewer
+            claim = Most(self.method.coverage, self.method.confidence, "", tries=search_tries(rank, 0))
+            fewer = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
+            allowed = max(0, fewer)
         fixed = self.differences if delta == 1 else None
         read = self.read_models if delta == 1 and fixed is None else None
         return SampledTrial(self, target, delta, samples, allowed, fixed, fixed is not None, read)

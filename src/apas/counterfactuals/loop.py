@@ -63,7 +63,7 @@ def run_rows(
                 continue
             done[hunt.search.row, hunt.rank] = outcome = _outcome(hunt)
             report(1)
-            still += _next_rank(hunt, outcome, source, limits, done, report)
+            still += _next_rank(hunt, outcome, source, judge, limits, done, report)
         waiting = still
     return [done[s.row, rank] for s in searches for rank in range(limits.k)]
 
@@ -127,10 +127,10 @@ def _allowed_path(search: Search, path: _Array) -> _Array:
 def _look(hunts: list[Hunt], judge: Judge) -> None:
     """Give each hunt the slack of its candidate, and the answer where to look is to test."""
     hunts = [h for h in hunts if h.candidate is not None and h.candidate.path is None]
-    if not hunts:
-        return
-    for hunt, look in zip(hunts, judge.looked(*asked_about(hunts)), strict=True):
-        hunt.slack, hunt.hopeful, hunt.answer = look.slack, look.hopeful, look.answer
+    for rank in sorted({h.rank for h in hunts}):
+        batch = [h for h in hunts if h.rank == rank]
+        for hunt, look in zip(batch, judge.looked(*asked_about(batch), rank), strict=True):
+            hunt.slack, hunt.hopeful, hunt.answer = look.slack, look.hopeful, look.answer
 
 
 def _test(hunts: list[Hunt], source: CandidateSource, judge: Judge) -> None:
@@ -140,7 +140,7 @@ def _test(hunts: list[Hunt], source: CandidateSource, judge: Judge) -> None:
         hunt.tests += 1
     for rank, number in sorted({(h.rank, h.tests) for h in hunts if h.answer is None}):
         batch = [h for h in hunts if h.answer is None and (h.rank, h.tests) == (rank, number)]
-        if not judge.can_test(number):
+        if not judge.can_test(rank, number):
             for hunt in batch:
                 hunt.tests -= 1
                 hunt.ended = given_up(hunt, "`n_samples` leaves no confidence for a further test")
@@ -166,15 +166,16 @@ def _outcome(hunt: Hunt) -> Outcome:
 
 
 def _next_rank(
-    hunt: Hunt, outcome: Outcome, source: CandidateSource, limits: Limits, done: dict[tuple[int, int], Outcome],
-    report: Any,
+    hunt: Hunt, outcome: Outcome, source: CandidateSource, judge: Judge, limits: Limits,
+    done: dict[tuple[int, int], Outcome], report: Any,
 ) -> list[Hunt]:  # fmt: skip
     """The hunt for the next counterfactual of a row; where one was not found, the further ones are not either."""
     if hunt.rank + 1 >= limits.k:
         return []
     if outcome.answer.is_found:
         changed = frozenset(np.flatnonzero(outcome.point != hunt.search.input).tolist())
-        search = replace(hunt.search, avoid=(*hunt.search.avoid, changed))
+        trial = judge.trial(hunt.search.target, hunt.delta, hunt.rank + 1)
+        search = replace(hunt.search, avoid=(*hunt.search.avoid, changed), trial=trial)
         return [Hunt(search, hunt.rank + 1, hunt.delta, source.candidates(search))]
     for rank in range(hunt.rank + 1, limits.k):
         answer = replace(outcome.answer, rank=rank, candidates=0, tests=0)
