@@ -67,5 +67,5 @@ def print_report(report: VerifyReport) -> None:
     table = Table("row", "statement", "claimed", "check", "reason", box=None, pad_edge=False)
     for label, line in zip(report._labels(), report, strict=True):
         check = cell(line.check.value, style=_COLOURS[line.check.name])
-        table.add_row(cell(label), line.statement, line.claimed, check, cell(line.reason))
+        table.add_row(cell(label), cell(line.statement), cell(line.claimed), check, cell(line.reason))
     print_table(table, report.summary())
