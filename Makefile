@@ -39,7 +39,7 @@ $(VENV)/.dev$(KIND): $(BIN)/python pyproject.toml
 demo: $(VENV)/.demo
 	$(BIN)/apas demo
 test: $(VENV)/.test$(KIND)
-	$(BIN)/python -m pytest -m "not validity" -n $(WORKERS)
+	$(BIN)/python -m pytest -m "not validity and not fuzz" -n $(WORKERS)
 lint: $(VENV)/.dev$(KIND)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -12,8 +12,15 @@ from typing import Any
 from apas.contracts.auditreport import AuditRow
 from apas.contracts.ledgerfile import open_file, readable_errors, transaction
 from apas.contracts.promises import Part
+from apas.errors import InputError
 
 __all__ = ["Book"]
+
+#: What the columns of the tables hold.
+_KINDS: dict[str, Any] = {
+    "id": int, **dict.fromkeys(("reference", "digest", "content", "issued", "state", "at", "event", "detail"), str),
+    **dict.fromkeys(("expires", "model"), str | None),
+}  # fmt: skip
 
 
 class Book:
@@ -38,9 +45,17 @@ class Book:
         return self._clock().astimezone(UTC).date().isoformat()
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a query gives."""
+        """What a query gives; SQLite keeps any value in any column, so that their kinds are checked."""
         with readable_errors(self.path):
-            return self.connection.execute(query, values).fetchall()
+            cursor = self.connection.execute(query, values)
+            found = cursor.fetchall()
+        for place, (name, *_) in enumerate(cursor.description or ()):
+            kinds = _KINDS.get(name, object)
+            if not all(isinstance(row[place], kinds) for row in found):
+                raise InputError(
+                    f"{self.path} is damaged (a value of {name!r} is of the wrong kind); get it from a backup."
+                )
+        return found
 
     @contextmanager
     def changing(self) -> Iterator[None]:
