@@ -59,7 +59,7 @@ FAST = tests/datasets tests/display tests/stats/test_wilks.py tests/stats/test_r
 demo: $(VENV)/.demo
 	$(BIN)/apas demo
 test: $(VENV)/.test$(KIND)
-	$(BIN)/python -m pytest -m "not validity" -n $(WORKERS)
+	$(BIN)/python -m pytest -m "not validity and not fuzz" -n $(WORKERS)
 lint: $(VENV)/.dev$(KIND)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

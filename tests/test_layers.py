@@ -27,7 +27,7 @@ ORDER = [
     "models",
 ]
 BESIDE = {"theory": "experiments", "datasets": "experiments"}
-LEAVES = {"stats", "display", "errors", "_validation", "_optional", "_random", "_atomic"}
+LEAVES = {"stats", "display", "errors", "_validation", "_optional", "_random", "_atomic", "_sanitise"}
 
 
 def layer(module: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["write_bytes", "write_text"]
+__all__ = ["same_file", "write_bytes", "write_text"]
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -26,6 +27,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Write `content` in the same way."""
     target = Path(path)
+    if target.exists() and not target.is_file():  # it would be replaced: by root, even /dev/null
+        raise OSError(errno.EINVAL, "it is not a plain file", str(target))
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -40,3 +43,24 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
+    """Whether two names lead to one file, by whatever spelling or link; one that is not there yet, by its full name.
+
+    Examples
+    --------
+    >>> same_file("a/../b.json", "./b.json"), same_file("a.json", "b.json")
+    (True, False)
+    """
+    try:
+        return os.path.samefile(first, second)
+    except (OSError, ValueError):  # one is not there; or a name has a zero byte, which whoever opens it complains about
+        pass
+    try:
+        names = [os.path.realpath(path) for path in (first, second)]
+        if not any(map(os.path.exists, names)):  # on many disks, names that differ in case alone will be one file
+            names = [name.casefold() for name in names]
+        return names[0] == names[1]
+    except (OSError, ValueError):
+        return False

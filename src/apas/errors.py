@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from apas._sanitise import for_error
+
 __all__ = ["ApasError", "GuaranteeWarning", "InputError", "MissingExtra", "UnsafeFile", "Unsupported"]
 
 
 class ApasError(Exception):
-    """Root of every error that apas raises on purpose."""
+    """Root of every error that apas raises on purpose.
+
+    Its message is one line of at most 1000 characters that a terminal can show, whatever the values in it are.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(for_error(part) if isinstance(part, str) else part for part in args))
 
 
 class InputError(ApasError, ValueError):
@@ -46,3 +54,6 @@ class Unsupported(ApasError, NotImplementedError):
 
 class GuaranteeWarning(UserWarning):
     """Something weakens what a guarantee means in practice, although the claim as stated still holds."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(for_error(part) if isinstance(part, str) else part for part in args))

@@ -218,7 +218,7 @@ def test_report_formats(certificates):
     assert lines[0] == "## 1 promise is broken"
     table = [line for line in lines if line.startswith("| ")]
     assert table[1].startswith(r"| a\|b | HELD |")
-    assert table[2].startswith("| &lt;&> | BROKEN_OUTSIDE |")
+    assert table[2].startswith("| &lt;&amp;&gt; | BROKEN_OUTSIDE |")
     assert any(line.startswith("| layer0 | bias | 1 | 0.2 |") for line in lines)
 
 

@@ -10,6 +10,7 @@ import typer
 from apas.cli import options
 from apas.cli.modelfile import read_model
 from apas.cli.output import cell, print_json, print_table
+from apas.cli.saving import check_outputs
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -56,7 +57,7 @@ def audit_command(
     """
     from apas import audit
 
-    check_places(markdown, junit)
+    check_outputs({"--markdown": markdown, "--junit": junit}, certificates, new_model, base, space)
     new, old = (
         None if path is None else read_model(path, activation=activation, output=output) for path in (new_model, base)
     )
@@ -69,13 +70,6 @@ def audit_command(
     else:
         print_audit(report)
     raise typer.Exit(report.exit_code)
-
-
-def check_places(*paths: Path | None) -> None:
-    """Refuse files that could not be written before the work rather than after it."""
-    for path in paths:
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise InputError(f"a report must go to a file in a folder that exists, got {str(path)!r}.")
 
 
 def read_space(path: Path | None) -> FeatureSpace | None:

@@ -74,9 +74,9 @@ def certify_command(
     from apas import certify
     from apas.cli.cluster import workers
     from apas.cli.rows import parse_target, read_rows
-    from apas.cli.saving import check_place, save_to
+    from apas.cli.saving import check_outputs, save_to
 
-    check_place(save)
+    check_outputs({"--save": save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     which = pick_shifts(shifts, relative=relative, only=only)
     net = read_model(model, activation=activation, output=output)
@@ -120,6 +120,6 @@ def print_certificates(certificates: Certificates) -> None:
     for index, c, evidence in zip(certificates.to_frame().index, certificates, found, strict=True):
         verdict = cell(c.verdict.name, style=colours[c.verdict.name])
         values = [(evidence.get(entry), write) for _, entry, write in columns]
-        cells = ["-" if value is None else write(value) for value, write in values]
+        cells = [cell("-" if value is None else write(value)) for value, write in values]
         table.add_row(cell(index), verdict, cell(c.target), exactly(c.delta), *cells, cell(c.reason))
     print_table(table, certificates.summary())

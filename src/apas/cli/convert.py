@@ -9,7 +9,8 @@ import typer
 
 from apas.cli import options
 from apas.cli.modelfile import listed, read_model
-from apas.cli.output import print_json
+from apas.cli.output import print_json, print_line
+from apas.cli.saving import check_outputs
 from apas.errors import InputError
 
 __all__ = ["convert_command"]
@@ -44,6 +45,7 @@ def convert_command(
     from apas import load_model, save_model
     from apas.models.digest import model_digest
 
+    check_outputs({"TARGET": target}, source)
     said: dict[str, Any] = {
         "threshold": threshold,
         "classes": None if classes is None else [_label(word) for word in listed(classes)],
@@ -58,7 +60,7 @@ def convert_command(
     if as_json:
         print_json({"format": "apas-convert", "file": str(target), "model": repr(written), "digest": digest})
     else:
-        typer.echo(f"{target}: {written!r}, SHA-256 of the model {digest}")
+        print_line(f"{target}: {written!r}, SHA-256 of the model {digest}")
 
 
 def _label(word: str) -> Any:

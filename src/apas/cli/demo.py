@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apas.cli import options
-from apas.cli.output import cell, json_rows, print_json, print_table
+from apas.cli.output import cell, json_rows, print_json, print_line, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def demo_command(
         return
     _print_examples(kinds, audits)
     _print_scores(kinds, audits, delta)
-    typer.echo(_files(output, folder.files, advice))  # commands to copy stay on one line
+    for line in _files(output, folder.files, advice).split("\n"):  # commands to copy stay on one line
+        print_line(line)
 
 
 def _silent(_: str) -> None:

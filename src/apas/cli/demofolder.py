@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apas._atomic import write_text
+from apas.display.tables import csv_text
 from apas.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class DemoFolder:
         save_model(model.as_feedforward(), self.path / name)
 
     def _write_csv(self, name: str, table: pd.DataFrame) -> None:
-        self._write(name, table.to_csv(lineterminator="\n"))
+        self._write(name, csv_text(table))
 
     def _write(self, name: str, text: str) -> None:
         try:

@@ -102,11 +102,9 @@ def generate_command(
     from apas import FeatureSpace, generate
     from apas.cli.cluster import workers
     from apas.cli.rows import parse_target, read_rows
-    from apas.cli.saving import check_place, save_to
+    from apas.cli.saving import check_outputs, save_to
 
-    check_place(save)
-    if out is not None:
-        _check_place(out)
+    check_outputs({"--out": out, "--save": save}, model, rows, background, space)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     which = pick_shifts(shifts, relative=relative, only=only)
     net = read_model(model, activation=activation, output=output)
@@ -140,13 +138,6 @@ def generate_command(
         print_counterfactuals(found)
 
 
-def _check_place(path: Path) -> None:
-    """Refuse a file that could not be written before the search rather than after it."""
-    if path.is_dir() or not path.parent.is_dir():
-        why = "it is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
-        raise InputError(f"`--out` must be a file that can be written, got {str(path)!r}: {why}.")
-
-
 def _with_integers(table: DataFrame) -> DataFrame:
     """The table with whole numbers as integers, as `pandas.read_csv` has them."""
     whole = [c for c in table if table[c].dtype.kind == "f" and (table[c] % 1 == 0).all() and len(table)]
@@ -156,12 +147,13 @@ def _with_integers(table: DataFrame) -> DataFrame:
 def _write(found: Counterfactuals, path: Path) -> None:
     """The counterfactuals as a table in raw units, beside the row they belong to and how the search ended."""
     from apas._atomic import write_text
+    from apas.display.tables import csv_text
 
     frame = found.points.copy()
     name = "status" if "status" not in frame else "search_status"  # a feature may be called so
     frame.insert(0, name, [status.name for status in found.status], allow_duplicates=True)
     try:
-        write_text(path, frame.to_csv(index=True, lineterminator="\n"))
+        write_text(path, csv_text(frame))
     except OSError as error:
         raise InputError(f"`--out` cannot be written: {error.strerror or error}.") from None
 

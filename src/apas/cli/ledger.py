@@ -16,7 +16,6 @@ from apas.cli.audit import (
     NoRepairs,
     Space,
     ValidityOnly,
-    check_places,
     print_audit,
     read_space,
     write_reports,
@@ -24,6 +23,7 @@ from apas.cli.audit import (
 from apas.cli.modelfile import read_model
 from apas.cli.output import cell, json_rows, print_json, print_table
 from apas.cli.references import read_references
+from apas.cli.saving import check_outputs
 
 __all__ = ["ledger_app"]
 
@@ -32,6 +32,8 @@ ledger_app = typer.Typer(
     "Example:  apas ledger list ledger.db --state open",
     no_args_is_help=True,
 )
+#: What SQLite keeps beside the file.
+BESIDE = ("-wal", "-shm", "-journal")
 LedgerFile: TypeAlias = Annotated[Path, typer.Argument(help="Ledger file (SQLite).")]
 TrustClock: TypeAlias = Annotated[
     bool,
@@ -82,6 +84,7 @@ def add_command(
     from apas import Ledger, load_certificates
     from apas.contracts.promises import checked_promises
 
+    check_outputs({"LEDGER": ledger}, certificates, references)
     names = read_references(references, reference_column)
     # before the ledger is opened: a refusal must not leave an empty one behind
     checked_promises(certificates, names, expires, datetime.now(UTC).date().isoformat())
@@ -162,7 +165,8 @@ def audit_command(
     """
     from apas import Ledger
 
-    check_places(markdown, junit)
+    beside = [ledger.with_name(ledger.name + ending) for ending in BESIDE]
+    check_outputs({"--markdown": markdown, "--junit": junit}, ledger, beside, new_model, base, space)
     new, *old = (read_model(path, activation=activation, output=output) for path in (new_model, *(base or ())))
     with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         report = book.audit(

@@ -82,9 +82,9 @@ def max_shift_command(
     from apas import max_shift
     from apas.cli.cluster import workers
     from apas.cli.rows import parse_target, read_rows
-    from apas.cli.saving import check_place, save_to
+    from apas.cli.saving import check_outputs, save_to
 
-    check_place(save)
+    check_outputs({"--save": save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     which = pick_shifts(shifts, relative=relative, only=only)
     net = read_model(model, activation=activation, output=output)

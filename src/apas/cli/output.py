@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from apas.display.labels import printable
+from apas._sanitise import for_terminal
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["cell", "json_rows", "print_json", "print_note", "print_table"]
+__all__ = ["cell", "json_rows", "print_json", "print_line", "print_note", "print_table"]
 
 
 def cell(value: Any, style: str = "") -> Text:
     """A cell of a table whose text may come from a file: no markup, no line breaks, nothing that a terminal obeys."""
     from rich.text import Text
 
-    return Text(printable(str(value)), style)
+    return Text(for_terminal(str(value)), style)
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -62,9 +62,14 @@ def _json_value(cell: Any) -> Any:
     return cell if cell is None or isinstance(cell, str | int | float) else str(cell)
 
 
+def print_line(text: str) -> None:
+    """Print one line of the result, in which names of files and the like may stand."""
+    typer.echo(for_terminal(text))
+
+
 def print_note(text: str) -> None:
     """Print a remark beside the result."""
-    typer.echo(text, err=True)
+    typer.echo(for_terminal(text), err=True)
 
 
 def print_table(table: Table, summary: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from apas.cli import options
-from apas.cli.output import json_rows, print_json, print_note, print_table
+from apas.cli.output import cell, json_rows, print_json, print_line, print_note, print_table
 from apas.experiments.register import available
 
 if TYPE_CHECKING:
@@ -69,11 +69,10 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
 
 def _print_files(files: list[Fetched], folder: Path) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("dataset", "file", "state", box=None, pad_edge=False)
     for file in files:
-        table.add_row(file.name, str(file.path.relative_to(folder)), Text(file.state, "green" if file.ok else "red"))
+        table.add_row(file.name, cell(file.path.relative_to(folder)), cell(file.state, "green" if file.ok else "red"))
     print_table(table, f"{sum(file.ok for file in files)} of {len(files)} files are in {folder}.")
 
 
@@ -147,7 +146,7 @@ def all_command(
     if as_json:
         print_json(_content([(part.entry, part.outcome) for part in sections], quick, page))
     else:
-        typer.echo(f"page: {page}")
+        print_line(f"page: {page}")
 
 
 @contextmanager
@@ -168,7 +167,7 @@ def run(entry: Entry, *, output: Path, quick: bool, jobs: int, silent: bool) -> 
     if not silent:
         for title, table in outcome.tables.items():
             print_table(_shown(title, table), "")
-        typer.echo(f"written: {', '.join(str(file) for file in outcome.files)}")
+        print_line(f"written: {', '.join(str(file) for file in outcome.files)}")
     if outcome.without_figures:
         print_note(f"no figures: {outcome.without_figures}")
     return outcome
@@ -190,9 +189,8 @@ def _content(outcomes: list[tuple[Entry, Outcome]], quick: bool, page: Path | No
 
 def _shown(title: str, frame: DataFrame) -> Any:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(*map(str, frame.columns), title=title, title_justify="left", box=None, pad_edge=False)
     for cells in frame.itertuples(index=False):
-        table.add_row(*(Text(f"{cell:.3g}" if isinstance(cell, float) else str(cell)) for cell in cells))
+        table.add_row(*(cell(f"{value:.3g}" if isinstance(value, float) else value) for value in cells))
     return table

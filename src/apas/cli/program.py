@@ -123,8 +123,9 @@ def run_program() -> int:
         path = error.ctx.command_path if error.ctx is not None else "apas"
         where = "" if message.endswith("?") else f"; see `{path} --help`."
         raise InputError(f"{message.rstrip('.')}{where}") from None
-    except typer.Abort:
-        raise KeyboardInterrupt from None
+    except typer.Abort as abort:
+        # Typer takes the end of any file for the end of what is typed
+        raise (abort.__cause__ if isinstance(abort.__cause__, EOFError) else KeyboardInterrupt()) from None
     if code == 130:  # how Typer tells that it was interrupted
         raise KeyboardInterrupt
     return int(code or 0)

@@ -9,7 +9,8 @@ import typer
 
 from apas.cli import options
 from apas.cli.modelfile import read_model
-from apas.cli.output import print_json
+from apas.cli.output import print_json, print_line
+from apas.cli.saving import check_outputs
 from apas.errors import InputError
 
 __all__ = ["report_command"]
@@ -47,6 +48,7 @@ def report_command(
     from apas.report.entry import check_path, report_file
 
     check_path(report)
+    check_outputs({"--report": report}, certificates, model, audit, new_model, max_shifts)
     if model is None and new_model is None and (activation is not None or output is not None):
         raise InputError(
             "`--activation` and `--output` say what the layers of a model file give, but there is none; the page to "
@@ -61,6 +63,6 @@ def report_command(
     if as_json:
         print_json(done.to_dict())
         return
-    typer.echo(f"{done.path}: {done.rows} explanation{'s' if done.rows > 1 else ''}.")
+    print_line(f"{done.path}: {done.rows} explanation{'s' if done.rows > 1 else ''}.")
     for part, why in done.left_out.items():
-        typer.echo(f"Left out, {part}: {why}")
+        print_line(f"Left out, {part}: {why}")

@@ -10,7 +10,7 @@ import typer
 
 from apas.cli import options
 from apas.cli.modelfile import read_model
-from apas.cli.output import print_json, print_table
+from apas.cli.output import cell, print_json, print_table
 from apas.display.numbers import at_most
 
 if TYPE_CHECKING:
@@ -55,5 +55,5 @@ def print_report(report: ShiftReport) -> None:
         lines = frame.iloc[start : start + len(report.norms)]
         layer, kind, size = (str(lines[name].iloc[0]) for name in ("layer", "kind", "size"))
         distances = [at_most(d) if p else f"{d:.0f}" for p, d in zip(lines["p"], lines[report.models[0]], strict=True)]
-        table.add_row(layer, kind, size, *distances)
+        table.add_row(cell(layer), cell(kind), size, *distances)
     print_table(table, report.summary())

@@ -89,6 +89,6 @@ def print_report(report: VerifyReport) -> None:
     for label, line in zip(report._labels(), report, strict=True):
         told = (line.target, exactly(line.delta), exactly(line.coverage), line.sureness())
         check = cell(line.check.value, style=_COLOURS[line.check.name])
-        table.add_row(cell(label), line.statement, line.claimed, *map(cell, told), check, cell(line.reason))
+        table.add_row(cell(label), cell(line.statement), cell(line.claimed), *map(cell, told), check, cell(line.reason))
     sets = [f"Set: {words}." for words in dict.fromkeys(line.shifts for line in report)]
     print_table(table, "\n".join([*sets, *report.notes, report.summary()]))

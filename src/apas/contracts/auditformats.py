@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from apas._sanitise import for_markdown, for_xml
 from apas.display.numbers import at_most, exactly
 from apas.display.tables import markdown_table
 
@@ -14,28 +14,25 @@ if TYPE_CHECKING:
 
 __all__ = ["as_junit", "as_markdown"]
 
-#: Characters that XML 1.0 cannot hold, not even escaped.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
 
 def as_markdown(report: AuditReport) -> str:
     """A heading, what was found, a table of the rows, and one of the distances."""
     import pandas as pd
 
-    parts = [f"## {report.heading()}", _one_line(report.summary())]
-    parts += ["\n".join(f"- {_one_line(note)}" for note in report.notes)] if report.notes else []
+    parts = [f"## {report.heading()}", for_markdown(report.summary())]
+    parts += ["\n".join(f"- {for_markdown(note)}" for note in report.notes)] if report.notes else []
     lines = [
         (label, row.outcome.name, row.target, exactly(row.delta), row.reason, "" if row.repair is None else row.repair)
         for label, row in zip(report._labels(), report, strict=True)
     ]
     if lines:
         names = ["row", "outcome", "target", "delta", "reason", "nearest repair"]
-        parts.append(_table(pd.DataFrame(lines, columns=names)))
+        parts.append(markdown_table(pd.DataFrame(lines, columns=names).astype(str)))
     for digest, shift in report.shifts.items():
         sizes = shift.to_frame()
         sizes = sizes[sizes["p"] == shift.p].assign(change=sizes[shift.models[0]].map(at_most))
         parts.append(
-            f"### Shift from {digest[:12]}\n\n{_table(sizes[['layer', 'kind', 'size', 'change']].astype(str))}"
+            f"### Shift from {digest[:12]}\n\n{markdown_table(sizes[['layer', 'kind', 'size', 'change']].astype(str))}"
         )
     return "\n\n".join(parts) + "\n"
 
@@ -50,31 +47,17 @@ def as_junit(report: AuditReport) -> str:
     suites = Element("testsuites")
     suite = SubElement(suites, "testsuite", {"name": "apas audit", **{k: str(v) for k, v in counts.items()}})
     for label, row in zip(report._labels(), report, strict=True):
-        case = SubElement(suite, "testcase", {"classname": "apas.audit", "name": _clean(f"row {label}"), "time": "0"})
+        case = SubElement(suite, "testcase", {"classname": "apas.audit", "name": for_xml(f"row {label}"), "time": "0"})
         if row.outcome.is_broken:
-            failure = SubElement(case, "failure", {"type": row.outcome.name, "message": _clean(row.reason)})
-            failure.text = _clean(f"{row.reason}\nnearest repair: {row.repair or 'nobody asked'}")
+            failure = SubElement(case, "failure", {"type": row.outcome.name, "message": for_xml(row.reason)})
+            failure.text = for_xml(f"{row.reason}\nnearest repair: {row.repair or 'nobody asked'}")
         elif row.outcome.name == "NOT_PROMISED":
-            SubElement(case, "skipped", {"message": _clean(row.reason)})
+            SubElement(case, "skipped", {"message": for_xml(row.reason)})
     if gone:
         case = SubElement(suite, "testcase", {"classname": "apas.audit", "name": "expired promises", "time": "0"})
         said = f"{report.expired} expired: their last day has passed, and nobody has retired them"
         SubElement(case, "failure" if report.strict else "skipped", {"message": said})
     out = SubElement(suite, "system-out")
-    out.text = _clean("\n".join([report.summary(), *report.notes]))
+    out.text = for_xml("\n".join([report.summary(), *report.notes]))
     indent(suites, " ")
     return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
-
-
-def _table(frame: object) -> str:
-    texts = frame.map(lambda cell: _one_line(str(cell)))  # type: ignore[attr-defined]
-    return markdown_table(texts)
-
-
-def _one_line(text: str) -> str:
-    """Text that cannot leave its cell, nor become a tag."""
-    return " ".join(text.split()).replace("<", "&lt;")
-
-
-def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("?", text)

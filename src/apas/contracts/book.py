@@ -19,6 +19,11 @@ __all__ = ["Book"]
 #: How far the clock may be from the last entry of the history: a day forgives a wrong time zone, ten years (with at
 #: most three leap days) a ledger that rested.
 BEFORE, AFTER = timedelta(days=1), timedelta(days=3653)
+#: What the columns of the tables hold.
+_KINDS: dict[str, Any] = {
+    "id": int, **dict.fromkeys(("reference", "digest", "content", "issued", "state", "at", "event", "detail"), str),
+    **dict.fromkeys(("expires", "model"), str | None),
+}  # fmt: skip
 
 
 class Book:
@@ -70,9 +75,17 @@ class Book:
             ) from None
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a query gives."""
+        """What a query gives; SQLite keeps any value in any column, so that their kinds are checked."""
         with readable_errors(self.path):
-            return self.connection.execute(query, values).fetchall()
+            cursor = self.connection.execute(query, values)
+            found = cursor.fetchall()
+        for place, (name, *_) in enumerate(cursor.description or ()):
+            kinds = _KINDS.get(name, object)
+            if not all(isinstance(row[place], kinds) for row in found):
+                raise InputError(
+                    f"{self.path} is damaged (a value of {name!r} is of the wrong kind); get it from a backup."
+                )
+        return found
 
     @contextmanager
     def changing(self) -> Iterator[None]:

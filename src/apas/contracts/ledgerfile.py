@@ -104,6 +104,10 @@ def _version(connection: sqlite3.Connection, file: Path) -> int:
     """The version of a ledger, 0 for an empty file; others are refused before anything is written to them."""
     application, version = (_number(connection, f"PRAGMA {name}") for name in ("application_id", "user_version"))
     if application == APPLICATION:
+        # whose answers could be anything, or take forever; a ledger has neither
+        made = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%'"
+        if _number(connection, made):
+            raise InputError(f"{file} is not a ledger of apas: it holds views or triggers; get it from a backup.")
         if not 1 <= version <= VERSION:
             raise InputError(
                 f"{file} is a ledger of version {version}, but this apas reads 1 to {VERSION}; use a newer apas."

@@ -29,8 +29,9 @@ def read_toml(path: str | PathLike[str]) -> tuple[tuple[Feature, ...], str | Non
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"the space {str(file)!r} cannot be read: {error.strerror or error}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the space {str(file)!r} is not TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:  # bad encoding, bad TOML, numbers of too many digits
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"the space {str(file)!r} is not TOML: {why}.") from None
     return features_from(content)
 
 

@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from apas._sanitise import for_terminal
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["label_rows", "legend_beside", "printable", "readable"]
+__all__ = ["label_rows", "legend_beside", "readable"]
 
 #: So many rows are named below a picture; more are counted.
 NAMED = 25
 #: So many characters of a name are shown.
 LONGEST = 24
-
-
-def printable(text: str) -> str:
-    r"""The text in one line: what would end it, move the cursor or colour a terminal becomes a question mark.
-
-    Examples
-    --------
-    >>> printable("A-1\n\x1b[31mHOLDS")
-    'A-1??[31mHOLDS'
-    """
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def readable(labels: Iterable[Any], longest: int = LONGEST) -> list[str]:
@@ -37,7 +28,7 @@ def readable(labels: Iterable[Any], longest: int = LONGEST) -> list[str]:
     >>> readable(["a very long name"], longest=6)
     ['a ver…']
     """
-    texts = [printable(str(label)) for label in labels]
+    texts = [for_terminal(str(label)) for label in labels]
     return [text if len(text) <= longest else text[: longest - 1] + "…" for text in texts]
 
 

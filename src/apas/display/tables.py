@@ -1,14 +1,16 @@
-"""Data frames as HTML, everything escaped, and as Markdown."""
+"""Data frames as HTML, Markdown and CSV, with every text made harmless."""
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from apas._sanitise import for_csv, for_html, for_markdown
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["html_table", "markdown_table"]
+__all__ = ["csv_text", "html_table", "markdown_table"]
 
 #: How many lines of a long table are shown at each end.
 ENDS = 10
@@ -25,7 +27,7 @@ def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
     >>> "&lt;b&gt;" in html_table(pd.DataFrame({"a": ["<b>"]}), caption="one")
     True
     """
-    head = "".join(f"<th>{escape(str(c))}</th>" for c in ["", *frame.columns])
+    head = "".join(f"<th>{for_html(str(c))}</th>" for c in ["", *frame.columns])
     hidden = max(0, len(frame) - 2 * ends)
     if not hidden:
         body = _lines(frame)
@@ -33,7 +35,7 @@ def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
         said = f"... {hidden} more row{'s' if hidden > 1 else ''}; to_frame() has all of them ..."
         between = f'<tr><td colspan="{len(frame.columns) + 1}">{said}</td></tr>'
         body = _lines(frame.iloc[:ends]) + between + _lines(frame.iloc[-ends:])
-    table = f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table><caption>{for_html(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="{NO_FORMULAS}">{table}</div>'
 
 
@@ -43,8 +45,8 @@ def _lines(frame: DataFrame) -> str:
 
 
 def _line(index: Any, cells: Any) -> str:
-    shown = "".join(f"<td>{escape(_shown(c))}</td>" for c in cells)
-    return f"<tr><th>{escape(str(index))}</th>{shown}</tr>"
+    shown = "".join(f"<td>{for_html(_shown(c))}</td>" for c in cells)
+    return f"<tr><th>{for_html(str(index))}</th>{shown}</tr>"
 
 
 def _shown(cell: Any) -> str:
@@ -65,9 +67,47 @@ def markdown_table(frame: DataFrame, *, digits: int = 3) -> str:
     |---|---|---|
     | a\|b | 0.123 | 3 |
     """
-    rows = [[str(column) for column in frame.columns], ["---"] * len(frame.columns)]
+    rows = [[for_markdown(str(column)) for column in frame.columns], ["---"] * len(frame.columns)]
     for cells in frame.itertuples(index=False):
-        rows.append([f"{c:.{digits}f}" if isinstance(c, float) else str(c).replace("|", "\\|") for c in cells])
+        rows.append([f"{c:.{digits}f}" if isinstance(c, float) else for_markdown(str(c)) for c in cells])
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     lines[1] = lines[1].replace(" ", "")
     return "\n".join(lines)
+
+
+def csv_text(frame: DataFrame, **options: Any) -> str:
+    r"""A data frame as CSV in which no name, label or text is a formula to a spreadsheet; numbers are as they are.
+
+    Parameters
+    ----------
+    frame : data frame
+    **options
+        Of `DataFrame.to_csv`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> csv_text(pd.DataFrame({"@name": ["=1+1", "b"], "debt": [-1.5, 2.0]}), index=False)
+    "'@name,debt\n'=1+1,-1.5\nb,2.0\n"
+    """
+    import pandas as pd
+
+    safe = frame.copy(deep=False)
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            texts: Any = pd.Series(_cells(column), index=frame.index, dtype=object)
+            safe.isetitem(place, texts)
+    levels = [_cells(frame.index.get_level_values(i)) for i in range(frame.index.nlevels)]
+    names = _cells(frame.index.names)
+    if frame.index.nlevels > 1:
+        safe.index = pd.MultiIndex.from_arrays(levels, names=names)
+    elif not pd.api.types.is_numeric_dtype(frame.index.dtype):
+        safe.index = pd.Index(levels[0], name=names[0], dtype=object)
+    else:
+        safe.index = frame.index.rename(names[0])
+    return str(safe.set_axis(_cells(frame.columns), axis=1).to_csv(lineterminator="\n", **options))
+
+
+def _cells(values: Iterable[Any]) -> list[Any]:
+    return [for_csv(value) if isinstance(value, str) else value for value in values]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from apas._atomic import write_text
-from apas.display.tables import markdown_table
+from apas.display.tables import csv_text, markdown_table
 from apas.errors import InputError, MissingExtra
 from apas.experiments.runner import Unit, run_units
 from apas.experiments.store import Store, made_with
@@ -83,7 +83,7 @@ def run_experiment(
     try:
         for name, table in tables.items():
             files += [place / f"{name}.csv", place / f"{name}.md"]
-            write_text(files[-2], table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+            write_text(files[-2], csv_text(table, index=False, float_format="%.6g"))
             write_text(files[-1], f"{markdown_table(table)}\n\n{_made_by(label, quick)}\n")
         without = ""
         try:

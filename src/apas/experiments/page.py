@@ -8,11 +8,11 @@ import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apas._atomic import write_text
+from apas._sanitise import for_html
 from apas.datasets.registry import DATASETS, dataset_path
 from apas.display.tables import html_table, markdown_table
 from apas.errors import InputError
@@ -67,13 +67,13 @@ class Section:
         seeds = f" Seeds: {self.entry.seeds}." if self.entry.seeds else ""
         work = f"{len(self.units)} units of work. Settings: {settings}.{seeds}"
         lines = [
-            f'<h2 id="{escape(self.entry.name)}">{escape(self.entry.title)}</h2>',
-            f"<p><code>{escape(command)}</code>, {escape(work)}</p>",
+            f'<h2 id="{for_html(self.entry.name)}">{for_html(self.entry.title)}</h2>',
+            f"<p><code>{for_html(command)}</code>, {for_html(work)}</p>",
             *(html_table(table, caption=name, ends=LINES) for name, table in self.outcome.tables.items()),
             *(_picture(file) for file in self.outcome.files if file.suffix == ".png"),
         ]
         if self.outcome.without_figures:
-            lines.append(f"<p>No figures: {escape(self.outcome.without_figures)}</p>")
+            lines.append(f"<p>No figures: {for_html(self.outcome.without_figures)}</p>")
         return "\n".join(lines)
 
 
@@ -94,7 +94,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         Of the page, `PAGE` in the folder.
     """
     command = f"apas paper all{' --quick' if quick else ''}"
-    links = "".join(f'<li><a href="#{escape(s.entry.name)}">{escape(s.entry.title)}</a></li>' for s in sections)
+    links = "".join(f'<li><a href="#{for_html(s.entry.name)}">{for_html(s.entry.title)}</a></li>' for s in sections)
     read = {name for section in sections for unit in section.units for name in unit.data}
     made_with = {
         "program and machine": _versions(n_jobs),
@@ -104,7 +104,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         "data": _digests(name for name in DATASETS if name in read),
     }
     parts = [
-        f"<h1>The paper, reproduced</h1><p>Made by <code>{escape(command)}</code>.</p><ul>{links}</ul>",
+        f"<h1>The paper, reproduced</h1><p>Made by <code>{for_html(command)}</code>.</p><ul>{links}</ul>",
         *(section.html(quick=quick) for section in sections),
         "<h2>Made with</h2>",
         *(html_table(table, caption=name) for name, table in made_with.items()),
@@ -138,7 +138,7 @@ def _settings(units: Iterable[Unit]) -> Mapping[str, str]:
 
 def _picture(file: Path) -> str:
     content = base64.b64encode(file.read_bytes()).decode("ascii")
-    return f'<img alt="{escape(file.stem)}" src="data:image/png;base64,{content}">'
+    return f'<img alt="{for_html(file.stem)}" src="data:image/png;base64,{content}">'
 
 
 def _versions(n_jobs: int) -> DataFrame:

@@ -163,6 +163,9 @@ class Store:
         )
         if known != APPLICATION and (known or tables):
             raise sqlite3.DatabaseError("another program's database")
+        made = "select count(*) from sqlite_master where type in ('view', 'trigger')"
+        if self._base.execute(made).fetchone()[0]:  # whose answers could be anything, or take forever
+            raise sqlite3.DatabaseError("a database with views or triggers")
         if not tables:  # with the lock, since another run may do the same: all of it is there, or nothing
             self._base.execute("begin immediate")
             self._base.execute(_TABLE)
@@ -180,14 +183,17 @@ class Store:
         """A file that was damaged, or is full or locked, is refused in one sentence."""
         try:
             yield
-        except (sqlite3.Error, json.JSONDecodeError) as error:
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:  # what JSON cannot be read from
             raise self._refused(error) from None
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The result of a unit, or None if it is not done."""
         with self._reading():
             row = self._base.execute("select result from results where key = ?", (key,)).fetchone()
-            return None if row is None else json.loads(row[0])
+            result = {} if row is None else json.loads(row[0])
+            if not isinstance(result, dict):
+                raise TypeError("a result that is none")
+            return None if row is None else result
 
     def put(
         self, key: str, experiment: str, settings: Mapping[str, Any], result: Mapping[str, Any], *, seconds: float
@@ -198,7 +204,8 @@ class Store:
             self._base.execute("insert or replace into results values (?, ?, ?, ?, ?)", values)
 
     def __len__(self) -> int:
-        return int(self._base.execute("select count(*) from results").fetchone()[0])
+        with self._reading():
+            return int(self._base.execute("select count(*) from results").fetchone()[0])
 
     def close(self) -> None:
         """Close the file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ __all__ = ["BROKEN", "first_line", "pack", "read_archive"]
 #: What libraries raise when a file is not what it should be.
 BROKEN = (
     ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, ImportError, LookupError, OSError,
-    RuntimeError, SyntaxError, TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error,
+    RuntimeError, SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 MEMBERS = 100_000
 #: How far members may expand: this many bytes, and so many times the size of the file.

@@ -85,6 +85,7 @@ def read_onnx(path: Path, raw: bytes, stated: Stated) -> FeedForward:
         raise InputError(f"{path} is not an ONNX file: it holds no graph.")
     if len(model.graph.node) > NODES:
         raise InputError(f"{path} has {len(model.graph.node)} nodes, more than the {NODES} that apas reads.")
+    _check_texts(path, model)
     graph = _taken_apart(onnx, path, model)
     chain = read_chain(graph)
     _check_input(graph, model, len(chain.weights[0]), chain.flattens)
@@ -106,6 +107,26 @@ def read_onnx(path: Path, raw: bytes, stated: Stated) -> FeedForward:
         stated.confirm(path, network)
     check_with_onnxruntime(path, model, graph, chain, network)
     return network
+
+
+def _check_texts(path: Path, model: Any) -> None:
+    """Refuse texts that are not UTF-8: protobuf decodes them on demand only, and gives bytes for them."""
+    waiting = [model]
+    while waiting:
+        message = waiting.pop()
+        for field in message.DESCRIPTOR.fields:  # of those that hold numbers none is touched
+            inner = field.message_type is not None
+            if not inner and field.type != field.TYPE_STRING:
+                continue
+            value = getattr(message, field.name)
+            if hasattr(value, "extend"):
+                values = list(value)
+            else:
+                values = [value] if not inner or message.HasField(field.name) else []
+            if inner:
+                waiting.extend(values)
+            elif not all(isinstance(text, str) for text in values):
+                raise InputError(f"{path} is not a whole ONNX file: the field {field.name!r} is not a text in UTF-8.")
 
 
 def _taken_apart(onnx: Any, path: Path, model: Any) -> Graph:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from apas._atomic import write_text
+from apas._atomic import same_file, write_text
 from apas._optional import require
+from apas._validation import is_path
 from apas.certify.certificates import Certificates
 from apas.certify.maxshifts import MaxShifts
 from apas.contracts.auditreport import AuditReport
@@ -130,6 +131,11 @@ def report_file(
 ) -> Written:
     """The same, with what was left out."""
     target = check_path(path)
+    for given, name in ((certificates, "certificates"), (audit, "audit"), (max_shifts, "max_shifts")):
+        if is_path(given) and same_file(target, os.fsdecode(given)):
+            raise InputError(
+                f"`path` must be another file than `{name}`, which it would overwrite, got {str(target)!r}."
+            )
     if title is not None and not isinstance(title, str):
         raise InputError(f"`title` must be a text, got {type(title).__name__}.")
     for module in ("jinja2", "plotly"):

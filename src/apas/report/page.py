@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from apas._optional import require
+from apas._sanitise import for_xml
 
 __all__ = ["embedded_json", "rendered"]
 
@@ -30,6 +31,7 @@ def rendered(*, data: dict[str, Any], **parts: Any) -> str:
     offline = require("plotly.offline", feature="write_report", extra="report")
     env = jinja.Environment(
         autoescape=True,
+        finalize=lambda value: for_xml(value) if type(value) is str else value,  # what is safe is no plain text
         undefined=jinja.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
