@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from apas.certify.certificate import NOT_TODAY, NOT_VALID
 from apas.certify.claims import Every, Most
 from apas.certify.sequence import UnderShifts
-from apas.display.numbers import at_least, at_most
+from apas.display.numbers import at_least, at_most, exactly
 from apas.display.values import plain
 
 if TYPE_CHECKING:
@@ -184,8 +184,10 @@ class MaxShifts(UnderShifts[MaxShift]):
         """The spread of the largest certified deltas, in one sentence."""
         if not len(self):
             return "No rows, no shifts."
-        low, middle, high = np.percentile(self.deltas, [0, 50, 100])
-        spread = f"{at_least(low)} to {at_least(high)}, median {at_least(middle)}"
+        # between rungs nothing is certified, so a delta that is one must not be rounded
+        write = at_least if all(item.rungs is None for item in self if item.delta) else exactly
+        low, middle, high = (write(float(delta)) for delta in np.percentile(self.deltas, [0, 50, 100]))
+        spread = f"{low} to {high}, median {middle}"
         asked = [item for item in self if item.valid_today] or list(self)
         claims = "; or ".join(dict.fromkeys(_claimed(item, len(self)) for item in asked))
         measures = "; or ".join(dict.fromkeys(item.claim.measure for item in self))
