@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from apas._validation import check_number
 from apas.certify.sequence import PerRow
 from apas.display.numbers import exactly
 from apas.display.values import plain
 
-__all__ = ["Checked", "VerifyReport", "VerifyRow"]
+__all__ = ["Checked", "Required", "VerifyReport", "VerifyRow"]
 
 
 class Checked(Enum):
@@ -82,6 +83,49 @@ class VerifyRow:
     def to_dict(self) -> dict[str, Any]:
         """The line as JSON values."""
         return {**vars(self), "target": plain(self.target), "check": self.check.value}
+
+
+@dataclass(frozen=True)
+class Required:
+    """What each row must claim at least; None for whatever it does."""
+
+    coverage: float | None
+    confidence: float | None
+    delta: float | None
+    target: str | None
+
+    @classmethod
+    def of(cls, coverage: Any, confidence: Any, delta: Any, target: Any) -> Required:
+        """What was asked for, checked."""
+        shares = {"coverage": coverage, "confidence": confidence}
+        checked = {
+            name: None if value is None else check_number(value, f"require_{name}", "verify", above=0, most=1)
+            for name, value in shares.items()
+        }
+        size = None if delta is None else check_number(delta, "require_delta", "verify", above=0)
+        return cls(**checked, delta=size, target=None if target is None else str(plain(target)))
+
+    def applied(self, line: VerifyRow) -> VerifyRow:
+        """The line, which fails if it claims less."""
+        said = self._missing(line) if line.check is not Checked.FAILS else None
+        return line if said is None else replace(line, check=Checked.FAILS, reason=said)
+
+    def _missing(self, line: VerifyRow) -> str | None:
+        least = [(name, getattr(self, name)) for name in ("coverage", "confidence", "delta")]
+        asked = [(name, exactly(value), value) for name, value in least if value is not None]
+        if self.target is not None and str(plain(line.target)) != self.target:
+            return f"is about the target {str(plain(line.target))!r}, {self.target!r} is required"
+        if not line.is_promise and (asked or self.target is not None):
+            what = f"{asked[0][0]} {asked[0][1]}" if asked else f"the target {self.target!r}"
+            return f"certifies nothing, {what} is required"
+        for name, shown, value in asked:
+            claimed = getattr(line, name)
+            if claimed is None:
+                return f"claims a confidence of each test of its search alone, {shown} is required"
+            if claimed < value:
+                together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
+                return f"claims {name} {exactly(claimed)}{together}, {shown} is required"
+        return None
 
 
 class VerifyReport(PerRow[VerifyRow]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from apas._random import entropy_of
-from apas._validation import check_flag, check_integer, check_number, is_path
+from apas._validation import check_flag, check_integer, is_path
 from apas.certify.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate
 from apas.certify.certificates import Certificates
 from apas.certify.claims import Every, Most, Verdict
@@ -25,13 +24,12 @@ from apas.contracts.contents import stored_content
 from apas.contracts.matching import Matched, asked, match_model, row_complaints, wrong_targets
 from apas.contracts.radii import searched_again
 from apas.contracts.redrawn import Fresh, confirmed_anew, redrawn
-from apas.contracts.report import Checked, VerifyReport, VerifyRow
+from apas.contracts.report import Checked, Required, VerifyReport, VerifyRow
 from apas.contracts.reproved import enumerated_again, reproved
 from apas.contracts.shiftsets import AbsentModels, with_models
 from apas.contracts.stored import Stored, read_content, read_stored
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly
-from apas.display.values import plain
 from apas.errors import ApasError, InputError
 from apas.models.convert import as_model
 from apas.models.digest import model_digest
@@ -117,7 +115,7 @@ def verify(
         check_integer(samples, "samples", "verify", least=1)
         if not fresh:
             raise InputError("`samples` of verify goes with fresh=True; leave it out, or draw afresh.")
-    required = _Required.of(require_coverage, require_confidence, require_delta, require_target)
+    required = Required.of(require_coverage, require_confidence, require_delta, require_target)
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
     net, stored = as_model(model), _stored(certificates)
@@ -136,49 +134,6 @@ def verify(
     if not lines and model_digest(net) != parts[0].model_digest:
         report.complaint = "this is not the model that the file is about"
     return report
-
-
-@dataclass(frozen=True)
-class _Required:
-    """What each row must claim at least; None for whatever it does."""
-
-    coverage: float | None
-    confidence: float | None
-    delta: float | None
-    target: str | None
-
-    @classmethod
-    def of(cls, coverage: Any, confidence: Any, delta: Any, target: Any) -> _Required:
-        """What was asked for, checked."""
-        shares = {"coverage": coverage, "confidence": confidence}
-        checked = {
-            name: None if value is None else check_number(value, f"require_{name}", "verify", above=0, most=1)
-            for name, value in shares.items()
-        }
-        size = None if delta is None else check_number(delta, "require_delta", "verify", above=0)
-        return cls(**checked, delta=size, target=None if target is None else str(plain(target)))
-
-    def applied(self, line: VerifyRow) -> VerifyRow:
-        """The line, which fails if it claims less."""
-        said = self._missing(line) if line.check is not Checked.FAILS else None
-        return line if said is None else replace(line, check=Checked.FAILS, reason=said)
-
-    def _missing(self, line: VerifyRow) -> str | None:
-        least = [(name, getattr(self, name)) for name in ("coverage", "confidence", "delta")]
-        asked = [(name, exactly(value), value) for name, value in least if value is not None]
-        if self.target is not None and str(plain(line.target)) != self.target:
-            return f"is about the target {str(plain(line.target))!r}, {self.target!r} is required"
-        if not line.is_promise and (asked or self.target is not None):
-            what = f"{asked[0][0]} {asked[0][1]}" if asked else f"the target {self.target!r}"
-            return f"certifies nothing, {what} is required"
-        for name, shown, value in asked:
-            claimed = getattr(line, name)
-            if claimed is None:
-                return f"claims a confidence of each test of its search alone, {shown} is required"
-            if claimed < value:
-                together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
-                return f"claims {name} {exactly(claimed)}{together}, {shown} is required"
-        return None
 
 
 def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
