@@ -139,7 +139,16 @@ def test_results_are_read_only_and_serialisable():
         curves[0].lower[0] = 1.0
     table = curves.to_frame()
     assert table.index.tolist() == ["x"] * 3 + ["y"] * 3
-    assert list(table.columns) == ["delta", "estimate", "lower", "upper", "draws", "confidence", "target", "valid_today"]
+    assert list(table.columns) == [
+        "delta",
+        "estimate",
+        "lower",
+        "upper",
+        "draws",
+        "confidence",
+        "target",
+        "valid_today",
+    ]
     assert table["delta"].tolist() == [0.1, 0.2, 0.3] * 2
     values = json.loads(json.dumps(curves.to_dict()))
     assert values["format"] == "apas-fraction-curves"
