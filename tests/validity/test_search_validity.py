@@ -176,6 +176,8 @@ class Problem:
 
 ONE, BOTH = (Terraces(np.linspace(0.05, 0.25, 21), inputs) for inputs in (1, 2))
 FEW = Terraces(np.linspace(0.05, 0.25, 13))
+#: Here nothing is robust, so that whatever is found is false: confidence is a share of all calls.
+BARREN = Terraces(np.linspace(0.05, 0.25, 21), robust=0)
 #: Here terraces are narrow where Roar goes, for one radius after the other.
 FAR = Terraces(np.array([0.05, *(a + i * 0.003 for a in (0.116, 0.236) for i in range(11)), 1.0]), robust=1)
 #: One row on each terrace, and as many with the other input.
@@ -217,6 +219,9 @@ PROBLEMS = {
         **TERRACE, source="neighbours", options=ALONG_MANY, found=0.3, cut=0.1,
         limits=lambda rng: {"max_candidates": int(rng.integers(60, 150))},
     ),
+    "none robust": Problem(
+        BARREN.network, TERRACE["start"], BARREN.share, "neighbours", options=ALONG_ONE, found=0.01
+    ),
 }  # fmt: skip
 #: These are quick enough for every run of the tests.
 QUICK = [pytest.param(name, 300, 51) for name in ("time", "candidates")]
@@ -239,6 +244,8 @@ def test_what_a_search_returns_is_rarely_false(name, repetitions, most, monkeypa
         assert count["found", rank] >= problem.found * repetitions
         assert count["false", rank] <= most
     assert count["cut"] >= problem.cut * repetitions
+    if name == "none robust":
+        assert count["false"] == count["found", 0]
     if problem.confidence > CONFIDENCE:  # the risk was divided
         assert count["false"] <= most
 
