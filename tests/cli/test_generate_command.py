@@ -42,6 +42,21 @@ def test_table_and_file_show_what_the_library_finds(files, capsys):
     pd.testing.assert_frame_equal(written, found.points)
 
 
+def test_rows_of_both_classes_need_a_target(files, capsys):
+    TABLE[NAMES].to_csv("rows.csv")
+    code, out, err = run(capsys, *ASK, "--space", "space.toml")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the model gives 2 of the rows class 0 and 2 of the rows class 1" in err
+    assert "--target" in err
+    code, out, err = run(capsys, *ASK, "--space", "space.toml", "--target", "1")
+    assert (code, out) == (2, "")
+    assert "already gives row 1 class 1; leave it out" in err
+    TABLE.loc[[1, 2], NAMES].to_csv("rows.csv")
+    code, out, _ = run(capsys, *ASK, "--space", "space.toml")
+    assert code == 0
+    assert "2 rows from class 1 to class 0: 2 FOUND" in out
+
+
 def test_a_column_that_the_space_does_not_know_names_the_rows(files, capsys):
     net = apas.FeedForward(files.weights, files.biases)  # without names: those of the space count
     apas.save_model(net, "model.json")

@@ -113,6 +113,8 @@ def test_what_is_assumed_without_a_space(tmp_path):
     points, inputs = np.array([[2.0, 5.0, 1.0], [3.0, 5.0, 0.0]]), np.array([[1.0, 5.0, 1.0], [1.0, 5.0, 0.0]])
     space = assumed_space(points, inputs, ("a", "b", "c"))
     assert [f.mutable for f in space] == [True, False, False]
+    rounded = np.array([[2.0, np.nextafter(5.0, 9), 1.0], [3.0, 5.0, 0.0]])  # what rounding moved is not changed
+    assert [f.mutable for f in assumed_space(rounded, inputs, ("a", "b", "c"))] == [True, False, False]
     assert space["c"].kind == "binary"
     assert (space["a"].low, space["a"].high) == (-2.0, 6.0)
     assert all(f.mutable for f in assumed_space(points, None, None))

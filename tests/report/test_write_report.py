@@ -468,3 +468,15 @@ def test_margins_that_are_no_numbers_are_counted_apart():
     assert found.counts.sum(axis=1).tolist() == [3, 0]
     assert found.unfit.tolist() == [0, 3]
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_rounding_is_no_change(tmp_path):
+    """Files of others, or of before, may hold what was scaled there and back."""
+    net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
+    found = apas.certify(net, [[2.0, np.nextafter(0.3, 1)]], 0.01, target=1, method="interval")
+    found.inputs = np.array([[0.1, 0.3]])
+    apas.save_certificates(found, tmp_path / "c.json")
+    apas.write_report(tmp_path / "c.json", tmp_path / "r.html")
+    text = " ".join(" ".join(Outline(own_text(tmp_path / "r.html")).texts).split())
+    assert "income 0.1 → 2" in text
+    assert "savings" not in text

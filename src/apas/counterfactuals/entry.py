@@ -148,7 +148,7 @@ def generate(
     entropy = entropy_of(rng)
     task = Task(bound, space, distance, known, entropy, limits.deadline)
     raw, encoded = encoded_rows(bound, space.table(inputs))
-    targets = wanted_classes(bound, encoded, target)
+    targets = wanted_classes(bound, encoded, target, one_way=True)
     deltas = check_delta(default_delta(shift_set, delta), len(inputs))
     _check_method(chosen, Problem(bound, encoded, targets, deltas, shift_set, points=raw))
     complaint = origin.unsupported(task)

@@ -161,7 +161,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         X, points : array_like or data frame of shape (rows, features)
             The inputs and their counterfactuals, in raw units; a row of missing values where there is none.
         target : label or array_like of labels, optional
-            The wanted class. None for the other class of a model with two, if it gives all rows of `X` the same.
+            The wanted class; None for the other class of a model with two.
         space : FeatureSpace, optional
             Read off `X` and `points` unless given.
         """

@@ -26,7 +26,7 @@ def taken(
     origins, numbers = space.numbers(X), space.numbers(own_columns(points, space), "points", gaps=True)
     if len(numbers) != len(origins):
         raise InputError(f"`points` must have a row for each of the {len(origins)} inputs, got {len(numbers)}.")
-    targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target)
+    targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target, one_way=False)
     costs = space.costs(numbers, origins)
     items = [
         Counterfactual(i, 0, targets[i], Status.EXHAUSTED if np.isnan(cost) else Status.FOUND, float(cost), 0, 0, None,

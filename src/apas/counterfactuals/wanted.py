@@ -19,8 +19,11 @@ from apas.models.protocol import Model, Named, Raw, offers
 __all__ = ["check_space", "default_space", "own_columns", "read_off", "wanted_classes", "with_gaps"]
 
 
-def wanted_classes(model: Model, X: NDArray[np.float64], target: Any) -> NDArray[Any]:
-    """One wanted class per row, none of which the model gives already."""
+def wanted_classes(model: Model, X: NDArray[np.float64], target: Any, *, one_way: bool) -> NDArray[Any]:
+    """One wanted class per row, none of which the model gives already.
+
+    With `one_way` None is refused for rows of both classes: nobody is to be told how to be rejected unasked.
+    """
     given = predicted_classes(model, X)[0] if len(X) else np.empty(0, dtype=object)
     if target is None:
         if len(model.classes) != 2:
@@ -29,11 +32,11 @@ def wanted_classes(model: Model, X: NDArray[np.float64], target: Any) -> NDArray
                 "has no other one."
             )
         counts = {label: sum(g == label for g in given) for label in model.classes}
-        if all(counts.values()):
+        if one_way and all(counts.values()):
             found = " and ".join(f"{count} of the rows class {label!r}" for label, count in counts.items())
             raise InputError(
                 f"`target` must be the wanted class, since the model gives {found} and the other class would be a "
-                "different wish for each; pass the class (--target), and leave out the rows that have it already."
+                "different wish for each; pass the class (--target) without the rows that have it, or a class per row."
             )
         labels = np.empty(len(X), dtype=object)
         labels[:] = [model.classes[0] if g == model.classes[1] else model.classes[1] for g in given]
