@@ -3,6 +3,7 @@
 #   make test          the test suite (TORCH=1 adds PyTorch, BROWSER=1 the tests in a browser)
 #   make check         lint, types, docs and tests: what CI runs
 #   make validity      the long statistical suites
+#   make fuzz          2,000 damaged files for every reader, in some minutes
 #   make bench         speed against written-down baselines
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ MORE = $(if $(filter 1,$(TORCH)),$(comma)torch)$(if $(filter 1,$(BROWSER)),$(com
 comma := ,
 KIND = $(if $(filter 1,$(TORCH)),-torch)$(if $(filter 1,$(BROWSER)),-browser)
 
-.PHONY: help demo test check lint types docs validity bench clean
+.PHONY: help demo test check lint types docs validity fuzz bench clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -50,6 +51,8 @@ docs: $(VENV)/.dev$(KIND)
 check: lint types docs test
 validity: $(VENV)/.test$(KIND)
 	$(BIN)/python -m pytest -m validity -n $(WORKERS)
+fuzz: $(VENV)/.test$(KIND)
+	timeout 900 $(BIN)/python -m pytest -m fuzz -n $(WORKERS) --dist worksteal
 bench: $(VENV)/.test$(KIND)
 	$(BIN)/python -m benchmarks
 clean:

@@ -371,12 +371,12 @@ def main(words):
             print(f"FAILS\tthe certificates are not about this model, whose digest is {net.digest}")
             return 1
         with np.errstate(all="ignore"):
-            found = list(check(file, net))
+            labels, found = [entry["row"] for entry in file["certificates"]], list(check(file, net))
     except Exception as error:  # noqa: BLE001  # whatever is wrong with a file, it is not a verdict
         print(f"error: bad input: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    for entry, (status, reason) in zip(file["certificates"], found, strict=True):
-        row = "".join(c if c.isprintable() else "?" for c in str(entry["row"]))  # it must not look like another line
+    for label, (status, reason) in zip(labels, found, strict=True):
+        row = "".join(c if c.isprintable() else "?" for c in str(label))  # it must not look like another line
         print(f"{row}\t{status}\t{reason}")
     return 1 if any(s == "FAILS" for s, _ in found) else 3 if any(s == "NOT CHECKED" for s, _ in found) else 0
 
