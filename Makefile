@@ -5,6 +5,7 @@
 #   make lowest        the fast tests with the oldest versions that are allowed (Python 3.11 or 3.12)
 #   make dist          wheel and sdist in dist/; the wheel is tried in an empty environment
 #   make validity      the long statistical suites
+#   make fuzz          2,000 damaged files for every reader, in some minutes
 #   make bench         speed against written-down baselines
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +19,7 @@ MORE = $(if $(filter 1,$(TORCH)),$(comma)torch)$(if $(filter 1,$(BROWSER)),$(com
 comma := ,
 KIND = $(if $(filter 1,$(TORCH)),-torch)$(if $(filter 1,$(BROWSER)),-browser)
 
-.PHONY: help demo test check lint types docs lowest dist validity bench clean
+.PHONY: help demo test check lint types docs lowest dist validity fuzz bench clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -69,7 +70,7 @@ docs: $(VENV)/.dev$(KIND)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 check: lint types docs test
 lowest: $(LOWEST)/.installed
-	$(LOWEST)/bin/python -m pytest $(FAST) -m "not validity" -n $(WORKERS)
+	$(LOWEST)/bin/python -m pytest $(FAST) -m "not validity and not fuzz" -n $(WORKERS)
 dist: $(VENV)/.dev$(KIND)
 	rm -rf dist $(VENV)/trial
 	$(BIN)/python -m build --outdir dist
@@ -79,6 +80,8 @@ dist: $(VENV)/.dev$(KIND)
 	trial="$$PWD/$(VENV)/trial/bin" && folder=$$(mktemp -d) && cd "$$folder" && "$$trial/apas" --version && "$$trial/apas" demo && rm -r "$$folder"
 validity: $(VENV)/.test$(KIND)
 	$(BIN)/python -m pytest -m validity -n $(WORKERS)
+fuzz: $(VENV)/.test$(KIND)
+	timeout 900 $(BIN)/python -m pytest -m fuzz -n $(WORKERS) --dist worksteal
 bench: $(VENV)/.test$(KIND)
 	$(BIN)/python -m benchmarks
 clean:

@@ -467,15 +467,15 @@ def main(words):
             print(f"FAILS\tthe certificates are not about this model, whose digest is {net.digest}")
             return 1
         with np.errstate(all="ignore"):
-            found = list(check(file, net))
+            labels, found = [str(entry["row"]) for entry in file["certificates"]], list(check(file, net))
         for i, entry in enumerate(file["certificates"]):
             said = missing(entry, required) if found[i][0] != "FAILS" else None
             found[i] = (*(("FAILS", said) if said else found[i]), shown(entry, net))
     except Exception as error:  # noqa: BLE001  # whatever is wrong with a file, it is not a verdict
         print(f"error: bad input: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    for entry, answer in zip(file["certificates"], found, strict=True):
-        cells = (str(entry["row"]), *answer)  # none of which must look like another line
+    for label, answer in zip(labels, found, strict=True):
+        cells = (label, *answer)  # none of which must look like another line
         print(*("".join(c if c.isprintable() else "?" for c in cell) for cell in cells), sep="\t")
     if not found:
         print("NOT CHECKED\tthe file holds no rows")

@@ -186,6 +186,13 @@ def skops_file(node: dict[str, object], **members: bytes) -> bytes:
     return archive({"schema.json": json.dumps(schema).encode(), **members})
 
 
+def skops_array(header: bytes) -> bytes:
+    """An estimator's file whose array has this header."""
+    node = skops_node("NdArrayNode", "numpy", "ndarray", type="numpy", file="a.npy")
+    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
+    return skops_file(node, **{"a.npy": array})
+
+
 def skops_estimator(classifier: object, change: Callable[[object], None]) -> bytes:
     import skops.io
 
@@ -243,6 +250,9 @@ def skops_files(flag: Path) -> dict[str, bytes | Write]:
         "an array of objects": archive({"schema.json": json.dumps({**skops_node(
             "NdArrayNode", "numpy", "ndarray", type="numpy", file="a.npy"), "protocol": 2}).encode(),
             "a.npy": _object_array(flag)}),
+        **{f"an array that begins with {header!r}": skops_array(header) for header in (
+            b"{'descr': '''", b"{'descr': (", b"(", b"{'descr': '<f8', 'shape': (1,)", b"\\", b"\xff", b"{" * 500, b"")},
+        "escapes in a type": skops_file(skops_node("ObjectNode", "\x1b[31m" * 2000, "\x1b]8;;http://a\x07\n")),
         "a zip bomb": bomb("schema.json", 2**31),
         "a zip bomb that lies": bomb("schema.json", 2**31, said=100),
     }  # fmt: skip
@@ -331,6 +341,23 @@ def onnx_files(secret: Path) -> dict[str, bytes | Write]:
         "outside, five gigabytes of nothing": beside("big.bin", lambda path: os.truncate(_touched(path), 5 * 10**9)),
         "outside, more than the shape": beside("more.bin", lambda path: path.write_bytes(bytes(10**6))),
         "outside, a folder": beside("inner", Path.mkdir),
+        "metadata that are not UTF-8": onnx_model().SerializeToString().replace(b"feedforward", b"\xff" * 11),
+        "a key that is not UTF-8": changed(lambda model: setattr(model.metadata_props[0], "key", "apaz")).replace(
+            b"apaz", b"\xc3\x28ab"
+        ),
+        "a name that is not UTF-8": onnx_model().SerializeToString().replace(b"layer0", b"\xed\xa0\x80aaa"),
+        "a kind of node that is not UTF-8": onnx_model().SerializeToString().replace(b"Gemm", b"\xffemm"),
+        "a layer without weights": changed(lambda model: model.graph.node[0].input.__delitem__(slice(1, None))),
+        "labels of nothing": changed(
+            lambda model: model.graph.node.add(op_type="ArrayFeatureExtractor", output=["label"])
+        ),
+        "a map of nothing": changed(
+            lambda model: (
+                model.graph.node.add(op_type="ZipMap", output=["map"]),
+                setattr(model.graph.output[0], "name", "map"),
+            )
+        ),
+        "escapes in a name": changed(lambda model: setattr(model.graph.node[0], "op_type", "\x1b[31m\n" * 3000)),
         "negative sizes": changed(lambda model: model.graph.initializer[0].dims.__setitem__(0, -1)),
         "sizes that wrap around": changed(lambda model: model.graph.initializer[0].dims.extend([2**32, 2**32])),
         "a number of a million digits": changed(lambda model: setattr(model.metadata_props[0], "value", "9" * 10**6)),

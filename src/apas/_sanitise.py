@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 
-__all__ = ["for_csv", "for_error", "for_html", "for_markdown", "for_terminal", "for_xml", "from_csv"]
+__all__ = ["for_csv", "for_error", "for_html", "for_markdown", "for_terminal", "for_xml", "from_csv", "shown"]
 
 #: Most characters of an error message: more would push what matters out of sight.
 LONGEST = 1000
@@ -23,7 +23,7 @@ _HARMFUL = re.compile(
 _FORMULA = re.compile(r"'*\s*[=+\-@＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: What Markdown gives a meaning anywhere in a line; underscores only where a word begins or ends.
-_MARKUP = re.compile(r"[\\`*~\[\]|]|(?<!\w)_|_(?!\w)")
+_MARKUP = re.compile(r"[\\`*~\[\]|]|(?<![^\W_])_|_(?![^\W_])")
 #: Where renderers make links or mentions of bare texts: between the two groups an invisible character breaks them.
 _LINKS = re.compile(r"(:)(?=//)|(\bwww)(?=\.)|(\b(?:mailto|xmpp))(?=:)|([@#])", re.IGNORECASE)
 _JOINER = "&#8288;"
@@ -45,8 +45,8 @@ def for_terminal(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def for_error(text: str) -> str:
-    r"""A message in one line of bounded length: a long one is cut in the middle, as its end says what to do.
+def for_error(text: str, longest: int = LONGEST) -> str:
+    r"""A message, or a part of one, in one line of bounded length: cut in the middle, as its end says what to do.
 
     Examples
     --------
@@ -55,10 +55,24 @@ def for_error(text: str) -> str:
     >>> len(for_error("x" * 10**6))
     1000
     """
-    if len(text) > LONGEST:
-        head = (LONGEST - len(_CUT)) * 3 // 4
-        text = text[:head] + _CUT + text[head + len(_CUT) - LONGEST :]
+    if len(text) > longest:
+        head = (longest - len(_CUT)) * 3 // 4
+        text = text[:head] + _CUT + text[head + len(_CUT) - longest :]
     return for_terminal(re.sub(r"[\r\n\t]+", " ", text))
+
+
+def shown(value: object, longest: int = 200) -> str:
+    """How a value looks in a message, cut; Python refuses to write whole numbers of more than 4300 digits.
+
+    Examples
+    --------
+    >>> shown("a"), shown(10**5000)
+    ("'a'", 'a whole number of 16610 bits')
+    """
+    try:
+        return for_error(repr(value), longest)
+    except ValueError:
+        return f"a whole number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
 
 
 def for_csv(text: str) -> str:

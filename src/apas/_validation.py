@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._sanitise import shown
 from apas.errors import InputError
 
 __all__ = [
@@ -60,7 +61,7 @@ def check_probability(value: Any, name: str, owner: str) -> float:
 def check_integer(value: Any, name: str, owner: str, *, least: int) -> int:
     """Give `value` as an int that is at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"`{name}` of {owner} must be an integer of at least {least}, got {value!r}.")
+        raise InputError(f"`{name}` of {owner} must be an integer of at least {least}, got {shown(value)}.")
     return int(value)
 
 
@@ -71,10 +72,13 @@ def check_number(
     """Give `value` as a finite float within limits."""
     limits = [(above, "above"), (least, "of at least"), (most, "at most")]
     said = " and ".join(f"{word} {limit:g}" for limit, word in limits if limit is not None)
-    fine = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
+    try:
+        fine = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
+    except OverflowError:  # a whole number of hundreds of digits
+        fine = False
     fine = fine and (above is None or value > above) and (least is None or value >= least)
     if not fine or (most is not None and value > most):
-        raise InputError(f"`{name}` of {owner} must be a number {said}, got {value!r}.")
+        raise InputError(f"`{name}` of {owner} must be a number {said}, got {shown(value)}.")
     return float(value)
 
 

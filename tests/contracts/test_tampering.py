@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import sqlite3
+
 import numpy as np
 import pytest
 from certificatefiles import changed, checker_in_process, content_of, network, rows, run_checker, write
+from command import run
 
 import apas
 from apas.contracts.report import Checked
@@ -196,3 +201,83 @@ def test_the_accounts_of_a_search_are_caught(tmp_path):
     write(tmp_path / "c.json", changed(content, (*CLAIM, "tries"), 1))
     assert apas.verify(tmp_path / "c.json", net).rows[0].check is Checked.FAILS
     assert run_checker(tmp_path / "c.json", tmp_path / "m.json")[1][0][1] == "FAILS"
+
+
+#: What a stranger may put into a cell of a ledger, whose tables take anything in SQLite.
+STRANGE = [
+    None,
+    b"",
+    b"\xff\x00",
+    0,
+    -(2**63),
+    0.5,
+    "",
+    "null",
+    "[]",
+    "{}",
+    "[" * 5000,
+    "9" * 5000,
+    "\x1b[31m",
+    '{"certificates": [null]}',
+]
+COLUMNS = [
+    *(("promises", name) for name in ("reference", "digest", "model", "content", "issued", "expires", "state")),
+    *(("history", name) for name in ("promise", "at", "event", "state", "model", "detail")),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def book(folder, tmp_path_factory):
+    """A ledger whose tables have lost their rules."""
+    net, place = apas.load_model(folder / "model.json"), tmp_path_factory.mktemp("ledger")
+    with apas.Ledger(place / "strict.db") as ledger:
+        ledger.add(folder / "clean.json", ["A-17"], expires="2999-12-31")
+        ledger.audit(net)
+    with contextlib.closing(sqlite3.connect(place / "strict.db")) as base:
+        script = re.sub(r"NOT NULL|TEXT|CHECK \(state IN \([^)]*\)\)", "", "\n".join(base.iterdump()))
+        marks = [base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+    with contextlib.closing(sqlite3.connect(place / "loose.db")) as base:
+        base.executescript(script)
+        base.execute(f"PRAGMA application_id = {marks[0]}")
+        base.execute(f"PRAGMA user_version = {marks[1]}")
+    return (place / "loose.db").read_bytes()
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=".".join)
+def test_a_ledger_with_strange_cells_is_refused_or_read(table, column, book, folder, tmp_path, capsys):
+    path, model = tmp_path / "ledger.db", str(folder / "model.json")
+    calls = [
+        ("list", str(path)),
+        ("list", str(path), "--history", "A-17"),
+        ("audit", str(path), model),
+        ("retire", str(path), "A-17"),
+    ]
+    for value in STRANGE:
+        for words in calls:
+            path.write_bytes(book)
+            with contextlib.closing(sqlite3.connect(path)) as base:
+                base.execute(f"UPDATE {table} SET {column} = ?", (value,))
+                base.commit()
+            code, out, err = run(capsys, "ledger", *words)
+            assert code in (0, 1, 2), (words[0], value, err)
+            assert "\x1b" not in out + err
+            if code == 2:
+                assert re.fullmatch(r"error: .{20,1000}\n", err), (words[0], value, err)
+            if column == "content" and words[0] in ("list", "audit") and "--history" not in words and value is None:
+                assert code == 2
+                assert "is damaged" in err
+
+
+@pytest.mark.parametrize("script", [
+    "ALTER TABLE promises RENAME TO kept; CREATE VIEW promises AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT kept.* FROM kept, c",
+    "ALTER TABLE history RENAME TO kept; CREATE VIEW history AS SELECT * FROM kept",
+    "CREATE TRIGGER t AFTER UPDATE ON promises BEGIN DELETE FROM history; END",
+])  # fmt: skip
+def test_a_ledger_with_views_or_triggers_is_refused(script, book, tmp_path, capsys):
+    path = tmp_path / "ledger.db"
+    path.write_bytes(book)
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.executescript(script)
+    code, out, err = run(capsys, "ledger", "list", str(path))
+    assert (code, out) == (2, "")
+    assert "it holds views or triggers" in err

@@ -316,3 +316,12 @@ def test_pytorch_exports(tmp_path):
         torch.onnx.export(module, (torch.zeros(1, 2),), str(tmp_path / "net.onnx"), dynamo=False)
     net = apas.load_model(tmp_path / "net.onnx")
     assert model_digest(net) == model_digest(apas.as_model(module))
+
+
+def test_a_constant_that_goes_nowhere_does_no_harm(tmp_path):
+    from hostile import NETWORK, onnx_model
+
+    model = onnx_model()
+    model.graph.node.add(op_type="Constant").attribute.add(name="value", type=4).t.CopyFrom(model.graph.initializer[0])
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    assert model_digest(apas.load_model(tmp_path / "net.onnx")) == model_digest(NETWORK)

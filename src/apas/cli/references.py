@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from apas._sanitise import from_csv
 from apas.errors import InputError
 
 __all__ = ["read_references"]
@@ -44,7 +45,8 @@ def read_references(path: Path | None, column: str | None) -> list[str] | None:
         lines = list(csv.DictReader(text.splitlines(), strict=True))
     except csv.Error as error:
         raise InputError(f"{path} is not a CSV file: {error}.") from None
+    column = next((name for name in lines[0] if name and from_csv(name) == column), column) if lines else column
     if not lines or column not in lines[0]:
         known = ", ".join(repr(name) for name in (lines[0] if lines else {}) if name) or "none"
         raise InputError(f"{path} must have the column {column!r}, but its columns are: {known}.")
-    return [str(line[column] or "").strip() for line in lines]
+    return [from_csv(str(line[column] or "").strip()) for line in lines]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from apas._sanitise import from_csv
 from apas.errors import InputError
 from apas.models.protocol import Model, Named, offers
 
@@ -19,8 +20,9 @@ __all__ = ["parse_target", "read_rows"]
 def read_rows(path: Path, model: Model, names: Sequence[str] | None = None) -> DataFrame:
     """Read a CSV file with a header line.
 
-    A byte order mark is skipped. A first column without a name (a saved index) becomes the index, and so does one that
-    is not among `names`, those of the model unless told otherwise, if the others are exactly these.
+    A byte order mark is skipped, and so is the apostrophe before what a spreadsheet would take for a formula. A first
+    column without a name (a saved index) becomes the index, and so does one that is not among `names`, those of the
+    model unless told otherwise, if the others are exactly these.
     """
     import pandas as pd
 
@@ -41,7 +43,7 @@ def _lines(path: Path) -> list[list[str]]:
     """The cells of a CSV file, every line as long as the header line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [[cell.strip() for cell in line] for line in csv.reader(file) if line]
+            lines = [[from_csv(cell.strip()) for cell in line] for line in csv.reader(file) if line]
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:

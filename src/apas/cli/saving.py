@@ -44,7 +44,8 @@ def check_outputs(outputs: Mapping[str, Path | None], *inputs: Path | Sequence[P
     for (first, a), (second, b) in itertools.combinations(chosen.items(), 2):
         if same_file(a, b):
             raise InputError(
-                f"`{first}` and `{second}` must be two files, got {str(a)!r} and {str(b)!r}, which are one."
+                f"`{first}` and `{second}` must be two files, by names that differ in more than capitals, got "
+                f"{str(a)!r} and {str(b)!r}; name another."
             )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apas._sanitise import shown
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,19 +23,21 @@ def checked(feature: Feature) -> dict[str, Any]:
 
     owner = f"feature {feature.name!r}"
     if not isinstance(feature.name, str) or not feature.name:
-        raise InputError(f"`name` of a feature must be a text, got {feature.name!r}.")
+        raise InputError(f"`name` of a feature must be a text, got {shown(feature.name)}.")
     if feature.kind not in KINDS:
-        raise InputError(f"`kind` of {owner} must be one of {', '.join(KINDS)}, got {feature.kind!r}.")
+        raise InputError(f"`kind` of {owner} must be one of {', '.join(KINDS)}, got {shown(feature.kind)}.")
     if feature.direction not in (None, "increase", "decrease"):
-        raise InputError(f'`direction` of {owner} must be "increase", "decrease" or None, got {feature.direction!r}.')
+        raise InputError(
+            f'`direction` of {owner} must be "increase", "decrease" or None, got {shown(feature.direction)}.'
+        )
     if not isinstance(feature.mutable, bool | np.bool_):
-        raise InputError(f"`mutable` of {owner} must be True or False, got {feature.mutable!r}.")
+        raise InputError(f"`mutable` of {owner} must be True or False, got {shown(feature.mutable)}.")
     if feature.direction is not None and feature.kind == "categorical":
         raise InputError(f"`direction` of {owner} needs an order, which categories do not have; make it ordinal.")
     if feature.direction is not None and not feature.mutable:
         raise InputError(f"{owner} is immutable and so cannot {feature.direction}; drop one of the two.")
     if feature.code is not None and feature.code not in CODES:
-        raise InputError(f"`code` of {owner} must be one of {', '.join(CODES)}, got {feature.code!r}.")
+        raise InputError(f"`code` of {owner} must be one of {', '.join(CODES)}, got {shown(feature.code)}.")
     levels = _levels(feature, owner) if feature.is_level else _numeric(feature, owner)
     code = feature.code or ("onehot" if feature.kind == "categorical" else "number")
     if code != "onehot" and feature.kind == "categorical":
@@ -57,13 +60,11 @@ def _levels(feature: Feature, owner: str) -> dict[str, Any]:
 
 
 def _numeric(feature: Feature, owner: str) -> dict[str, Any]:
-    from apas.counterfactuals.feature import numbers
-
     found: dict[str, Any] = {}
     for name in ("low", "high", "step"):
         value = getattr(feature, name)
-        if value is not None and (not numbers([value]) or not isfinite(value)):
-            raise InputError(f"`{name}` of {owner} must be a finite number, got {value!r}.")
+        if value is not None and not _is_finite(value):
+            raise InputError(f"`{name}` of {owner} must be a finite number, got {shown(value)}.")
         found[name] = None if value is None else float(value)
     low, high, step = found["low"], found["high"], found["step"]
     if low is not None and high is not None and low > high:
@@ -72,8 +73,10 @@ def _numeric(feature: Feature, owner: str) -> dict[str, Any]:
         raise InputError(f"`step` of {owner} must be positive, got {step:g}.")
     values = _sequence(feature, owner)
     if values is not None:
-        if not numbers(values) or not all(isfinite(v) for v in values):
-            raise InputError(f"`values` of {owner} must be finite numbers, since it is {feature.kind}, got {values}.")
+        if not all(map(_is_finite, values)):
+            raise InputError(
+                f"`values` of {owner} must be finite numbers, since it is {feature.kind}, got {shown(values)}."
+            )
         if any(given is not None for given in (low, high, step)):
             raise InputError(f"{owner} has both `values` and a range or step; list the allowed values alone.")
         found["values"] = values = tuple(sorted(float(v) for v in values))
@@ -86,24 +89,36 @@ def _numeric(feature: Feature, owner: str) -> dict[str, Any]:
     return found
 
 
+def _is_finite(value: Any) -> bool:
+    """Whether it is a real number that a float can hold (and no boolean)."""
+    from apas.counterfactuals.feature import numbers
+
+    try:
+        return numbers([value]) and abs(float(value)) < inf
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
+
+
 def _sequence(feature: Feature, owner: str) -> tuple[Any, ...] | None:
     if feature.values is None:
         return None
     if isinstance(feature.values, str | bytes) or not hasattr(feature.values, "__iter__"):
-        raise InputError(f"`values` of {owner} must be a list of values, got {feature.values!r}.")
+        raise InputError(f"`values` of {owner} must be a list of values, got {shown(feature.values)}.")
     values = tuple(v.item() if isinstance(v, np.generic) else v for v in feature.values)
     if not values:
         raise InputError(f"`values` of {owner} must not be empty; nothing would be allowed.")
     if any(_is_missing(v) for v in values):
-        raise InputError(f"`values` of {owner} must not hold missing values, got {list(values)}; name the level.")
+        raise InputError(
+            f"`values` of {owner} must not hold missing values, got {shown(list(values))}; name the level."
+        )
     strange = [v for v in values if not isinstance(v, str | bool | Real)]
     if strange:
         raise InputError(
-            f"`values` of {owner} must be texts, numbers or booleans, got {strange[0]!r}; turn dates into numbers, "
-            "such as days, and other things into texts."
+            f"`values` of {owner} must be texts, numbers or booleans, got {shown(strange[0])}; turn dates into "
+            "numbers, such as days, and other things into texts."
         )
     if len(set(values)) != len(values):
-        raise InputError(f"`values` of {owner} must differ from each other, got {list(values)}.")
+        raise InputError(f"`values` of {owner} must differ from each other, got {shown(list(values))}.")
     return values
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from apas._atomic import write_text
+from apas._sanitise import shown
 from apas._validation import is_path
 from apas.counterfactuals.feature import Feature
 from apas.errors import InputError
@@ -59,7 +60,9 @@ def features_from(content: Mapping[str, Any]) -> tuple[tuple[Feature, ...], str 
 
 def _feature(name: str, said: Any) -> Feature:
     if not isinstance(said, Mapping):
-        raise InputError(f'feature {name!r} of a space must be a table such as {{kind = "integer"}}, got {said!r}.')
+        raise InputError(
+            f'feature {name!r} of a space must be a table such as {{kind = "integer"}}, got {shown(said)}.'
+        )
     strange = [key for key in said if key not in KEYS]
     if strange:
         raise InputError(f"feature {name!r} has the unknown entry {strange[0]!r}; it may have {', '.join(KEYS)}.")
@@ -67,7 +70,7 @@ def _feature(name: str, said: Any) -> Feature:
     if "range" in details:
         ends = details.pop("range")
         if not isinstance(ends, list | tuple) or len(ends) != 2 or "low" in said or "high" in said:
-            raise InputError(f"`range` of feature {name!r} must be [low, high] and stand alone, got {ends!r}.")
+            raise InputError(f"`range` of feature {name!r} must be [low, high] and stand alone, got {shown(ends)}.")
         details |= {"low": ends[0], "high": ends[1]}
     if isinstance(details.get("values"), list):
         details["values"] = tuple(details["values"])

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from apas._sanitise import for_error
 from apas.errors import InputError
 
 __all__ = ["BROKEN", "first_line", "pack", "read_archive"]
@@ -90,5 +91,5 @@ def first_line(error: BaseException) -> str:
     >>> first_line(ValueError("no numbers at all"))
     'no numbers at all.'
     """
-    line = (str(error).splitlines() or [type(error).__name__])[0]
+    line = for_error((str(error).splitlines() or [type(error).__name__])[0], 300)
     return line if line.endswith((".", "?")) else f"{line}."

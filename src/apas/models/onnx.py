@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._sanitise import for_error
 from apas.errors import InputError, Unsupported
 from apas.models.activations import LEAKY_SLOPE
 
@@ -61,11 +62,11 @@ class Graph:
 
     def refuse(self, why: str) -> Unsupported:
         """Say what has no place in a dense network."""
-        return Unsupported(f"{self.path} is not a graph of dense layers: {why}.")
+        return Unsupported(f"{self.path} is not a graph of dense layers: {for_error(why, 300)}.")
 
     def damaged(self, why: str) -> InputError:
         """Say what does not fit together."""
-        return InputError(f"{self.path} does not hold a usable network: {why}.")
+        return InputError(f"{self.path} does not hold a usable network: {for_error(why, 300)}.")
 
 
 @dataclass
@@ -141,10 +142,10 @@ def _without_classes(graph: Graph, chain: Chain, name: str) -> str:
         settings = graph.attributes(node)
         labels = settings.get("classlabels_int64s") or settings.get("classlabels_strings") or []
         chain.classes = [label.decode() if isinstance(label, bytes) else int(label) for label in labels]
-        name = node.input[0]
+        name = _given(node, 0)
         node = graph.makers.get(name)
     for other in graph.makers.values():  # labels are looked up by the position of the largest probability
-        if other.op_type == "ArrayFeatureExtractor" and (known := graph.constant(other.input[0])) is not None:
+        if other.op_type == "ArrayFeatureExtractor" and (known := graph.constant(_given(other, 0))) is not None:
             listed = [v.decode() if isinstance(v, bytes) else v for v in known.ravel().tolist()]
             if chain.classes is not None and chain.classes != listed:
                 raise graph.refuse("its labels and its map of probabilities name different classes")
@@ -153,11 +154,16 @@ def _without_classes(graph: Graph, chain: Chain, name: str) -> str:
         return name
     below, above = node.input if len(node.input) == 2 else ("", "")
     less, last = graph.makers.get(below), graph.makers.get(above)
-    one = graph.constant(less.input[0]) if less is not None and less.op_type == "Sub" else None
-    fits = one is not None and one.size == 1 and one.item() == 1 and less is not None and less.input[1] == above
+    one = graph.constant(_given(less, 0)) if less is not None and less.op_type == "Sub" else None
+    fits = one is not None and one.size == 1 and one.item() == 1 and less is not None and _given(less, 1) == above
     if not fits or last is None or last.op_type != "Sigmoid" or graph.attributes(node).get("axis") not in (1, -1):
         raise graph.refuse("the node Concat puts values together, where layers have one")
     return above
+
+
+def _given(node: Any, place: int) -> str:
+    """The name of what goes into a node at a place; empty if nothing does."""
+    return str(node.input[place]) if place < len(node.input) else ""
 
 
 def _add(graph: Graph, chain: Chain, node: Any) -> None:
@@ -183,7 +189,7 @@ def _add(graph: Graph, chain: Chain, node: Any) -> None:
 
 
 def _add_layer(graph: Graph, chain: Chain, constants: list[Any], settings: dict[str, Any], kind: str) -> None:
-    weight = constants[1]
+    weight = constants[1] if len(constants) > 1 else None
     if weight is None or weight.ndim != 2 or weight.dtype.kind != "f":
         raise graph.refuse(f"the node {kind} has no constant matrix on its right side")
     if weight.dtype.itemsize < 4:

@@ -132,7 +132,7 @@ def _check_texts(path: Path, model: Any) -> None:
 def _taken_apart(onnx: Any, path: Path, model: Any) -> Graph:
     nodes, tensors = model.graph.node, {t.name: t for t in model.graph.initializer}
     for node in nodes:
-        if node.op_type == "Constant" and len(node.attribute) == 1 and node.attribute[0].HasField("t"):
+        if node.op_type == "Constant" and node.output and [a.HasField("t") for a in node.attribute] == [True]:
             tensors[node.output[0]] = node.attribute[0].t
     for tensor in tensors.values():  # whatever is done with them
         _check_place(onnx, path, tensor)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from apas._optional import require
+from apas._sanitise import for_error
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile
 from apas.models.archive import BROKEN, first_line, pack, read_archive
 from apas.models.jsonfile import parse_json
@@ -112,8 +113,9 @@ def _known_type(path: Path, node: dict[str, Any]) -> str:
     loader, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
     texts = isinstance(loader, str) and isinstance(module, str) and isinstance(name, str)
     if not texts or loader not in LOADERS or not is_known(str(loader), str(module), str(name)):
+        kind, by = for_error(f"{module}.{name}", 100), for_error(str(loader), 40)
         raise UnsafeFile(
-            f"{path} holds a {module}.{name} (by {loader}), which is not among the types of scikit-learn that apas "
+            f"{path} holds a {kind} (by {by}), which is not among the types of scikit-learn that apas "
             "makes from a file, as others could run code; read it in your own program with skops.io.load, and give "
             "apas the estimator."
         )

@@ -229,5 +229,5 @@ def _measured(told: Any, shifts: Any, notes: tuple[str, ...]) -> Measured | None
 def _number(value: Any) -> float:
     try:
         return math.inf if value == "inf" else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"`audit` must hold distances as numbers, got {value!r}.") from None
