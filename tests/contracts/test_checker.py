@@ -22,6 +22,7 @@ NETWORKS = {
     "linear": network(4, (4, 1), output="identity", threshold=0.25),
     "no bias": apas.FeedForward([network().weights[0], network().weights[1]], [None, [0.5]], activation="elu"),
 }
+NETWORKS |= {f"{name} in float32": net.with_dtype("float32") for name, net in NETWORKS.items()}
 #: What it redoes, and the set of shifts.
 DONE = [
     ("sampling", "linf"), ("sampling", "l1"), ("sampling", "l2"), ("sampling", "gaussian"),
@@ -52,6 +53,37 @@ def test_it_agrees_with_verify(name, tmp_path, capsys):
         lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
         assert code == 0, (method, shifts, lines)
         assert [line[1] for line in lines] == [row.check.value for row in apas.verify(path, net)] == ["HOLDS"] * 8
+
+
+def test_float32_is_part_of_what_is_claimed(tmp_path, capsys):
+    """A row within float32 rounding of the boundary; neither the file nor the model can pass for another arithmetic."""
+    net, checker = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], dtype="float32"), checker_in_process()
+    found = apas.certify(net, [[3.0, 1.0], [1.0, 1.0 - 1e-7], [1.0, 3.0]], 0.1, target=1, method="interval")
+    assert [c.verdict.name for c in found] == ["CERTIFIED", "UNKNOWN", "REFUTED"]
+    assert found[1].evidence.to_dict() == {"kind": "model", "draws": 0, "failures": 0}
+    model, path = tmp_path / "m.json", tmp_path / "c.json"
+    apas.save_model(net, model)
+    apas.save_certificates(found, path)
+    assert checker.main([str(path), str(model)]) == 0
+    assert "within float32 rounding of the boundary" in capsys.readouterr().out
+    assert apas.verify(path, apas.load_model(model)).ok
+    assert apas.audit(path, net, base=net).ok
+    apas.save_model(net.with_dtype("float64"), model)
+    assert checker.main([str(path), str(model)]) == 1
+    assert not apas.verify(path, apas.load_model(model)).ok
+    apas.save_model(net, model)
+    for row in (0, 1):
+        forged = content_of(path)
+        claim = forged["certificates"][row]["certificate"]["claim"]
+        claim["measure"] = claim["measure"].removesuffix("; computed in float32, within its rounding")
+        write(tmp_path / "forged.json", forged)
+        assert not apas.verify(tmp_path / "forged.json", net).ok
+        assert checker.main([str(tmp_path / "forged.json"), str(model)]) == 1
+    forged = content_of(path)
+    forged["certificates"][1]["certificate"] |= {"verdict": "REFUTED", "reason": "not valid on the model itself"}
+    write(tmp_path / "forged.json", forged)
+    assert not apas.verify(tmp_path / "forged.json", net).ok
+    assert checker.main([str(tmp_path / "forged.json"), str(model)]) == 1
 
 
 def test_large_models_are_drawn_in_another_order(tmp_path):

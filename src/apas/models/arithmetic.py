@@ -59,7 +59,7 @@ def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
     Examples
     --------
     >>> f"{relative_error([20, 50], ['relu']):.2g}"
-    '5.6e-06'
+    '6.1e-06'
     """
     error = ROUNDOFF
     for i, count in enumerate(inputs):
