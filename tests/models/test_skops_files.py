@@ -106,6 +106,8 @@ def name(estimator):
 @pytest.mark.parametrize("labels", [TWO, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("classifier", CLASSIFIERS, ids=name)
 def test_classifiers(classifier, labels, tmp_path):
+    if getattr(classifier, "early_stopping", False):
+        labels = np.unique(labels, return_inverse=True)[1]  # scikit-learn 1.7 and 1.8 cannot stop early on texts
     same_from_file(classifier.fit(X, labels), X[:5], tmp_path)
 
 

@@ -25,6 +25,8 @@ _FUNCTIONS = {
     "absolute", "arcsinh", "cbrt", "exp", "expm1", "log", "log10", "log1p", "log2", "negative", "reciprocal", "sign",
     "sqrt", "square", "tanh",
 }  # fmt: skip
+#: Where NumPy says that these are; older versions name the file that they are compiled into.
+_OF_UFUNCS = {"numpy", "numpy._core._multiarray_umath"}
 _ESTIMATORS = {
     "pipeline": {"FeatureUnion", "Pipeline"},
     "compose": {"ColumnTransformer", "make_column_selector"},
@@ -60,7 +62,7 @@ def is_known(loader: str, module: str, name: str) -> bool:
         found = _MODULE.fullmatch(module)
         return found is not None and name in _ESTIMATORS.get(found[1], ())
     if loader == "FunctionNode":
-        return module == "numpy" and name in _FUNCTIONS  # modules inside could run code when they are imported
+        return module in _OF_UFUNCS and name in _FUNCTIONS
     if loader == "TypeNode":
         return name in (_PLAIN if module == "builtins" else _NUMBERS if module == "numpy" else ())
     if loader == "NdArrayNode":
@@ -74,11 +76,13 @@ def is_known(loader: str, module: str, name: str) -> bool:
 
 
 def public_module(loader: str, module: str) -> str:
-    """The module to import for a known type: of an estimator the package that offers it, whatever the file says.
+    """The module to import for a known type: the package that offers it, whatever the file says.
 
     Examples
     --------
     >>> public_module("ObjectNode", "sklearn.preprocessing._data")
     'sklearn.preprocessing'
     """
+    if loader == "FunctionNode":
+        return "numpy"  # modules inside could run code when they are imported
     return ".".join(module.split(".")[:2]) if loader == "ObjectNode" else module
