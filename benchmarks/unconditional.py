@@ -62,7 +62,8 @@ def unconditional(folder: Path) -> None:
             narrow = ends[name] < 0.2 * CALLS  # its number is written outside it
             above = -0.35 if name != "not found" else 0.35
             if ends[name]:
-                ax.text(start + ends[name] / 2, place + narrow * above, f"{ends[name]:,}", ha="center", va="center",
+                middle = max(start + ends[name] / 2, 0.03 * CALLS)  # clear of the axis
+                ax.text(middle, place + narrow * above, f"{ends[name]:,}", ha="center", va="center",
                         color="black" if narrow else INK[name])  # fmt: skip
             start += ends[name]
         found = ends["found, claim true"] + ends["found, claim false"]
