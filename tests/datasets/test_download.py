@@ -197,6 +197,7 @@ def test_a_member_of_an_archive_is_checked_unpacked_and_put_compressed(server, t
         (TABLE, "what came is no zip archive that can be read"),
         (packed(News=TABLE)[:-40], "what came is no zip archive that can be read"),
     ],
+    ids=["other content", "other member", "two members", "no archive", "cut off"],  # archives hold the time of day
 )
 def test_other_archives_stay_away(server, tmp_path, content, reason):
     server.files["/zip"] = ("whole", content)
