@@ -348,9 +348,6 @@ def onnx_files(secret: Path) -> dict[str, bytes | Write]:
         "a name that is not UTF-8": onnx_model().SerializeToString().replace(b"layer0", b"\xed\xa0\x80aaa"),
         "a kind of node that is not UTF-8": onnx_model().SerializeToString().replace(b"Gemm", b"\xffemm"),
         "a layer without weights": changed(lambda model: model.graph.node[0].input.__delitem__(slice(1, None))),
-        "labels of nothing": changed(
-            lambda model: model.graph.node.add(op_type="ArrayFeatureExtractor", output=["label"])
-        ),
         "a map of nothing": changed(
             lambda model: (
                 model.graph.node.add(op_type="ZipMap", output=["map"]),

@@ -318,10 +318,11 @@ def test_pytorch_exports(tmp_path):
     assert model_digest(net) == model_digest(apas.as_model(module))
 
 
-def test_a_constant_that_goes_nowhere_does_no_harm(tmp_path):
+def test_nodes_that_go_nowhere_do_no_harm(tmp_path):
     from hostile import NETWORK, onnx_model
 
     model = onnx_model()
     model.graph.node.add(op_type="Constant").attribute.add(name="value", type=4).t.CopyFrom(model.graph.initializer[0])
+    model.graph.node.add(op_type="ArrayFeatureExtractor", output=["label"])  # of nothing
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     assert model_digest(apas.load_model(tmp_path / "net.onnx")) == model_digest(NETWORK)

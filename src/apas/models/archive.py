@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import tokenize
 import zipfile
@@ -92,4 +93,5 @@ def first_line(error: BaseException) -> str:
     'no numbers at all.'
     """
     line = for_error((str(error).splitlines() or [type(error).__name__])[0], 300)
+    line = re.sub(r" at 0x[0-9a-fA-F]+", "", line)  # an address in memory is another one each time
     return line if line.endswith((".", "?")) else f"{line}."
