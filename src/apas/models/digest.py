@@ -209,19 +209,18 @@ class _Walk:
     def _class(self, kind: type) -> Any:
         if not own_class(kind):
             return {"name": kind.__qualname__, **(library_of(kind.__module__) or {})}
-        return self._once(kind, lambda kind: {"class": [self._members(base) for base in kind.__mro__[:-1]]})
+        return self._once(kind, self._own_class)
 
-    def _members(self, kind: type) -> Any:
-        """What one class of an inheritance defines; a library's class is its name."""
-        if not own_class(kind):
-            return {"name": kind.__qualname__, "module": kind.__module__, **(library_of(kind.__module__) or {})}
+    def _own_class(self, kind: type) -> Any:
+        """What a class of the user's defines, and what it inherits from; what lies behind a library's class is not."""
+        bases = [[self.form(base), None if own_class(base) else base.__module__] for base in kind.__bases__]
         found = []
         for name, member in sorted(vars(kind).items()):
             code = isinstance(member, FunctionType | staticmethod | classmethod | property)
             # other names with double underscores, and these, are Python's own bookkeeping
             if name != "_abc_impl" and (code or not name.startswith("__")) and not name.startswith("__annotate"):
                 found.append([name, self.form(member)])
-        return found
+        return {"class": found, "bases": bases}
 
     def _function(self, function: FunctionType) -> Any:
         code, module = function.__code__, str(function.__globals__.get("__name__"))
