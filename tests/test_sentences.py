@@ -338,6 +338,9 @@ def test_largest_shifts():
 
 @pytest.mark.parametrize("search", ["rays", "confirm", "paper"])
 def test_searched_shifts(search):
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
     net = FeedForward([[[1.0]]], [[0.0]])
     method = Sampling(coverage=0.9, confidence=0.9)
     for together in (False, True):
@@ -353,6 +356,13 @@ def test_searched_shifts(search):
         facts = {r"^# rows:": is_(3), r"# not valid today": is_(1), r"delta # to #, median #": spread}
         account(text, {**claim_facts(found[0].claim), **facts})
         says_for_whom(text, [found[0].claim], 3)
+        axes = found.plot()
+        told = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert ("certified" in told, "where the published search ended" in told) == (
+            search != "paper",
+            search == "paper",
+        )
+        plt.close(axes.figure)
         for row in apas.verify(found, net):
             account(row.claimed, {r"^delta #$": any_of(found.deltas.tolist(), no_more)})
 

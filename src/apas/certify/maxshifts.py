@@ -68,7 +68,7 @@ class MaxShift:
 
     @property
     def valid_today(self) -> bool:
-        """Whether the model itself gives the class; if not, no delta is certified whatever the shifts do."""
+        """Whether the model itself gives the class, or may by its rounding; if not, no delta is certified."""
         return self.reason != NOT_VALID
 
     @property
