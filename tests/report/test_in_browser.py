@@ -56,7 +56,8 @@ def test_hostile_names_do_not_run(browser, tmp_path):
         check_plots(page, ("plot-curve", "plot-histogram", "plot-margins", "plot-layers"))
         check_table(page, curve=True)
         assert page.title() == "as it was"
-        assert visible_rows(page) == list(HOSTILE)
+        # a line separator is nothing that a page shows
+        assert visible_rows(page) == [name.replace("\u2028", "?") for name in HOSTILE]
 
 
 def test_a_thousand_rows(browser, tmp_path):
