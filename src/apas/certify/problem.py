@@ -174,6 +174,7 @@ class Problem:
         """Position of each row's target among the classes."""
         return class_indices(self.model.classes, self.one_target, len(self))
 
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def valid_rows(self) -> NDArray[np.bool_]:
         """Rows that the model itself puts into their target class.
 
@@ -187,6 +188,7 @@ class Problem:
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
         return valid(margins, self.strict)
 
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def doubtful_rows(self) -> NDArray[np.bool_]:
         """Rows whose class on the model itself is owed to the rounding of float32; none if it computes in float64."""
         if not self.single or not len(self):

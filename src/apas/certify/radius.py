@@ -184,7 +184,10 @@ def _check_proof(problem: Problem, method: Method) -> list[Method]:
         raise Unsupported(complaint)
     usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(problem)]
     if not any(isinstance(m, IntervalBounds | LinearBounds | Exact) for m in usable):
-        raise Unsupported("max_shift needs a method that proves: IntervalBounds, LinearBounds or Exact in the Cascade.")
+        raise Unsupported(
+            "max_shift needs a method that proves, IntervalBounds, LinearBounds or Exact, in the Cascade; pass Sampling "
+            "by itself."
+        )
     return usable
 
 

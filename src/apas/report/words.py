@@ -135,8 +135,8 @@ def _reached(subject: Subject) -> list[str]:
     write = at_least if whole_way else exactly
     low, middle, high = (write(float(v)) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
     first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model"
-    if searched:
-        first = f"For {some} of {len(radii)} explanations the published search ended at a shift of the model"
+    if searched:  # where the search passed no test, a delta may still be proved
+        first = f"For {some} of {len(radii)} explanations the published search ended at, or a proof reaches, a shift"
     elif not whole_way:
         first = (
             f"{some} of {len(radii)} explanations {_are(some)} certified at a largest shift of the model, not at every "
@@ -220,13 +220,13 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
         spread = exactly(deltas[0]) if len(deltas) == 1 else f"{exactly(deltas[0])} to {exactly(deltas[-1])}"
         found.append(Figure(spread, "delta asked about: size of the shifts"))
     if subject.radii is not None and (subject.radii.deltas > 0).any():
-        middle = float(np.median(subject.radii.deltas))
+        middle = float(np.median(subject.radii.deltas[subject.radii.deltas > 0]))
         what = (
             "delta that the published search led to"
             if any(r.per_test for r in subject.radii)
             else "largest certified delta"
         )
-        found.append(Figure(at_least(middle), f"median of the {what}"))
+        found.append(Figure(at_least(middle), f"median of the {what}, where there is one"))
     if later is not None and later.measured is not None:
         found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
     if later is not None and later.outcomes is not None and later.counts["NOT_PROMISED"] < total:
