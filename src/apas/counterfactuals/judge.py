@@ -5,7 +5,8 @@ every certifying test of a row draws from a stream of its own, which nothing els
 use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Further counterfactuals of a row pay for their rank
 likewise. Before that, candidates are looked at on draws of the search, as often as it likes: these certify nothing.
 
-Rows share the draws of their j-th tests: the candidate of a row never depends on them.
+Rows share the draws of their j-th tests: the candidate of a row never depends on them, unless a time limit cuts its
+search off after the test of another row took long.
 """
 
 from __future__ import annotations
