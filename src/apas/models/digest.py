@@ -13,6 +13,7 @@ import random
 import sys
 import sysconfig
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import (
@@ -38,6 +39,8 @@ _NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "sko
 _BY_KIND = (
     np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, np.dtype, logging.Logger,
 )  # fmt: skip
+#: What holds a value or several; sets are told apart, since they have no order.
+_HOLDING = (int, float, complex, str, bytes, bytearray, dict, list, tuple)
 #: The flag of a class that was made while Python ran.
 _HEAP_TYPE = 1 << 9
 
@@ -146,8 +149,13 @@ class _Walk:
 
     def form(self, value: Any) -> Any:
         """The value as JSON values."""
+        if isinstance(value, np.longdouble | np.clongdouble):  # no number of Python's, and its bytes have unused ones
+            return {type(value).__name__: str(value)}
         if isinstance(value, np.generic):
             return self.form(value.item())
+        if isinstance(value, _HOLDING) and type(value) not in _HOLDING:
+            if isinstance(value, defaultdict) or own_class(type(value)):  # which may read what it holds in its own way
+                return self._once(value, self._object)
         if value is None or isinstance(value, bool | int | str):
             return value
         if isinstance(value, float):
@@ -170,13 +178,17 @@ class _Walk:
         if torch is not None and isinstance(value, torch.Tensor):  # a file has a `detach` too, which closes it
             tensor = value.detach().cpu()
             return self.form((tensor if tensor.dtype.itemsize != 2 else tensor.float()).numpy())
+        if isinstance(value, np.ma.MaskedArray):
+            return {"masked": [self.form(v) for v in (value.data, np.ma.getmaskarray(value), value.fill_value)]}
         if isinstance(value, np.ndarray):
-            if value.dtype == object:
+            # of which the bytes are addresses, or more than the numbers
+            if value.dtype.hasobject or value.dtype.char in "gG":
                 return {"shape": list(value.shape), "values": [self.form(v) for v in value.ravel().tolist()]}
             content = np.ascontiguousarray(value)
             content = content.astype(content.dtype.newbyteorder("<"), copy=False)
             digest = hashlib.sha256(content.tobytes()).hexdigest()
-            return {"shape": list(value.shape), "dtype": value.dtype.kind, "digest": digest}
+            dtype = value.dtype.name if value.dtype.kind in "mM" else value.dtype.kind  # whose numbers have a unit
+            return {"shape": list(value.shape), "dtype": dtype, "digest": digest}
         if isinstance(value, dict):
             return {"items": [[self.form(k), self.form(v)] for k, v in value.items()]}
         if isinstance(value, slice):
@@ -184,13 +196,15 @@ class _Walk:
         if isinstance(value, list | tuple):
             return [self.form(v) for v in value]
         if isinstance(value, set | frozenset):
-            return {"set": sorted(json.dumps(self.form(v)) for v in value)}
+            form = {"set": sorted(json.dumps(self._apart().form(v)) for v in value)}
+            return {**form, "code": self._class(type(value))} if own_class(type(value)) else form
         if hasattr(value, "toarray"):
             return self.form(value.toarray())
         if hasattr(value, "to_numpy"):  # a data frame or series
-            return {
-                "columns": self.form(list(getattr(value, "columns", []))), "values": self.form(value.to_numpy(object)),
-            }  # fmt: skip
+            names, values = list(getattr(value, "columns", [])), value.to_numpy(object)
+            table = {"columns": self.form(names), "values": self.form(values)}
+            index = list(getattr(value, "index", range(len(values))))
+            return table if index == list(range(len(values))) else {**table, "index": self.form(index)}
         if hasattr(value, "get_params"):
             # an estimator is its class, its settings and what it has learned, some of which lives in private members
             state = {"class": type(value).__name__, "state": self.form(dict(sorted(vars(value).items())))}
@@ -224,6 +238,8 @@ class _Walk:
         if isinstance(value, ModuleType):
             known = _library(value.__name__) is not None
             return {"module": value.__name__} if known else {"unidentified": f"the module {value.__name__}"}
+        if isinstance(value, np.dtype) and value.kind in "SUVmM":  # of which there are many by one name
+            return {"dtype": repr(value)}
         if isinstance(value, _BY_KIND):
             return {"name": type(value).__qualname__}
         return self._once(value, self._object)
@@ -236,10 +252,20 @@ class _Walk:
         self.kept.append(value)
         return describe(value)
 
+    def _apart(self) -> _Walk:
+        """A walk from here on of which this one learns nothing: for what has no order in which it could be met."""
+        walk = _Walk(self.parts)
+        walk.met, walk.kept, walk.path = dict(self.met), self.kept, list(self.path)
+        return walk
+
     def _class(self, kind: type) -> Any:
         if not own_class(kind):
             return {"name": kind.__qualname__, **(_library(kind.__module__) or {})}
-        return self._once(kind, lambda kind: {"class": [self._members(base) for base in kind.__mro__[:-1]]})
+        return self._once(kind, self._own)
+
+    def _own(self, kind: type) -> Any:
+        form = {"class": [self._members(base) for base in kind.__mro__[:-1]]}
+        return {**form, "metaclass": self.form(type(kind))} if own_class(type(kind)) else form
 
     def _members(self, kind: type) -> Any:
         """What one class of an inheritance defines; a library's class is its name."""
@@ -247,7 +273,7 @@ class _Walk:
             return {"name": kind.__qualname__, "module": kind.__module__, **(_library(kind.__module__) or {})}
         found = []
         for name, member in sorted(vars(kind).items()):
-            code = isinstance(member, FunctionType | staticmethod | classmethod | property)
+            code = callable(member) or isinstance(member, staticmethod | classmethod | property)
             # other names with double underscores, and these, are Python's own bookkeeping
             if name != "_abc_impl" and (code or not name.startswith("__")) and not name.startswith("__annotate"):
                 found.append([name, self.form(member)])
@@ -356,7 +382,8 @@ class _Reads:
         if step in ("STORE_GLOBAL", "DELETE_GLOBAL") or (step in ("STORE_DEREF", "DELETE_DEREF") and name in free):
             self.written.add(name)
         if "GLOBAL" in step or step == "LOAD_NAME":
-            self.names |= {name} if not name.startswith("__") else set()  # where a module lies decides nothing
+            # where a module lies, and what it is called, decides nothing
+            self.names |= {name} if not (name.startswith("__") and name.endswith("__")) else set()
         elif step in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
             self.attributes.add(name)
         elif step == "STORE_ATTR":
