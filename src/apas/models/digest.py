@@ -153,9 +153,9 @@ class _Walk:
             return {type(value).__name__: str(value)}
         if isinstance(value, np.generic):
             return self.form(value.item())
-        if isinstance(value, _HOLDING) and type(value) not in _HOLDING:
-            if isinstance(value, defaultdict) or own_class(type(value)):  # which may read what it holds in its own way
-                return self._once(value, self._object)
+        kind = type(value)
+        if kind not in _HOLDING and isinstance(value, _HOLDING) and (kind is defaultdict or own_class(kind)):
+            return self._once(value, self._object)  # its class may read what it holds in its own way
         if value is None or isinstance(value, bool | int | str):
             return value
         if isinstance(value, float):
