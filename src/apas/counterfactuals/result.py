@@ -225,7 +225,11 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         rows = len({item.row for item in self})
         what = "row" if rows == len(self) else "counterfactual"
         claims = {claim.among(len(certified), what) for claim in certified}
-        counted = self._counted() if rows == len(self) else f"{len(self)} counterfactuals of {rows} rows"
+        counted = (
+            self._counted()
+            if rows == len(self)
+            else f"{len(self)} counterfactuals of {rows} row{'s' if rows > 1 else ''}"
+        )
         return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
 
     def _direction(self) -> str:
