@@ -44,7 +44,7 @@ from sklearn.svm import LinearSVC
 
 import apas
 from apas.models.digest import model_digest
-from apas.models.skopstypes import UNUSED
+from apas.models.skopstypes import UNUSED, is_known, public_module
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -192,3 +192,11 @@ def test_preprocessing_that_lacks_a_part(tmp_path):
     skops.io.dump(pipeline, tmp_path / "net.skops")
     with pytest.raises(apas.InputError, match="`X` could not go through the pipeline's preprocessing"):
         apas.certify(apas.load_model(tmp_path / "net.skops"), X[:3], 0.01, target="yes")
+
+
+def test_functions_of_older_versions_of_numpy_are_taken_from_numpy_itself():
+    inside = "numpy._core._multiarray_umath"
+    assert is_known("FunctionNode", inside, "tanh")
+    assert public_module("FunctionNode", inside) == "numpy"
+    assert not is_known("FunctionNode", inside, "sin")
+    assert not is_known("FunctionNode", "numpy._core._multiarray_tests", "tanh")

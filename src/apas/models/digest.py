@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import hashlib
-import inspect
 import json
-import linecache
 import logging
 import random
 import sys
-import sysconfig
-import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import (
     BuiltinFunctionType,
-    CodeType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -30,19 +23,24 @@ from typing import Any
 import numpy as np
 
 from apas.models.protocol import Described, Model, offers
+from apas.models.sourcecode import (
+    Reads,
+    bytecode,
+    library_function,
+    library_of,
+    library_ufunc,
+    own_class,
+    source_text,
+)
 
-__all__ = ["canonical", "changed_members", "model_digest", "own_class", "unidentified"]
+__all__ = ["canonical", "model_digest", "unidentified"]
 
-#: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
-_NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "torch")
 #: What counts by its kind: what was used up in fitting, and what decides no answer.
 _BY_KIND = (
     np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, np.dtype, logging.Logger,
 )  # fmt: skip
 #: What holds a value or several; sets are told apart, since they have no order.
 _HOLDING = (int, float, complex, str, bytes, bytearray, dict, list, tuple)
-#: The flag of a class that was made while Python ran.
-_HEAP_TYPE = 1 << 9
 
 
 def model_digest(model: Model) -> str:
@@ -103,34 +101,6 @@ def canonical(value: Any, parts: Mapping[int, str] | None = None) -> Any:
         Names of objects, by their id, that are described elsewhere, such as the layers of a network.
     """
     return _Walk(parts or {}).form(value)
-
-
-def own_class(kind: type) -> bool:
-    """Whether a class is the user's, so that its name does not say what it does."""
-    # a class whose text was executed without a name for the module says that it is built in, which none of Python is
-    made = kind.__module__ == "builtins" and kind.__flags__ & _HEAP_TYPE
-    return bool(made) or "<locals>" in kind.__qualname__ or _library(kind.__module__) is None
-
-
-def changed_members(kind: type, method: str) -> set[str]:
-    """Names of the members that a method of a user's class gives new values, also by other methods that it names."""
-    methods = {
-        name: member
-        for base in reversed(kind.__mro__)
-        if own_class(base)
-        for name, member in vars(base).items()
-        if isinstance(member, FunctionType)
-    }
-    changed: set[str] = set()
-    seen, ahead = set(), [method]
-    while ahead:
-        name = ahead.pop()
-        if name in methods and name not in seen:
-            seen.add(name)
-            reads = _Reads(methods[name].__code__)
-            changed |= reads.stored
-            ahead += reads.attributes
-    return changed
 
 
 class _Walk:
@@ -218,8 +188,8 @@ class _Walk:
         if isinstance(value, MethodType):
             return {"method": [self.form(value.__func__), self.form(value.__self__)]}
         if isinstance(value, np.ufunc):
-            return _ufunc(value)
-        if (named := _named(value)) is not None:
+            return library_ufunc(value)
+        if (named := library_function(value)) is not None:
             return named
         if isinstance(value, FunctionType):
             return self._once(value, self._function)
@@ -236,7 +206,7 @@ class _Walk:
         if isinstance(value, MemberDescriptorType | GetSetDescriptorType):  # a slot; what it holds is an object's
             return {"name": value.__qualname__}
         if isinstance(value, ModuleType):
-            known = _library(value.__name__) is not None
+            known = library_of(value.__name__) is not None
             return {"module": value.__name__} if known else {"unidentified": f"the module {value.__name__}"}
         if isinstance(value, np.dtype) and value.kind in "SUVmM":  # of which there are many by one name
             return {"dtype": repr(value)}
@@ -260,46 +230,42 @@ class _Walk:
 
     def _class(self, kind: type) -> Any:
         if not own_class(kind):
-            return {"name": kind.__qualname__, **(_library(kind.__module__) or {})}
-        return self._once(kind, self._own)
+            return {"name": kind.__qualname__, **(library_of(kind.__module__) or {})}
+        return self._once(kind, self._own_class)
 
-    def _own(self, kind: type) -> Any:
-        form = {"class": [self._members(base) for base in kind.__mro__[:-1]]}
-        return {**form, "metaclass": self.form(type(kind))} if own_class(type(kind)) else form
-
-    def _members(self, kind: type) -> Any:
-        """What one class of an inheritance defines; a library's class is its name."""
-        if not own_class(kind):
-            return {"name": kind.__qualname__, "module": kind.__module__, **(_library(kind.__module__) or {})}
+    def _own_class(self, kind: type) -> Any:
+        """What a class of the user's defines, and what it inherits from; what lies behind a library's class is not."""
+        bases = [[self.form(base), None if own_class(base) else base.__module__] for base in kind.__bases__]
         found = []
         for name, member in sorted(vars(kind).items()):
             code = callable(member) or isinstance(member, staticmethod | classmethod | property)
             # other names with double underscores, and these, are Python's own bookkeeping
             if name != "_abc_impl" and (code or not name.startswith("__")) and not name.startswith("__annotate"):
                 found.append([name, self.form(member)])
-        return found
+        form = {"class": found, "bases": bases}
+        return {**form, "metaclass": self.form(type(kind))} if own_class(type(kind)) else form
 
     def _function(self, function: FunctionType) -> Any:
         code, module = function.__code__, str(function.__globals__.get("__name__"))
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        reads = _Reads(code)
+        reads = Reads(code)
         told: dict[str, Any] = {
             "defaults": self.form(function.__defaults__), "kwdefaults": self.form(function.__kwdefaults__),
             "closure": [[name, self._cell(name, cell, reads)] for name, cell in cells],
             "members": self.form(dict(sorted(vars(function).items()))),
         }  # fmt: skip
-        library, named = _library(module), code.co_name != "<lambda>"
+        library, named = library_of(module), code.co_name != "<lambda>"
         if library is not None and named and code.co_filename == getattr(sys.modules.get(module), "__file__", None):
             # made inside of a function of a library, from what it closes over
             return {**told, "name": code.co_qualname, "module": module, **library}
-        text = _text(function) if named else None  # a line may hold several lambdas
-        told |= {"text": text} if text is not None else {"python": sys.implementation.cache_tag, "code": _content(code)}
+        text = source_text(function) if named else None  # a line may hold several lambdas
+        told |= {"text": text} if text is not None else {"python": sys.implementation.cache_tag, "code": bytecode(code)}
         if library is None:
             told["globals"] = [[name, self._global(name, function, reads)] for name in sorted(reads.names)]
             told["imports"] = [[name, self._module(sys.modules.get(name), name, reads)] for name in reads.imports]
         return told
 
-    def _cell(self, name: str, cell: Any, reads: _Reads) -> Any:
+    def _cell(self, name: str, cell: Any, reads: Reads) -> Any:
         if name in reads.written:
             return {"unidentified": f"{name}, which the function that reads it changes"}
         try:
@@ -307,7 +273,7 @@ class _Walk:
         except ValueError:  # not bound yet
             return {"absent": name}
 
-    def _global(self, name: str, function: FunctionType, reads: _Reads) -> Any:
+    def _global(self, name: str, function: FunctionType, reads: Reads) -> Any:
         if name in reads.written:
             return {"unidentified": f"{name}, which the function that reads it changes"}
         if name not in function.__globals__:
@@ -315,12 +281,12 @@ class _Walk:
         value = function.__globals__[name]
         return self._module(value, name, reads) if isinstance(value, ModuleType) else self.form(value)
 
-    def _module(self, module: ModuleType | None, name: str, reads: _Reads) -> Any:
+    def _module(self, module: ModuleType | None, name: str, reads: Reads) -> Any:
         """A module by name, and of one of the user's what is read of it."""
         if module is None:
-            known = _library(name) is not None
+            known = library_of(name) is not None
             return {"module": name} if known else {"unidentified": f"the module {name or '.'} that a function imports"}
-        if _library(module.__name__) is not None:
+        if library_of(module.__name__) is not None:
             return {"module": module.__name__}
         if id(module) in self.path:
             return {"around": self.path.index(id(module))}
@@ -344,7 +310,7 @@ class _Walk:
         except Exception:  # noqa: BLE001  (whatever a class says that cannot be written down)
             return mark
         if isinstance(told, str):  # a name, which says nothing about a function that is not a library's
-            known = _library(kind.__module__) is not None and not callable(value)
+            known = library_of(kind.__module__) is not None and not callable(value)
             return {"name": told, "module": kind.__module__} if known else mark
         make, arguments, state, items, pairs = (*told[:5], None, None, None)[:5]
         if isinstance(state, dict) and all(isinstance(key, str) for key in state):
@@ -353,133 +319,3 @@ class _Walk:
             "object": [self.form(make), self.form(arguments), self.form(state)], "items": self.form(list(items or ())),
             "pairs": self.form([list(pair) for pair in pairs or ()]),
         }  # fmt: skip
-
-
-class _Reads:
-    """Which names the code of a function reads and writes, that of functions inside it included.
-
-    Attributes
-    ----------
-    names, written : set of str
-        Global names that are read, and names from outside that get new values.
-    attributes, stored : set of str
-        Attributes that are read, and that get new values, of whatever.
-    imports : list of str
-        Modules that are imported when the function is called.
-    """
-
-    def __init__(self, code: CodeType) -> None:
-        self.names: set[str] = set()
-        self.attributes: set[str] = set()
-        self.stored: set[str] = set()
-        self.imports: list[str] = []
-        self.written: set[str] = set()
-        for part in _codes(code):
-            for step in dis.get_instructions(part):
-                self._take(step.opname, step.argval, code.co_freevars)
-
-    def _take(self, step: str, name: Any, free: tuple[str, ...]) -> None:
-        if step in ("STORE_GLOBAL", "DELETE_GLOBAL") or (step in ("STORE_DEREF", "DELETE_DEREF") and name in free):
-            self.written.add(name)
-        if "GLOBAL" in step or step == "LOAD_NAME":
-            # where a module lies, and what it is called, decides nothing
-            self.names |= {name} if not (name.startswith("__") and name.endswith("__")) else set()
-        elif step in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
-            self.attributes.add(name)
-        elif step == "STORE_ATTR":
-            self.stored.add(name)
-        elif step == "IMPORT_NAME" and name not in self.imports:
-            self.imports.append(name)
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function and of all that is defined in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _text(function: FunctionType) -> str | None:
-    """The source text of a function, if what the file says now is what was compiled; else None."""
-    code = function.__code__
-    lines = linecache.getlines(code.co_filename, function.__globals__)
-    try:
-        # a file may have been edited since, and a library may have rewritten the function
-        if [code.co_firstlineno, _content(code)] not in _compiled("".join(lines)):
-            return None
-        block = inspect.getblock(lines[code.co_firstlineno - 1 :])
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    shown = textwrap.dedent("".join(block)).splitlines()
-    return "\n".join(line.rstrip() for line in shown if line.strip())
-
-
-@functools.lru_cache(maxsize=64)
-def _compiled(text: str) -> list[Any]:
-    """First line and content of everything that a source text defines."""
-    whole = compile(text, "<source>", "exec", dont_inherit=True)
-    return [[code.co_firstlineno, _content(code)] for code in _codes(whole)]
-
-
-def _content(code: CodeType) -> Any:
-    """What code does, as JSON values: all of it but its places in a file."""
-
-    def constant(value: Any) -> Any:
-        if isinstance(value, CodeType):
-            return _content(value)
-        if isinstance(value, tuple):
-            return [constant(v) for v in value]
-        if isinstance(value, frozenset):
-            return sorted(json.dumps(constant(v)) for v in value)
-        return [type(value).__name__, repr(value)]
-
-    return [
-        code.co_name, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
-        code.co_code.hex(), code.co_exceptiontable.hex(), list(code.co_names), list(code.co_varnames),
-        list(code.co_freevars), list(code.co_cellvars), [constant(value) for value in code.co_consts],
-    ]  # fmt: skip
-
-
-def _named(value: Any) -> Any:
-    """A library's function by its module and name, if it is found under them; else None."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
-        module = value.__self__.__name__
-    if not isinstance(module, str) or not isinstance(name, str) or (library := _library(module)) is None:
-        owner = getattr(value, "__objclass__", None)  # a method of a class that is written in C, such as str.upper
-        builtin = isinstance(owner, type) and not own_class(owner) and isinstance(name, str)
-        return {"name": name, "module": owner.__module__} if builtin and owner is not None else None
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return {"name": name, "module": module, **library} if found is value else None
-
-
-def _ufunc(value: np.ufunc) -> Any:
-    """A ufunc by its name, unless somebody made it of a function that it does not show."""
-    for module in ("numpy", "scipy.special"):
-        if getattr(sys.modules.get(module), value.__name__, None) is value:
-            return {"name": value.__name__, "module": module}
-    return {"unidentified": f"the ufunc {value.__name__}"}
-
-
-@functools.lru_cache(maxsize=1024)
-def _library(module: str) -> dict[str, Any] | None:
-    """What besides a name identifies the code of a module of a library; None for a module of the user's."""
-    top = module.partition(".")[0]
-    if top in _NAMED:
-        return {}
-    found = sys.modules.get(module)
-    file = getattr(found, "__file__", None)
-    paths = sysconfig.get_paths()
-    within = Path(file).parent if isinstance(file, str) else None
-    inside = {key: within is not None and within.is_relative_to(paths[key]) for key in ("stdlib", "purelib", "platlib")}
-    if top in sys.stdlib_module_names and (within is None or inside["stdlib"]):
-        return {}
-    if not (inside["purelib"] or inside["platlib"]):
-        return None
-    # any other library may be the user's own: by its version and, where it is Python, by the text of the file
-    version = str(getattr(sys.modules.get(top), "__version__", None))
-    text = Path(str(file)).read_bytes() if str(file).endswith(".py") else b""
-    return {"version": version, "file": hashlib.sha256(text).hexdigest()}

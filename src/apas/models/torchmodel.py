@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from apas.models.digest import canonical, changed_members, own_class
+from apas.models.digest import canonical
 from apas.models.margins import class_indices
 from apas.models.parameters import Parameters
+from apas.models.sourcecode import changed_members, own_class
 from apas.models.torchgradients import gradients
 from apas.models.torchhead import Head
 from apas.models.torchpasses import Passes
