@@ -261,7 +261,8 @@ def _check_report(found: Certificates, claim: Every | Most, counts: dict[str, in
     told = [said for part in methods(subject, None, "", "").values() for said in part]
     for said in told:
         account(said, facts)
-    assert any("rows that are not valid today" in said for said in told) == (never > 0)
+    assert any("Of rows that are not valid today" in said for said in told) == (never > 0)
+    assert any("evidence against the claim, but for rows that are not valid" in said for said in told) == (never > 0)
 
 
 def test_a_plot_shows_no_bounds_that_nobody_computed():
@@ -337,6 +338,9 @@ def test_largest_shifts():
 
 @pytest.mark.parametrize("search", ["rays", "confirm", "paper"])
 def test_searched_shifts(search):
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
     net = FeedForward([[[1.0]]], [[0.0]])
     method = Sampling(coverage=0.9, confidence=0.9)
     for together in (False, True):
@@ -345,12 +349,20 @@ def test_searched_shifts(search):
         for item in found:
             numbers = (item.upper, item.provable, item.broken_at)
             text = item.sentence().replace(item.reason, "(reason)").replace(item.claim.measure, MEASURE)
-            account(text, {**claim_facts(item.claim), r"delta = #": no_more(item.delta), r"class #": is_(1)}, numbers)
+            said = {r"at delta = #": no_more(item.delta), r"whole way up to delta = #": no_less(item.upper)}
+            account(text, {**claim_facts(item.claim), **said, r"class #": is_(1)}, numbers)
         text = found.summary().replace(found[0].claim.measure, MEASURE)
         spread = tuple(map(no_more, np.percentile(found.deltas, [0, 100, 50])))
         facts = {r"^# rows:": is_(3), r"# not valid today": is_(1), r"delta # to #, median #": spread}
         account(text, {**claim_facts(found[0].claim), **facts})
         says_for_whom(text, [found[0].claim], 3)
+        axes = found.plot()
+        told = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert ("certified" in told, "where the published search ended" in told) == (
+            search != "paper",
+            search == "paper",
+        )
+        plt.close(axes.figure)
         for row in apas.verify(found, net):
             account(row.claimed, {r"^delta #$": any_of(found.deltas.tolist(), no_more)})
 
@@ -448,12 +460,14 @@ def test_counterfactuals(k):
         claims = [item.certificate.claim for item in found]
         facts = {
             **claim_facts(*claims),
-            r"^# (?:rows?:|counterfactuals of # rows?:)": any_of((rows, rows * k), is_),
+            r"^# (?:rows?|counterfactuals)\b": is_(rows * k),
+            r"from class # to class #": (is_(0), is_(1)),
             r"# FOUND": is_(found.found.sum()),
             r"distance #": near(np.mean([item.cost for item in found]), 4),
         }
-        facts[r"of # rows?:"] = is_(rows)
+        facts[r"of # rows?\b"] = is_(rows)
         text = account(found.summary(), facts)
+        assert not re.search(r"\b1 rows|\b2 row\b", text)
         says_for_whom(text, claims, rows * k)
 
 

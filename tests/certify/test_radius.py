@@ -412,7 +412,7 @@ def test_every_smaller_delta_is_certified_only_where_no_rungs_are_named():
     assert apas.max_shift(net, x, target=1, method=SMALL, rng=0)[0].rungs is None
     assert apas.max_shift(net, x, target=1, method="exact")[0].rungs is None
     published = apas.max_shift(net, x, target=1, method=SMALL, search="paper", rng=0)[0]
-    assert published.rungs == (published.delta,)
+    assert published.rungs == ()  # nothing has the confidence of the claim
     assert apas.max_shift(net, x, target=0, method=SMALL, search="confirm", rng=0)[0].rungs == ()
     proved = apas.max_shift(net, x, target=1, method=SMALL, search="confirm", rng=0, limit=1e-3)[0]
     assert (proved.delta, proved.provable, proved.rungs) == (1e-3, 1e-3, None)
@@ -474,3 +474,25 @@ def test_huge_weights_do_not_warn():
         found = apas.max_shift(net, [[0.0]], target=1, limit=1.0, rng=0, **options)[0]
         assert found.delta >= 0
     apas.certify(net, [[0.0]], 1.0, target=1, rng=0)
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
+@pytest.mark.parametrize("size", [1e100, 1e155, 1e200])
+@pytest.mark.parametrize("x", [-1.0, 1.0])
+def test_where_numbers_overflow_along_rays_nothing_is_certified(size, x):
+    """Half of the shifts at the limit lose the class: they turn the sign of the hidden weight or of the last bias."""
+    net = FeedForward([[[size]], [[size]]], [[0.0], [0.0]])
+    found = apas.max_shift(net, [[x]], target=1, rng=0)[0]
+    assert found.delta < size
+    assert found.upper > found.delta
+
+
+def test_roots_of_huge_quadratics_are_where_they_are():
+    """The square of a coefficient overflows, the margin itself does not."""
+    deltas = []
+    for size in (1e30, 1e157):
+        net = FeedForward([[[1.0]]], [[-0.5 * size]], output="identity", threshold=0.0)
+        found = apas.max_shift(net, [[size]], target=1, limit=0.9, method=SMALL, rng=0)[0]
+        deltas.append(found.delta)
+    assert 0.3 < deltas[0] < 0.8
+    assert deltas[1] == pytest.approx(deltas[0], rel=1e-6)

@@ -292,3 +292,19 @@ def test_listed_models_without_a_fingerprint():
     assert {row.outcome for row in report} == {Outcome.BROKEN_OUTSIDE}
     with pytest.raises(apas.InputError, match="is not identified"):
         shifts.margins(apas.as_model(old), RIGHT, 1, np.array([[0.0]]), 1.0)
+
+
+@pytest.mark.parametrize("shift", [1e-3, -1e-3])
+def test_what_float32_rounding_decides_is_not_said_to_be_known(shift):
+    """At inputs of 1e4 a margin of 0.001 is what float32 makes of it, and its sign may be the other one."""
+    old, new = (apas.FeedForward([[[1.0], [-1.0]]], [[b]], dtype="float32") for b in (50.0, shift))
+    found = apas.certify(old, [[1e4, 1e4], [1e4, 9e3]], 1e-6, target=1, method="interval")
+    assert found.certified.all()
+    report = apas.audit(found, new, base=old, repairs=False)
+    near, clear = (row.reason for row in report)
+    assert "within float32 rounding of the boundary, where the model itself may decide otherwise" in near
+    assert report[0].valid == (shift > 0)
+    assert "float32" not in clear
+    assert [note for note in report.notes if "float32" in note]
+    exact = apas.audit(found, new.with_dtype("float64"), base=old, repairs=False)
+    assert not [row for row in exact if "float32 rounding" in row.reason]

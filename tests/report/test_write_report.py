@@ -278,6 +278,10 @@ def test_a_searched_delta_has_no_confidence_of_its_own(tmp_path):
         head = own_text(apas.write_report(found, tmp_path / "report.html")).split("</header>")[0]
         assert ("holds for each test of the search, not for its result" in head) == said
         assert ("with confidence 0.9 for each explanation" in head) != said
+        rest = own_text(tmp_path / "report.html").split("</header>")[1]
+        assert ("certified for most shifts, or proved for all" in rest) != said
+        assert ("What certified means" in rest) != said
+        assert ("or where the published search ended, which has no confidence of its own" in rest) == said
 
 
 def test_a_shift_in_other_units_is_not_compared(tmp_path):
@@ -406,7 +410,7 @@ def test_many_rows_have_curves_as_far_as_the_work_allows(tmp_path, monkeypatch):
 
 def test_searches_that_found_nothing_are_counted(tmp_path):
     space = apas.FeatureSpace([apas.Feature("income", low=0, high=1), apas.Feature("savings", low=0, high=0.6)])
-    table = pd.DataFrame({"income": [0.6, 0.9], "savings": [0.1, 0.5]})
+    table = pd.DataFrame({"income": [0.6, 0.7], "savings": [0.1, 0.0]})
     found = apas.generate(bank(), table, 0.3, space=space, rng=0, k=2, max_candidates=3)
     assert 0 < found.found.sum() < len(found)
     text = own_text(apas.write_report(found, tmp_path / "report.html"))

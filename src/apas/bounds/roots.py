@@ -118,7 +118,11 @@ def _root_in_piece(a: _Array, b: _Array, c: _Array, start: _Array, end: _Array) 
     inside = start <= end
     start, end = np.where(inside, start, 0.0), np.where(inside, end, 0.0)
     at_start, at_end = (a * start + b) * start + c, (a * end + b) * end + c
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if not np.isfinite(b * b - 4 * a * c).all():
+            # a quadratic and a multiple of it have the same roots, and that of a large one has a finite discriminant
+            largest = np.max([np.abs(a), np.abs(b), np.abs(c)], axis=0)
+            a, b, c = (np.where(largest > 1e150, v / largest, v) for v in (a, b, c))
         # the form of the quadratic formula that loses no digits
         half = -0.5 * (b + np.where(b < 0, -1.0, 1.0) * np.sqrt(b * b - 4 * a * c))
         candidates = [np.where(a != 0, half / a, np.inf), np.where(half != 0, c / half, np.inf)]

@@ -119,7 +119,7 @@ class Certificate:
 
     @property
     def valid_today(self) -> bool:
-        """Whether the model itself gives the class; if not, the row is refuted whatever the shifts do."""
+        """Whether the model itself gives the class, or may by its rounding; if not, it is refuted without draws."""
         return self.reason != NOT_VALID
 
     def __bool__(self) -> bool:

@@ -68,7 +68,7 @@ class MaxShift:
 
     @property
     def valid_today(self) -> bool:
-        """Whether the model itself gives the class; if not, no delta is certified whatever the shifts do."""
+        """Whether the model itself gives the class, or may by its rounding; if not, no delta is certified."""
         return self.reason != NOT_VALID
 
     @property
@@ -81,11 +81,12 @@ class MaxShift:
         """The deltas at which the claim holds together; None if it does at every delta up to `delta`.
 
         With None, ``delta >= x`` certifies the claim at x. Else it does so for an x that is one of these, or at most
-        `provable`: the network may break between two rungs, and recover.
+        `provable`: the network may break between two rungs, and recover. There are none of a search that has no
+        confidence of its own (`per_test`).
         """
         if isinstance(self.claim, Every) or self.trace.get("exact_roots") or 0 < self.delta <= self.provable:
             return None
-        if "rungs" in self.trace or not self.delta:
+        if "rungs" in self.trace or not self.delta or self.per_test:
             return tuple(self.trace.get("rungs", ()))
         if "rungs_ratio" in self.trace:
             ratio, start = self.trace["rungs_ratio"], self.trace["rungs_from"]

@@ -160,9 +160,13 @@ class _Search:
         if not len(row):
             return np.empty(0), np.empty(0)
         if self.exact:
-            first = first_failures(rays, row, sample, reach[row], band[row])
+            allowance = band[row]
+            first = first_failures(rays, row, sample, reach[row], allowance)
             # a margin of exactly 0 is no clear failure, even where there is nothing to round
-            return first, first_failures(rays, row, sample, reach[row], -np.maximum(band[row], 1e-300))
+            sure = first_failures(rays, row, sample, reach[row], -np.maximum(allowance, 1e-300))
+            # where numbers overflow on the way no root is known: nothing is clearly valid, and nothing clearly fails
+            known = np.isfinite(allowance)
+            return np.where(known, first, 0.0), np.where(known, sure, np.inf)
         start, found = self.start[rows][row], np.full((2, len(row)), np.inf)
         first = np.floor(np.log(np.maximum(begin, start) / start) / np.log(RATIO)).astype(np.intp)
         last = last_rung(start, reach[row], self.limit)

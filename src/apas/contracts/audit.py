@@ -42,6 +42,9 @@ _WRONG = (
     "THE CERTIFICATE WAS WRONG: it says that every model of its set gives the class, the new model is one of the set, "
     "and does not; check the certificate with verify, and if it holds there, report this as an error of apas"
 )
+#: Added to what a new model says of a row where its own rounding may say otherwise.
+_DOUBT = ", within float32 rounding of the boundary, where the model itself may decide otherwise"
+_ROUNDED = "Which class the new model itself gives to a row within float32 rounding of the boundary is not known here."
 _NEVER_VALID = "since the certified model itself did not give the class"
 _NO_SPACE = (
     "What the features may be was not said: repairs change {what}, and nobody knows whether that is possible; pass "
@@ -132,13 +135,18 @@ def audited(
     with np.errstate(over="ignore", invalid="ignore"):
         valid = problem.valid_rows()
         doubtful = np.abs(problem.model.margin(problem.X, problem.one_target)) <= problem.band
+        rounded = problem.doubtful_rows()
     shift = new.shift(shifts)
     lies = {delta: new.lies_in(shifts, delta) for delta in {item.delta for item in stored}}
     rows = [
-        _row(item, bool(ok), lies[item.delta], bool(near), _why(new, lies[item.delta], shift, shifts, item))
-        for item, ok, near in zip(stored, valid, doubtful, strict=True)
+        _row(item, ok, lies[item.delta], near, _why(new, lies[item.delta], shift, shifts, item), doubt)
+        for item, ok, near, doubt in zip(
+            stored, valid.tolist(), doubtful.tolist(), np.where(rounded, _DOUBT, "").tolist(), strict=True
+        )
     ]
     notes = list(new.notes)
+    if rounded.any():
+        notes.append(_ROUNDED)
     broken = np.array([row.outcome.is_broken for row in rows])
     if repairs and broken.any():
         found_repairs, note = _repairs(stored, new, broken, space)
@@ -214,7 +222,7 @@ def _why(new: Successor, inside: bool | None, shift: ShiftReport | None, shifts:
     )
 
 
-def _row(item: Certificate, valid: bool, inside: bool | None, doubtful: bool, why: str) -> AuditRow:
+def _row(item: Certificate, valid: bool, inside: bool | None, doubtful: bool, why: str, doubt: str) -> AuditRow:
     told: dict[str, Any] = {
         "valid": valid, "inside": inside, "verdict": item.verdict.name, "claim": str(item.claim),
         "target": item.target, "delta": item.delta, "was_valid": item.valid_today,
@@ -228,16 +236,18 @@ def _row(item: Certificate, valid: bool, inside: bool | None, doubtful: bool, wh
             False: f", though outside of the certified set: {why}",
             None: "",
         }[inside]
-        return AuditRow(Outcome.HELD, **told, reason=f"valid on the new model{place}")
+        return AuditRow(Outcome.HELD, **told, reason=f"valid on the new model{doubt}{place}")
     if inside is None:
-        return AuditRow(Outcome.BROKEN, **told, reason=f"not valid on the new model; {why}")
+        return AuditRow(Outcome.BROKEN, **told, reason=f"not valid on the new model{doubt}; {why}")
     if not inside:
-        return AuditRow(Outcome.BROKEN_OUTSIDE, **told, reason=f"not valid: outside of the certified set; {why}")
+        return AuditRow(Outcome.BROKEN_OUTSIDE, **told, reason=f"not valid{doubt}: outside of the certified set; {why}")
     if isinstance(item.claim, Every):
         near = "; but its margin lies within rounding of 0, where a computed sign may be wrong" if doubtful else ""
         return AuditRow(Outcome.BROKEN_INSIDE, **told, reason=_WRONG + near)
     said = f"the certificate speaks of {item.claim}, and this is one of the rest; {why}"
-    return AuditRow(Outcome.BROKEN_INSIDE, **told, reason=f"not valid, though inside of the certified set: {said}")
+    return AuditRow(
+        Outcome.BROKEN_INSIDE, **told, reason=f"not valid{doubt}, though inside of the certified set: {said}"
+    )
 
 
 def _repairs(

@@ -228,7 +228,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         counted = (
             self._counted()
             if rows == len(self)
-            else f"{len(self)} counterfactuals of {rows} row{'s' if rows > 1 else ''}"
+            else f"{len(self)} counterfactuals of {rows} {'row' if rows == 1 else 'rows'}"
         )
         return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
 

@@ -77,10 +77,11 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
     ax = new_axes(ax, "MaxShifts.plot")
     order = sorted(range(len(shifts)), key=lambda i: shifts[i].delta)
     places = range(len(order))
+    certified = "where the published search ended" if any(item.per_test for item in shifts) else "certified"
     series: list[
         tuple[str, str, str, str, dict[str, Any]]
     ] = [  # the hollow triangles stay visible where a proof and a failing shift meet
-        ("delta", "certified", "o", "#1b4f7f", {"markersize": 4}),
+        ("delta", certified, "o", "#1b4f7f", {"markersize": 4}),
         ("provable", "proved for every shift", "s", "#1b7f4d", {"markersize": 4}),
         ("broken_at", "a failing shift is known", "v", "#b3261e", {"markersize": 8, "fillstyle": "none"}),
     ]

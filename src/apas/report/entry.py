@@ -156,6 +156,7 @@ def report_file(
         drawn=curves.rows if isinstance(curves, Curves) else bars.rows if isinstance(bars, Histograms) else 0,
         known_inputs=subject.rows.inputs is not None,
         shift_words=shift_in_words(subject),
+        searched=any(radius.per_test for radius in subject.radii or ()),
         **_measured_words(later),
         methods=methods(subject, later, curves, bars),
         provenance=provenance(subject, later, entropy, curves, bars),

@@ -31,8 +31,11 @@ def methods(
     subject: Subject, later: Later | None, curves: Curves | str, bars: Histograms | str
 ) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
+    searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
     found = {
-        "What certified means": [capital(said) for said in claims_in_words(subject)][:8],
+        "What the published search asks" if searched else "What certified means": [
+            capital(said) for said in claims_in_words(subject)
+        ][:8],
         "How it was shown": _shown(subject),
         "What is assumed": _assumed(subject),
         "What is not promised": _not_promised(subject, later),
@@ -136,9 +139,10 @@ def _not_promised(subject: Subject, later: Later | None) -> list[str]:
             "claims may be false."
         )
     if subject.certificates is not None:
+        but = "" if subject.certificates.valid_today.all() else ", but for rows that are not valid today"
         said.append(
-            "UNKNOWN is no promise. REFUTED is evidence against the claim; it does not say that the next model breaks "
-            "the explanation."
+            f"UNKNOWN is no promise. REFUTED is evidence against the claim{but}; it does not say that the next model "
+            "breaks the explanation."
         )
     if not all(item.valid_today for item in subject.rows):
         said.append(
