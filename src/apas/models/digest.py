@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from apas.models.arrayforms import array_form
 from apas.models.protocol import Described, Model, offers
 from apas.models.sourcecode import (
     Reads,
@@ -144,21 +145,8 @@ class _Walk:
 
     def _held(self, value: Any) -> Any:
         """Tensors, arrays, containers, tables and estimators."""
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(value, torch.Tensor):  # a file has a `detach` too, which closes it
-            tensor = value.detach().cpu()
-            return self.form((tensor if tensor.dtype.itemsize != 2 else tensor.float()).numpy())
-        if isinstance(value, np.ma.MaskedArray):
-            return {"masked": [self.form(v) for v in (value.data, np.ma.getmaskarray(value), value.fill_value)]}
-        if isinstance(value, np.ndarray):
-            # of which the bytes are addresses, or more than the numbers
-            if value.dtype.hasobject or value.dtype.char in "gG":
-                return {"shape": list(value.shape), "values": [self.form(v) for v in value.ravel().tolist()]}
-            content = np.ascontiguousarray(value)
-            content = content.astype(content.dtype.newbyteorder("<"), copy=False)
-            digest = hashlib.sha256(content.tobytes()).hexdigest()
-            dtype = value.dtype.name if value.dtype.kind in "mM" else value.dtype.kind  # whose numbers have a unit
-            return {"shape": list(value.shape), "dtype": dtype, "digest": digest}
+        if (array := array_form(value, self.form)) is not None:
+            return array
         if isinstance(value, dict):
             return {"items": [[self.form(k), self.form(v)] for k, v in value.items()]}
         if isinstance(value, slice):
@@ -168,13 +156,6 @@ class _Walk:
         if isinstance(value, set | frozenset):
             form = {"set": sorted(json.dumps(self._apart().form(v)) for v in value)}
             return {**form, "code": self._class(type(value))} if own_class(type(value)) else form
-        if hasattr(value, "toarray"):
-            return self.form(value.toarray())
-        if hasattr(value, "to_numpy"):  # a data frame or series
-            names, values = list(getattr(value, "columns", [])), value.to_numpy(object)
-            table = {"columns": self.form(names), "values": self.form(values)}
-            index = list(getattr(value, "index", range(len(values))))
-            return table if index == list(range(len(values))) else {**table, "index": self.form(index)}
         if hasattr(value, "get_params"):
             # an estimator is its class, its settings and what it has learned, some of which lives in private members
             state = {"class": type(value).__name__, "state": self.form(dict(sorted(vars(value).items())))}
@@ -208,8 +189,6 @@ class _Walk:
         if isinstance(value, ModuleType):
             known = library_of(value.__name__) is not None
             return {"module": value.__name__} if known else {"unidentified": f"the module {value.__name__}"}
-        if isinstance(value, np.dtype) and value.kind in "SUVmM":  # of which there are many by one name
-            return {"dtype": repr(value)}
         if isinstance(value, _BY_KIND):
             return {"name": type(value).__qualname__}
         return self._once(value, self._object)
