@@ -6,7 +6,8 @@
 
 Redone are draws (boxes, L1 and L2 balls, normal shifts), interval and closed-form bounds, and witnesses; the rest is
 NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must claim at
-least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not.
+least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not;
+70: no answer, such as when nobody takes it.
 """
 
 import argparse
@@ -447,8 +448,28 @@ def shown(entry, net):
     return ", ".join(words)
 
 
+def line(text):
+    """A text as a part of one line, which a terminal does not obey."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def run(words):
+    """Run the program as a command; what goes wrong in it, or with what it writes, is no answer."""
+    try:
+        if sys.stdout is None:  # it was closed before we began, so that the exit code is all that is asked for
+            return main(words)
+        sys.stdout.reconfigure(errors="backslashreplace")
+        code = main(words)
+        sys.stdout.flush()
+        return code
+    except Exception as error:  # noqa: BLE001
+        print(f"error: there is no answer: {line(f'{type(error).__name__}: {error}'[:500])}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains about what is left, with a code of its own
+        return 70
+
+
 def main(words):
-    """Run the program; give its exit code."""
+    """Check what the words name; give the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("certificates")
     parser.add_argument("model")
@@ -472,11 +493,10 @@ def main(words):
             said = missing(entry, required) if found[i][0] != "FAILS" else None
             found[i] = (*(("FAILS", said) if said else found[i]), shown(entry, net))
     except Exception as error:  # noqa: BLE001  # whatever is wrong with a file, it is not a verdict
-        print(f"error: bad input: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"error: bad input: {line(f'{type(error).__name__}: {error}'[:500])}", file=sys.stderr)
         return 2
     for label, answer in zip(labels, found, strict=True):
-        cells = (label, *answer)  # none of which must look like another line
-        print(*("".join(c if c.isprintable() else "?" for c in cell) for cell in cells), sep="\t")
+        print(*map(line, (label, *answer)), sep="\t")  # none of which must look like another line
     if not found:
         print("NOT CHECKED\tthe file holds no rows")
     kinds = {answer[0] for answer in found}
@@ -484,4 +504,4 @@ def main(words):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:]))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
+import subprocess
 import sys
 
 import pandas as pd
@@ -234,3 +237,36 @@ def test_names_of_rows_print_no_lines_of_their_own(tmp_path, capsys):
         code, out, _ = run(capsys, *words)
         assert "\x1b" not in out
         assert "0?HOLDS?drawn again??[31mred" in out
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a disk that is always full")
+@pytest.mark.parametrize("count", [1, 300], ids=["less than a block", "many blocks"])
+def test_an_answer_that_nobody_takes_is_none(tmp_path, count):
+    """Neither 0 nor 1: the promises may hold or not."""
+    net = network()
+    apas.save_model(net, tmp_path / "m.json")
+    how = apas.Sampling(coverage=0.5, confidence=0.9)
+    apas.save_certificates(
+        apas.certify(net, rows(count), 0.01, target="predicted", method=how, rng=0), tmp_path / "c.json"
+    )
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, str(CHECKER), str(tmp_path / "c.json"), str(tmp_path / "m.json")]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert done.returncode == 70
+    assert done.stderr == "error: there is no answer: OSError: [Errno 28] No space left on device\n"
+
+
+def test_complaints_are_one_line_that_no_terminal_obeys(tmp_path, capsys):
+    checker = checker_in_process()
+    net, files = network(), [tmp_path / "c.json", tmp_path / "m.json"]
+    apas.save_certificates(apas.certify(net, rows(1), 0.01, target="predicted", rng=0), files[0])
+    apas.save_model(net, files[1])
+    write_model = changed(content_of(files[1]), ("threshold",), "\x1b[31m" * 5000)
+    files[1].write_text(json.dumps(write_model))
+    for words in ([str(files[0]), str(files[1])], [str(tmp_path / "\x1b[31m\n.json"), str(files[1])]):
+        assert checker.main(words) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: bad input: ")
+        assert said.count("\n") == 1
+        assert len(said) < 600
+        assert "\x1b" not in said

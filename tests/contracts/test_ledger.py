@@ -346,3 +346,32 @@ def test_damaged_promises_are_named(content, tmp_path, certificates):
         for ask in (book.to_frame, lambda: book.audit(OLD)):
             with pytest.raises(apas.InputError, match="a promise of the ledger is damaged"):
                 ask()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["state = 'expired'", "state = 'OPEN'", "state = ''", "expires = ''", "expires = '1'", "expires = 'never'"],
+)
+def test_no_promise_is_passed_over_because_its_state_or_day_is_none(change, tmp_path, certificates):
+    path = tmp_path / "l.db"
+    with apas.Ledger(path) as book:
+        book.add(certificates, NAMES)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute(f"UPDATE promises SET {change} WHERE id = 1")
+    connection.close()
+    with apas.Ledger(path, create=False) as book:
+        for ask in (book.to_frame, lambda: book.audit(OLD)):
+            with pytest.raises(apas.InputError, match="is damaged .a promise has a state or a last day that there is"):
+                ask()
+
+
+def test_a_promise_without_a_version_is_one_of_the_ledger(tmp_path, certificates):
+    path = tmp_path / "l.db"
+    with apas.Ledger(path) as book:
+        book.add(certificates, NAMES)
+    with sqlite3.connect(path) as connection:
+        connection.execute("""UPDATE promises SET content = replace(content, '"version": 1,', '')""")
+    connection.close()
+    with apas.Ledger(path) as book, pytest.raises(apas.InputError, match="a promise of the ledger cannot be used: "):
+        book.audit(OLD)

@@ -262,3 +262,13 @@ def test_a_ledger_with_views_or_triggers_is_refused(script, book, tmp_path, caps
     code, out, err = run(capsys, "ledger", "list", str(path))
     assert (code, out) == (2, "")
     assert "it holds views or triggers" in err
+
+
+@pytest.mark.parametrize("shifts", [apas.LinfShifts(scale=[[[1.0], [1.0]], [1.0]]), apas.InputNoise(scale=[1.0, 1.0])])
+@pytest.mark.parametrize("scale", [[], [[]], [[], []]])
+def test_scales_of_which_there_are_none_are_no_mistake_of_ours(shifts, scale, tmp_path):
+    net, path = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]]), tmp_path / "c.json"
+    apas.save_certificates(apas.certify(net, [[2.0, 0.5]], 0.01, target=1, shifts=shifts, rng=0), path)
+    write(path, changed(content_of(path), ("shifts", "scale"), scale))
+    with contextlib.suppress(apas.InputError):
+        assert apas.verify(path, net).exit_code == 1

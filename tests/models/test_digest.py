@@ -6,6 +6,7 @@ import math
 import sys
 import threading
 import types
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -305,6 +306,40 @@ def recursive(scale):
     return scaled
 
 
+def mapping_with(scale):
+    class Mapping(dict):
+        def __missing__(self, key):
+            return scale
+
+    return Mapping(a=1.0)
+
+
+def number_with(scale):
+    class Number(float):
+        def __rmul__(self, other):
+            return other * scale
+
+    return Number(1.0)
+
+
+def made_by(scale):
+    class Meta(type):
+        def __call__(cls, *values):
+            return scale
+
+    class Made(metaclass=Meta):
+        pass
+
+    return Made
+
+
+def called_by(scale):
+    class Called:
+        __call__ = functools.lru_cache(lambda self, X: X * scale)
+
+    return Called()
+
+
 #: Functions that differ in one number alone, which they are given here.
 MADE = {
     "closure": closed_over,
@@ -329,6 +364,18 @@ MADE = {
     "cached": lambda scale: functools.lru_cache(closed_over(scale)),
     "vectorized": lambda scale: np.vectorize(closed_over(scale)),
     "polynomial": lambda scale: np.poly1d([scale, 0.0]),
+    "what a dict gives for keys it has not": lambda scale: closed_over(defaultdict(lambda: scale, {"a": 1.0})),
+    "index of a series": lambda scale: closed_over(pd.Series([1.0, 2.0], index=[scale, 7.0])),
+    "index of a table": lambda scale: closed_over(pd.DataFrame({"x": [1.0, 2.0]}, index=[scale, 7.0])),
+    "dict of an own class": lambda scale: closed_over(mapping_with(scale)),
+    "number of an own class": lambda scale: closed_over(number_with(scale)),
+    "metaclass": lambda scale: closed_over(made_by(scale)),
+    "call that is no function": called_by,
+    "width of texts": lambda scale: closed_over(np.dtype(f"U{scale:.0f}")),
+    "unit of times": lambda scale: closed_over(np.array([1], dtype=f"M8[{scale:.0f}D]")),
+    "mask": lambda scale: closed_over(np.ma.array([1.0, 2.0], mask=[False, scale > 2])),
+    "long double": lambda scale: closed_over(np.array([scale], dtype=np.longdouble)[0]),
+    "global with two underscores": lambda scale: compiled(f"__by = {scale}\ndef f(X):\n    return X * __by"),
 }
 
 
@@ -342,6 +389,28 @@ def test_functions_that_differ_in_one_number_are_different(name):
     assert model_digest(one) == model_digest(again)
     assert model_digest(one) != model_digest(other)
     assert unidentified(one) == unidentified(other) == ""
+
+
+def test_a_set_has_no_order_in_which_its_functions_are_met():
+    class Ordered(frozenset):  # a set in the order that it is told, as another process may have it
+        def __iter__(self):
+            return iter(sorted(frozenset.__iter__(self), key=lambda f: f.__name__, reverse=Ordered.turned))
+
+    found = []
+    for Ordered.turned in (False, True):
+        forms = canonical(Ordered([by_global, calls_another, half]))
+        found.append(forms["set"])
+    assert found[0] == found[1]
+
+
+def test_addresses_in_memory_do_not_count():
+    one, other = (np.array([(1, "a" * n)], dtype=[("n", "i4"), ("text", "O")]) for n in (30, 30))
+    assert canonical(one) == canonical(other)
+    size = np.dtype(np.longdouble).itemsize
+    pads = [np.full(size, fill, dtype=np.uint8).view(np.longdouble) for fill in (0, 255)]
+    for pad in pads:
+        pad[0] = 2.0
+    assert canonical(pads[0]) == canonical(pads[1])
 
 
 @pytest.mark.parametrize("function", [by_global, calls_another])

@@ -87,6 +87,17 @@ class Book:
                 )
         return found
 
+    def check(self) -> None:
+        """Refuse promises in a state, or with a last day, that no ledger writes: no question would ever find them."""
+        query = (
+            "SELECT count(*) FROM promises WHERE state IS NULL OR state NOT IN ('open', 'honoured', 'broken', "
+            "'withdrawn') OR expires NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]'"
+        )
+        if self.rows(query)[0][0]:
+            raise InputError(
+                f"{self.path} is damaged (a promise has a state or a last day that there is not); get it from a backup."
+            )
+
     @contextmanager
     def changing(self) -> Iterator[None]:
         """A transaction."""
@@ -95,6 +106,7 @@ class Book:
 
     def owed(self, today: str) -> list[tuple[int, str, str]]:
         """Number, reference and content of the promises that are owed on a day."""
+        self.check()
         query = (
             "SELECT id, reference, content FROM promises WHERE state IN ('open', 'broken') "
             "AND (expires IS NULL OR expires >= ?) ORDER BY id"

@@ -222,6 +222,7 @@ class Ledger:
 
         if state is not None and state not in STATES:
             raise InputError(f"`state` must be one of {', '.join(STATES)}, got {state!r}.")
+        self._book.check()
         today, lines = self._book.today, []
         for row in self._book.rows(
             "SELECT reference, state, issued, expires, content, digest FROM promises ORDER BY id"

@@ -118,7 +118,10 @@ def joined(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[list[int],
     groups: dict[str, tuple[list[int], dict[str, Any], list[Any]]] = {}
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
         content = read_part(text)
-        read_content(content)  # a damaged one is an error, whatever its digest will be among others
+        try:
+            read_content(content)  # a damaged one is an error, whatever its digest will be among others
+        except InputError as error:
+            raise InputError(f"a promise of the ledger cannot be used: {error}") from None
         about = {key: value for key, value in content.items() if key not in _OWN}
         key = content_digest({**about, _WRITER: None})
         rows, _, entries = groups.setdefault(key, ([], about, []))

@@ -166,8 +166,9 @@ def _set_words(claim: Every | Most, shifts: Any, net: Model) -> str:
         words = f"shifts of the kind {content['kind']!r}"
     if isinstance(scale, dict):
         return f"{words}; scales {', '.join(f'{name}: {exactly(factor)}' for name, factor in scale.items())}"
-    if scale is not None:
-        flat = np.concatenate([np.ravel(part) for part in np.atleast_1d(np.asarray(scale, dtype=object))])
+    parts = () if scale is None else np.atleast_1d(np.asarray(scale, dtype=object))
+    flat = np.concatenate([np.empty(0), *(np.ravel(part) for part in parts)])
+    if flat.size:  # a file may hold a list of none
         return f"{words}; scales from {exactly(float(flat.min()))} to {exactly(float(flat.max()))}"
     return words
 

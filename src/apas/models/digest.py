@@ -8,6 +8,7 @@ import json
 import logging
 import random
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from types import (
     BuiltinFunctionType,
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from apas.models.arrayforms import array_form
 from apas.models.protocol import Described, Model, offers
 from apas.models.sourcecode import (
     Reads,
@@ -38,6 +40,8 @@ __all__ = ["canonical", "model_digest", "unidentified"]
 _BY_KIND = (
     np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, np.dtype, logging.Logger,
 )  # fmt: skip
+#: What holds a value or several; sets are told apart, since they have no order.
+_HOLDING = (int, float, complex, str, bytes, bytearray, dict, list, tuple)
 
 
 def model_digest(model: Model) -> str:
@@ -116,8 +120,13 @@ class _Walk:
 
     def form(self, value: Any) -> Any:
         """The value as JSON values."""
+        if isinstance(value, np.longdouble | np.clongdouble):  # no number of Python's, and its bytes have unused ones
+            return {type(value).__name__: str(value)}
         if isinstance(value, np.generic):
             return self.form(value.item())
+        kind = type(value)
+        if kind not in _HOLDING and isinstance(value, _HOLDING) and (kind is defaultdict or own_class(kind)):
+            return self._once(value, self._object)  # its class may read what it holds in its own way
         if value is None or isinstance(value, bool | int | str):
             return value
         if isinstance(value, float):
@@ -136,17 +145,8 @@ class _Walk:
 
     def _held(self, value: Any) -> Any:
         """Tensors, arrays, containers, tables and estimators."""
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(value, torch.Tensor):  # a file has a `detach` too, which closes it
-            tensor = value.detach().cpu()
-            return self.form((tensor if tensor.dtype.itemsize != 2 else tensor.float()).numpy())
-        if isinstance(value, np.ndarray):
-            if value.dtype == object:
-                return {"shape": list(value.shape), "values": [self.form(v) for v in value.ravel().tolist()]}
-            content = np.ascontiguousarray(value)
-            content = content.astype(content.dtype.newbyteorder("<"), copy=False)
-            digest = hashlib.sha256(content.tobytes()).hexdigest()
-            return {"shape": list(value.shape), "dtype": value.dtype.kind, "digest": digest}
+        if (array := array_form(value, self.form)) is not None:
+            return array
         if isinstance(value, dict):
             return {"items": [[self.form(k), self.form(v)] for k, v in value.items()]}
         if isinstance(value, slice):
@@ -154,13 +154,8 @@ class _Walk:
         if isinstance(value, list | tuple):
             return [self.form(v) for v in value]
         if isinstance(value, set | frozenset):
-            return {"set": sorted(json.dumps(self.form(v)) for v in value)}
-        if hasattr(value, "toarray"):
-            return self.form(value.toarray())
-        if hasattr(value, "to_numpy"):  # a data frame or series
-            return {
-                "columns": self.form(list(getattr(value, "columns", []))), "values": self.form(value.to_numpy(object)),
-            }  # fmt: skip
+            form = {"set": sorted(json.dumps(self._apart().form(v)) for v in value)}
+            return {**form, "code": self._class(type(value))} if own_class(type(value)) else form
         if hasattr(value, "get_params"):
             # an estimator is its class, its settings and what it has learned, some of which lives in private members
             state = {"class": type(value).__name__, "state": self.form(dict(sorted(vars(value).items())))}
@@ -206,6 +201,12 @@ class _Walk:
         self.kept.append(value)
         return describe(value)
 
+    def _apart(self) -> _Walk:
+        """A walk from here on of which this one learns nothing: for what has no order in which it could be met."""
+        walk = _Walk(self.parts)
+        walk.met, walk.kept, walk.path = dict(self.met), self.kept, list(self.path)
+        return walk
+
     def _class(self, kind: type) -> Any:
         if not own_class(kind):
             return {"name": kind.__qualname__, **(library_of(kind.__module__) or {})}
@@ -216,11 +217,12 @@ class _Walk:
         bases = [[self.form(base), None if own_class(base) else base.__module__] for base in kind.__bases__]
         found = []
         for name, member in sorted(vars(kind).items()):
-            code = isinstance(member, FunctionType | staticmethod | classmethod | property)
+            code = callable(member) or isinstance(member, staticmethod | classmethod | property)
             # other names with double underscores, and these, are Python's own bookkeeping
             if name != "_abc_impl" and (code or not name.startswith("__")) and not name.startswith("__annotate"):
                 found.append([name, self.form(member)])
-        return {"class": found, "bases": bases}
+        form = {"class": found, "bases": bases}
+        return {**form, "metaclass": self.form(type(kind))} if own_class(type(kind)) else form
 
     def _function(self, function: FunctionType) -> Any:
         code, module = function.__code__, str(function.__globals__.get("__name__"))

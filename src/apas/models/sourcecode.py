@@ -90,7 +90,8 @@ class Reads:
         if step in ("STORE_GLOBAL", "DELETE_GLOBAL") or (step in ("STORE_DEREF", "DELETE_DEREF") and name in free):
             self.written.add(name)
         if "GLOBAL" in step or step == "LOAD_NAME":
-            self.names |= {name} if not name.startswith("__") else set()  # where a module lies decides nothing
+            # where a module lies, and what it is called, decides nothing
+            self.names |= {name} if not (name.startswith("__") and name.endswith("__")) else set()
         elif step in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
             self.attributes.add(name)
         elif step == "STORE_ATTR":
