@@ -145,7 +145,7 @@ def audit_command(
         list[Path] | None,
         typer.Option(help="Model file of a certified model; may be given several times.", show_default="none"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing: the model may never be used.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Record nothing: the model may never be used.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if promises have expired, too.")] = False,
     trust_clock: TrustClock = False,
     validity_only: ValidityOnly = False,
