@@ -185,8 +185,8 @@ def _check_proof(problem: Problem, method: Method) -> list[Method]:
     usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(problem)]
     if not any(isinstance(m, IntervalBounds | LinearBounds | Exact) for m in usable):
         raise Unsupported(
-            "max_shift needs a method that proves, IntervalBounds, LinearBounds or Exact, in the Cascade; pass Sampling "
-            "by itself."
+            "max_shift needs a method that proves, IntervalBounds, LinearBounds or Exact, in the Cascade; pass a "
+            "Sampling by itself."
         )
     return usable
 
