@@ -272,3 +272,12 @@ def test_scales_of_which_there_are_none_are_no_mistake_of_ours(shifts, scale, tm
     write(path, changed(content_of(path), ("shifts", "scale"), scale))
     with contextlib.suppress(apas.InputError):
         assert apas.verify(path, net).exit_code == 1
+
+
+def test_a_ledger_whose_complaint_cannot_be_read_is_refused(book, tmp_path, capsys):
+    """SQLite quotes the damaged bytes of a table's definition, which are no UTF-8."""
+    path, place = tmp_path / "damaged.db", book.index(b"CREATE TABLE promises")
+    path.write_bytes(book[:place] + book[place:].replace(b"PRIMARY KEY", b"PRIMARY \xfd\xfd\xfd", 1))
+    code, out, err = run(capsys, "ledger", "list", str(path))
+    assert (code, out) == (2, "")
+    assert "is damaged" in err

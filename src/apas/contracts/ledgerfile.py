@@ -155,6 +155,8 @@ def readable_errors(path: Path) -> Iterator[None]:
     """What SQLite says about a file, as a sentence."""
     try:
         yield
+    except UnicodeDecodeError:  # SQLite quotes the damaged bytes, and Python cannot read its complaint
+        raise InputError(f"{path} is damaged (it holds texts that are not UTF-8); get it from a backup.") from None
     except sqlite3.Error as error:
         said = str(error)
         if "not a database" in said:
