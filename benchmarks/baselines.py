@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from apas.counterfactuals.roar import Roar
+from apas.counterfactuals.sources.roar import Roar
 from apas.experiments import Preparation, prepare
-from apas.experiments.baselines import PROTOTYPES, WACHTERS, baseline_table, later_network, run_baseline, run_recourse
+from apas.paper.baselines import PROTOTYPES, WACHTERS, baseline_table, later_network, run_baseline, run_recourse
 
 __all__ = ["compare", "confident", "recourse"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import apas
-from apas.experiments.toy import TOY, TOY_SHIFTS, TOY_X
+from apas.paper.toy import TOY, TOY_SHIFTS, TOY_X
 
 __all__ = ["everymost"]
 

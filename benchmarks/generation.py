@@ -62,7 +62,7 @@ def nearest(weights: list[_Array], biases: list[_Array], x: _Array, margin: floa
 
 def compare(rounds: int = 3, rows: int = 50) -> None:
     """Print seconds per counterfactual, and how many times faster than the loop."""
-    from apas.experiments.networks import prepare
+    from apas.paper.networks import prepare
 
     prepared = prepare("diabetes")
     net, inputs = prepared.network, prepared.inputs[:rows]

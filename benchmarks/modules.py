@@ -19,9 +19,9 @@ from torch.func import functional_call
 import apas
 from apas import LinfShifts, Sampling
 from apas._random import Stream
-from apas.certify.problem import Problem
-from apas.certify.scan import block_size
-from apas.models.protocol import Model
+from apas.certification.methods.sampling import block_size
+from apas.certification.question import Problem
+from apas.models.base import Model
 from benchmarks.timing import interleaved, ratio
 
 __all__ = ["bulk", "compare", "single"]

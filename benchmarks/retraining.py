@@ -13,7 +13,7 @@ import pandas as pd
 
 import apas
 from apas.experiments import prepare
-from apas.experiments.survival import Survival, survival_table
+from apas.paper.table1_methods import Survival, survival_table
 
 __all__ = ["curve", "survive"]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import apas
 from apas import FeedForward, LinfShifts, Sampling
 from apas._random import Stream
-from apas.certify.problem import Problem
-from apas.certify.scan import ALIGN, block_size
+from apas.certification.methods.sampling import ALIGN, block_size
+from apas.certification.question import Problem
 from benchmarks.plain import random_network, sampling_test
 from benchmarks.timing import interleaved, ratio
 

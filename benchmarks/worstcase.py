@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import apas
 from apas import FeedForward
-from apas.bounds.interval import least_margins
+from apas.worst_case.intervals import least_margins
 from benchmarks.milp import least_margin
 from benchmarks.timing import interleaved, ratio
 

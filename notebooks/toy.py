@@ -21,7 +21,7 @@
 import numpy as np
 
 import apas
-from apas.experiments.drawings import draw_network
+from apas.paper.drawings import draw_network
 
 network = apas.FeedForward([[[-0.365079, -0.873838]], [[-1.023650], [0.811177]]], [None, None])
 x = np.array([[-2.57477835]])

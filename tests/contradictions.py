@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_limits
 
 import apas
 from apas import FeedForward, LinfShifts, Verdict
-from apas.bounds.breaking import broken_radius
-from apas.bounds.rational import exact_sign
 from apas.shifts.box import within_box
+from apas.worst_case.attack.unit_pushes import broken_radius
+from apas.worst_case.exact_arithmetic import exact_sign
 
 #: Factors on the delta at which pushing the units breaks a row: two well apart from it, three close by.
 FACTORS = (0.5, 0.8, 0.95, 1.05, 1.5)

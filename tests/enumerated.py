@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 
 from apas import FeedForward
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.source import Search, Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.search.source import Search, Task
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 
 PIECEWISE = ("relu", "leaky_relu", "hard_tanh", "identity")
 KINDS = ("integer", "ordinal", "categorical", "binary", "listed", "stepped", "coarse")

@@ -126,7 +126,7 @@ def _touched(path: Path) -> Path:
 def safetensors_files() -> dict[str, bytes | Write]:
     from safetensors.numpy import save
 
-    from apas.models.safetensorsfile import safetensors_bytes
+    from apas.models.files.safetensors import safetensors_bytes
 
     good = safetensors_bytes(NETWORK)
     size = int.from_bytes(good[:8], "little")
@@ -273,7 +273,7 @@ def _object_array(flag: Path) -> bytes:
 def onnx_model(**changed: object) -> object:
     import onnx
 
-    from apas.models.onnxfile import onnx_bytes
+    from apas.models.files.onnx import onnx_bytes
 
     model = onnx.load_model_from_string(onnx_bytes(NETWORK))
     tensor = next(t for t in model.graph.initializer if t.name == "layer0.weight")

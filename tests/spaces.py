@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from apas import FeedForward
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 
 KINDS = ("continuous", "ranged", "stepped", "listed", "integer", "ordinal", "categorical", "binary")
 LEVELS = ("low", "a b", 'q"uote', "ü", "", "5", "x.y", "[z]", "new\nline", "back\\slash")

@@ -15,17 +15,16 @@ import pytest
 
 import apas
 from apas import Enumeration, Every, FeedForward, Most, Sampling, Verdict
-from apas.certify.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate
-from apas.certify.certificates import Certificates
-from apas.certify.curves import FractionCurve, FractionCurves
-from apas.certify.enumeration import EnumerationEvidence
-from apas.certify.maxshifts import MaxShift, MaxShifts
-from apas.certify.outputranges import OutputRange, OutputRanges
-from apas.certify.sampling import SamplingEvidence, _reason
+from apas.certification.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate
+from apas.certification.max_shift.result import MaxShift, MaxShifts
+from apas.certification.methods.enumeration import EnumerationEvidence
+from apas.certification.methods.sampling import SamplingEvidence, _reason
+from apas.certification.output_range import OutputRange, OutputRanges
+from apas.certification.results import Certificates
+from apas.certification.robust_fraction import FractionCurve, FractionCurves
 from apas.contracts.ledger import _claim as claim_of_ledger
-from apas.report.methods import methods
+from apas.report.headline import claims_in_words, figures, headline, methods
 from apas.report.subject import Subject
-from apas.report.words import claims_in_words, figures, headline
 from apas.shifts.linf import LinfShifts
 
 NUMBER = r"[-+]?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan)"

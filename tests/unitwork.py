@@ -15,8 +15,7 @@ import time
 from pathlib import Path
 
 from apas.datasets import dataset_path
-from apas.experiments.runner import Unit, run_units
-from apas.experiments.store import Store
+from apas.paper.store import Store, Unit, run_units
 
 COUNT = 60
 

@@ -13,9 +13,10 @@ from browsers import check_report, open_browser
 from command import run
 
 import apas
-from apas.cli import demo, demofolder
-from apas.cli.loanbank import LoanBank, rounded_up, space_of
+from apas.cli import demo
 from apas.datasets import LOAN_FEATURES, make_loans
+from apas.paper import demo_bank as demofolder
+from apas.paper.demo_bank import LoanBank, rounded_up, space_of
 
 KINDS = ("plain", "robust")
 
@@ -130,7 +131,7 @@ def test_a_file_is_no_folder(few, capsys):
 
 def test_nothing_found_is_said(few, capsys, monkeypatch):
     monkeypatch.setattr(demo, "APPLICANTS", 1)
-    monkeypatch.setattr(sys.modules["apas.cli.loanbank"], "rounded_up", lambda delta: 50.0)
+    monkeypatch.setattr(sys.modules["apas.paper.demo_bank"], "rounded_up", lambda delta: 50.0)
     code, out, _ = run(capsys, "demo")
     assert code == 0
     assert "0 of 0 robust" in out

@@ -19,8 +19,8 @@ from conftest import shared_folder
 
 from apas.cli import paper
 from apas.datasets import DATASETS
-from apas.experiments.register import available
-from apas.experiments.store import code_version
+from apas.paper.experiment import available
+from apas.paper.store import code_version
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from command import run
 
 import apas
 from apas.display.numbers import at_most
-from apas.shifts.measure import measure_shift
+from apas.shifts.distance import measure_shift
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apas
-from apas.contracts.auditreport import Outcome
+from apas.contracts.reports import Outcome
 
 
 def linear(bias=0.0, weights=(1.0, -1.0), **options):

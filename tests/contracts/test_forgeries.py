@@ -15,12 +15,12 @@ from certificatefiles import changed, checker_in_process, content_of, network, r
 
 import apas
 from apas._random import Stream
-from apas.certify.certificates import Certificates
-from apas.certify.entry import decide
-from apas.certify.problem import Problem
-from apas.contracts.fields import Fields
-from apas.contracts.readings import question, readings
-from apas.contracts.report import Checked
+from apas.certification.api import decide
+from apas.certification.question import Problem
+from apas.certification.results import Certificates
+from apas.contracts.json_values import Fields
+from apas.contracts.reports import Checked
+from apas.contracts.row_fingerprints import question, readings
 from apas.contracts.shiftsets import read_shifts
 from apas.models.digest import model_digest
 from apas.stats import allowed_failures, refuting_failures
@@ -254,7 +254,7 @@ def test_a_stream_has_one_name(purpose, tmp_path):
 
 def test_all_streams_of_a_seed_together_cost_five_risks_at_most():
     """What is paid for the streams that are accepted: whoever chooses among them errs at most so often."""
-    from apas.certify.claims import search_tries
+    from apas.certification.claims import search_tries
 
     shares = sum(Fraction(1, search_tries(rank, test)) for rank in range(300) for test in range(300))
     assert Fraction(39, 10) < shares < 4  # and that of `certify`

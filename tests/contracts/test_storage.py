@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import apas
-from apas.certify.certificates import Certificates
-from apas.contracts import jsontext
-from apas.shifts.draws import coordinates
+from apas.certification.results import Certificates
+from apas.contracts import json_values as jsontext
+from apas.shifts.base import coordinates
 
 METHODS = [
     "sampling", "interval", "linear", "attack", "exact", "enumeration", "cascade", apas.Enumeration(coverage=0.9),

@@ -16,8 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import apas
-from apas.contracts.redrawn import _detecting
-from apas.contracts.report import Checked
+from apas.contracts.recheck import _detecting
+from apas.contracts.reports import Checked
 
 FIXTURES = Path(__file__).parent / "fixtures"
 METHODS = [

@@ -7,15 +7,14 @@ import pytest
 from enumerated import enumerated, random_problem
 
 from apas import FeedForward
-from apas.counterfactuals.cheapest import attempt
-from apas.counterfactuals.cheapest.moves import moves_from
-from apas.counterfactuals.cheapest.nearest import Found, Nearest
-from apas.counterfactuals.cheapest.program import cheapest_program, widest_program
-from apas.counterfactuals.cheapest.ranges import Reach, unit_ranges
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.milp import network_of
-from apas.counterfactuals.source import NoneExists, Search, Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.search.source import NoneExists, Search, Task
+from apas.counterfactuals.sources.milp import nearest as attempt
+from apas.counterfactuals.sources.milp.changes import Reach, moves_from, unit_ranges
+from apas.counterfactuals.sources.milp.nearest import Found, Nearest
+from apas.counterfactuals.sources.milp.program import cheapest_program, widest_program
+from apas.counterfactuals.sources.milp.source import network_of
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.activations import activate
 
 

@@ -14,12 +14,12 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 from spaces import random_network, random_rows, random_space
 
 import apas
-from apas.counterfactuals.coded import CodedModel
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.source import Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.search.source import Task
+from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
+from apas.models.base import Dense, Differentiable, LibraryBacked, Raw, Scaled, offers
 from apas.models.digest import model_digest
-from apas.models.protocol import Dense, Differentiable, LibraryBacked, Raw, Scaled, offers
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spaces import random_rows, random_space
 
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 
 
 @given(st.integers(0, 2**32), st.booleans())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spaces import KINDS, random_feature
 
-from apas.counterfactuals.feature import Feature
+from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError
 
 

@@ -10,10 +10,10 @@ import pytest
 from spaces import random_network, random_rows, random_space
 
 import apas
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.given import Given
-from apas.counterfactuals.source import Candidate, CandidateSource, Search, Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.search.source import Candidate, CandidateSource, Search, Task
+from apas.counterfactuals.sources.given import Given
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 
 SPACE = FeatureSpace(
     [

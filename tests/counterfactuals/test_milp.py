@@ -10,10 +10,10 @@ import pytest
 from enumerated import enumerated, random_problem
 
 from apas import FeedForward, InputError
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.milp import MilpSource
-from apas.counterfactuals.source import CandidateSource, NoneExists, Search, Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.search.source import CandidateSource, NoneExists, Search, Task
+from apas.counterfactuals.sources.milp.source import MilpSource
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 
 WEIGHTS = [[1.0, -2.0], [2.0, 0.5], [-1.0, 1.0]], [[1.5], [-1.0]]
 

@@ -10,9 +10,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from apas.counterfactuals.milp import MilpSource
-from apas.counterfactuals.source import Search, Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.search.source import Search, Task
+from apas.counterfactuals.sources.milp.source import MilpSource
+from apas.counterfactuals.space.space import FeatureSpace
 
 
 def pipeline() -> tuple[object, pd.DataFrame]:

@@ -8,10 +8,10 @@ import pytest
 from spaces import random_network, random_rows, random_space
 
 import apas
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.neighbours import NearestNeighbours, _Known, rows_of_class
-from apas.counterfactuals.source import CandidateSource, Search, Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.search.source import CandidateSource, Search, Task
+from apas.counterfactuals.sources.neighbours import NearestNeighbours, _Known, rows_of_class
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.convert import predicted_classes
 
 
@@ -45,7 +45,7 @@ def by_brute_force(search: Search) -> dict[bytes, float]:
 @pytest.mark.parametrize("distance", ["l1", "linf"])
 @pytest.mark.parametrize("seed", range(20))
 def test_all_candidates_in_the_order_of_their_costs(seed: int, distance: str, monkeypatch) -> None:
-    monkeypatch.setattr("apas.counterfactuals.neighbours.FIRST", 1)  # as many bounds as there can be
+    monkeypatch.setattr("apas.counterfactuals.sources.neighbours.FIRST", 1)  # as many bounds as there can be
     task, inputs = problem(seed, distance)
     for i, row in enumerate(inputs):
         for target in set(task.background_classes.tolist()):
@@ -107,7 +107,7 @@ def test_only_what_may_change_decides() -> None:
 
 
 def test_a_step_may_bring_a_row_nearer(monkeypatch) -> None:
-    monkeypatch.setattr("apas.counterfactuals.neighbours.FIRST", 1)
+    monkeypatch.setattr("apas.counterfactuals.sources.neighbours.FIRST", 1)
     space = FeatureSpace([Feature("a", low=0, high=8, step=4), Feature("b", low=0, high=8)])
     net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]])
     task = Task(net, space, background=np.array([[5.9, 0.0], [0.0, 5.0], [0.0, 5.5]]))

@@ -21,10 +21,10 @@ from sklearn.preprocessing import (
 )
 
 from apas import FeedForward
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.pieces import pieces_of
-from apas.counterfactuals.source import Task
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.search.source import Task
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.pieces import pieces_of
+from apas.counterfactuals.space.space import FeatureSpace
 
 
 def table(rows: int = 200) -> pd.DataFrame:

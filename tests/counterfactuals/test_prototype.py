@@ -13,10 +13,10 @@ from spaces import random_network, random_rows, random_space
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError, Unsupported
-from apas.counterfactuals.prototype import Prototype, _prototype
-from apas.counterfactuals.relaxed import Relaxed
-from apas.counterfactuals.source import CandidateSource, Search, Task
-from apas.counterfactuals.wachter import Wachter
+from apas.counterfactuals.search.smooth import Relaxed
+from apas.counterfactuals.search.source import CandidateSource, Search, Task
+from apas.counterfactuals.sources.prototype import Prototype, _prototype
+from apas.counterfactuals.sources.wachter import Wachter
 
 QUICK = {"iterations": 120, "neighbours": 5}
 

@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import apas
-from apas.counterfactuals.readmodels import ReadModels
-from apas.counterfactuals.source import Task
+from apas.counterfactuals.search.observed_split import ReadModels
+from apas.counterfactuals.search.source import Task
 
 
 def table(count=300):

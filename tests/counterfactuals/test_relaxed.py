@@ -8,10 +8,8 @@ from hidden import BlackBox
 from spaces import random_network, random_rows, random_space
 
 from apas import Feature, FeatureSpace, FeedForward
-from apas.counterfactuals.coordinates import on_simplex
-from apas.counterfactuals.polygons import Polygons
-from apas.counterfactuals.relaxed import Relaxed
-from apas.counterfactuals.source import Search, Task
+from apas.counterfactuals.search.smooth import Polygons, Relaxed, on_simplex
+from apas.counterfactuals.search.source import Search, Task
 
 
 def problem(seed: int) -> tuple[Relaxed, np.random.Generator]:

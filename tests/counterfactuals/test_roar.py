@@ -15,10 +15,8 @@ from spaces import random_network, random_rows, random_space
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError, Roar, Unsupported
-from apas.counterfactuals.neighbourhood import Columns, InSpace
-from apas.counterfactuals.roar import PRICES
-from apas.counterfactuals.source import CandidateSource, Search, Task
-from apas.counterfactuals.surrogate import Surrogate
+from apas.counterfactuals.search.source import CandidateSource, Search, Task
+from apas.counterfactuals.sources.roar import PRICES, Columns, InSpace, Surrogate
 
 KINDS = ("local", "gradient", "published")
 

@@ -12,11 +12,11 @@ from spaces import random_network
 
 import apas
 from apas import Candidate, Feature, FeatureSpace, FeedForward, InputError, RobustOptimum, Sampling, Status, Unsupported
-from apas.counterfactuals.descent import descended
-from apas.counterfactuals.judge import Judge
-from apas.counterfactuals.source import Search, Task
-from apas.experiments.loops import published_loops
-from apas.experiments.published import PublishedSampling
+from apas.counterfactuals.search.source import Search, Task
+from apas.counterfactuals.search.tests import Judge
+from apas.counterfactuals.sources.robust_optimum import descended
+from apas.paper.baselines import published_loops
+from apas.paper.published import PublishedSampling
 
 SAMPLING = Sampling(coverage=0.95, confidence=0.95, n_samples=1000)
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spaces import random_space
 
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from apas.counterfactuals.surrogate import BALLS, Surrogate, fitted
+from apas.counterfactuals.sources.roar import BALLS, Surrogate, fitted
 
 
 def corners(size: int, ball: str) -> np.ndarray:

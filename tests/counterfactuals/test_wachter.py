@@ -13,8 +13,8 @@ from spaces import random_network, random_rows, random_space
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError
-from apas.counterfactuals.source import CandidateSource, Search, Task
-from apas.counterfactuals.wachter import Wachter
+from apas.counterfactuals.search.source import CandidateSource, Search, Task
+from apas.counterfactuals.sources.wachter import Wachter
 
 QUICK = {"iterations": 150, "patience": 20}
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import apas
-from apas.display.labels import NAMED
+from apas.display.plots import NAMED
 
 OLD = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], feature_names=["$in$", "$\\frac{$"])
 NEW = apas.FeedForward([[[1.0], [-1.0]]], [[-0.2]], feature_names=["$in$", "$\\frac{$"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import apas
-from apas.certify.entry import METHODS
-from apas.counterfactuals.entry import SOURCES
-from apas.metrics.measures import METRICS
+from apas.certification.api import METHODS
+from apas.counterfactuals.api import SOURCES
+from apas.metrics.api import METRICS
 
 SEARCHES = ("rays", "confirm", "paper")
 

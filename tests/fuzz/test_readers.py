@@ -29,11 +29,11 @@ from offices import fill, network
 
 import apas
 from apas.cli import main
-from apas.cli.references import read_references
-from apas.cli.rows import read_rows
-from apas.contracts.stored import read_stored
-from apas.experiments.store import Store
-from apas.report.later import read_later
+from apas.cli.ledger import read_references
+from apas.cli.options import read_rows
+from apas.contracts.file import read_stored
+from apas.paper.store import Store
+from apas.report.audit_section import read_later
 from apas.report.subject import read_subject
 from apas.theory.formula import read_dimacs
 

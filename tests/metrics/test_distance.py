@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from apas import InputError
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 from apas.metrics import cost, l0, l1, linf, violations
 
 NAN = float("nan")

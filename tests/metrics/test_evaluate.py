@@ -17,11 +17,11 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
 import apas
 from apas import FeedForward, InputError, Unsupported
-from apas.counterfactuals.feature import Feature
 from apas.counterfactuals.result import Counterfactual, Counterfactuals, Status
-from apas.counterfactuals.space import FeatureSpace
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 from apas.metrics import evaluate
-from apas.metrics.measures import METRICS
+from apas.metrics.api import METRICS
 
 ALL = tuple(METRICS)
 GRADES, PURPOSES = ("low", "middle", "high"), ("car", "house", "other", "none")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from apas import FeedForward, InputError, as_model
-from apas.models import gradients
+from apas.models import forward as gradients
 from apas.models.activations import ACTIVATIONS
-from apas.models.protocol import Differentiable, offers
+from apas.models.base import Differentiable, offers
 
 #: Inputs, hidden layers, outputs: no hidden layer to three, one output to four.
 SIZES = [(3, 1), (3, 2), (3, 4), (3, 5, 1), (4, 3, 2), (3, 4, 3), (2, 4, 3, 1), (3, 4, 5, 4), (2, 3, 4, 3, 2)]

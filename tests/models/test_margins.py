@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import apas
-from apas.models.margins import class_indices, margins_from_scores, needs_strict, valid
+from apas.models.base import class_indices, margins_from_scores, needs_strict, valid
 
 NAN = float("nan")
 INF = float("inf")

@@ -244,7 +244,7 @@ def test_onnxruntime_agrees_with_what_we_write(activation, tmp_path):
 
 def test_a_network_that_onnxruntime_contradicts_is_refused(tmp_path, monkeypatch):
     onnxruntime()
-    import apas.models.onnxfile as module
+    from apas.models.files import onnx as module
 
     model = layers(("Relu",), last=[("Sigmoid",)])
     loaded(model, tmp_path)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import apas
-from apas.models.parameters import Parameters
+from apas.models.base import Parameters
 
 SHAPES = {
     "one tensor": [(3,)],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import apas
-from apas.models.passes import BLOCK, FEW_ROWS
+from apas.models.forward import BLOCK, FEW_ROWS
 
 NETWORKS = {
     "linear": ([7, 1], {}),

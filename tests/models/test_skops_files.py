@@ -44,7 +44,7 @@ from sklearn.svm import LinearSVC
 
 import apas
 from apas.models.digest import model_digest
-from apas.models.skopstypes import UNUSED, is_known, public_module
+from apas.models.files.skops import UNUSED, is_known, public_module
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))

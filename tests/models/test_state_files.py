@@ -8,8 +8,8 @@ from conftest import absent
 from hostile import GOOD_STATE, state_file, state_record
 
 import apas
-from apas.models.archive import read_archive
 from apas.models.digest import model_digest
+from apas.models.files.archive import read_archive
 
 
 def test_a_state_written_by_hand(tmp_path):

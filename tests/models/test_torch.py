@@ -15,10 +15,10 @@ from torchzoo import CASES, Branched, Forked, Picture, Probable, by_hand, model_
 
 import apas
 from apas import LinfShifts, Sampling
-from apas.certify import scan
-from apas.models import torchpasses
+from apas.certification.methods import sampling as scan
+from apas.models.base import Dense, Differentiable, Scaled, offers
 from apas.models.digest import model_digest
-from apas.models.protocol import Dense, Differentiable, Scaled, offers
+from apas.models.torch import passes as torchpasses
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
@@ -510,7 +510,7 @@ def test_small_modules_compute_in_one_thread_and_the_number_is_restored(monkeypa
     torch.set_num_threads(2)
     try:
         for allowed, threads in ((1 << 18, {1}), (0, {2})):
-            monkeypatch.setattr("apas.models.torchpasses.LARGE", allowed)
+            monkeypatch.setattr("apas.models.torch.passes.LARGE", allowed)
             model = apas.as_model(module, output="logit", input_shape=(3,))
             seen.clear()
             model.margin(X, 1)

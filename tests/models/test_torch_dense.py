@@ -12,9 +12,9 @@ from torchzoo import nn, state, torch
 
 import apas
 from apas import FeedForward, Sampling
+from apas.models.base import Dense, Differentiable, LibraryBacked, Scaled, offers
 from apas.models.digest import model_digest
-from apas.models.protocol import Dense, Differentiable, LibraryBacked, Scaled, offers
-from apas.models.torchdense import DenseTorchModel
+from apas.models.torch.adapter import DenseTorchModel
 
 METHOD = Sampling(coverage=0.95, confidence=0.95, n_samples=2000)
 ACTIVATIONS = {

@@ -21,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import apas
 from apas import InputError, MissingExtra
 from apas.display.numbers import at_least, at_most
-from apas.report.entry import report_file
+from apas.report.api import report_file
 
 
 class Outline(HTMLParser):

@@ -9,8 +9,8 @@ from scipy import stats
 
 import apas
 from apas._random import Stream
-from apas.shifts.cube import SMALL, TILE, unit_cube
-from apas.shifts.protocol import ShiftSet
+from apas.shifts.base import ShiftSet
+from apas.shifts.points import SMALL, TILE, unit_cube
 
 STREAM = Stream(1, "certify")
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import apas
-from apas.shifts.measure import ShiftReport, at_most, measure_shift
+from apas.shifts.distance import ShiftReport, at_most, measure_shift
 
 NORMS = [0.0, 1.0, 2.0, math.inf]
 
@@ -260,7 +260,7 @@ def test_measuring_needs_no_frames():
     code = (
         "import sys\n"
         "from apas import FeedForward\n"
-        "from apas.shifts.measure import measure_shift\n"
+        "from apas.shifts.distance import measure_shift\n"
         "print(measure_shift(FeedForward([[[1.0]]], [[0.5]]), FeedForward([[[1.5]]], [[0.5]])))\n"
         "print([m for m in ('sklearn', 'pandas', 'scipy') if m in sys.modules])"
     )

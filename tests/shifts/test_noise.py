@@ -16,9 +16,9 @@ from sklearn.preprocessing import StandardScaler
 import apas
 from apas import FeedForward, InputError, Sampling, Unsupported, Verdict
 from apas._random import Stream
-from apas.certify.outputs import output_range
+from apas.certification.output_range import output_range
+from apas.shifts.base import OtherMoves, ShiftSet
 from apas.shifts.noise import InputNoise
-from apas.shifts.protocol import OtherMoves, ShiftSet
 
 STREAM = Stream(1, "certify")
 NET = FeedForward([[[1.0], [-2.0], [0.5]]], [[0.0]], feature_names=["income", "children", "age"])

@@ -16,10 +16,9 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 import apas
 from apas import FeedForward, GuaranteeWarning, InputError
 from apas._random import Stream
-from apas.shifts.draws import coordinates, drawn_margins
+from apas.shifts.base import Magnitudes, OnPoints, OtherMoves, ShiftSet, coordinates, drawn_margins
 from apas.shifts.observed import ObservedShifts
-from apas.shifts.protocol import Magnitudes, OnPoints, OtherMoves, ShiftSet
-from apas.shifts.refit import RetrainedModels
+from apas.shifts.retraining import RetrainedModels
 
 STREAM = Stream(1, "certify")
 RNG = np.random.default_rng(0)

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from apas.stats import _binomial
-from apas.stats._reading import precision
+from apas.stats import binomial as _binomial
+from apas.stats.arguments import precision
 
 
 def exact_head(n: int, c: int, q: Fraction) -> Fraction:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apas.errors import InputError
-from apas.stats._reading import as_confidence, as_count, as_probability, as_risk, precision
+from apas.stats.arguments import as_confidence, as_count, as_probability, as_risk, precision
 
 
 @given(st.floats(min_value=0, max_value=1, exclude_min=True, exclude_max=True))

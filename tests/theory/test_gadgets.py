@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import apas
-from apas.theory.gadgets import clause_unit, discretizer_units, gap, generating_unit, input_value, shift_size
+from apas.theory.hardness import clause_unit, discretizer_units, gap, generating_unit, input_value, shift_size
 
 SIZES = (1, 2, 3, 4, 8, 50)
 GRID = [Fraction(i, 12) for i in range(13)]

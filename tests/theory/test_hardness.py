@@ -12,7 +12,7 @@ from formulas import all_formulas, check_decided, random_formula
 import apas
 from apas import InputError
 from apas.theory import Formula, reduction
-from apas.theory.gadgets import gap, shift_size
+from apas.theory.hardness import gap, shift_size
 
 UNSATISFIABLE = Formula(2, [[1, 2], [1, -2], [-1, 2], [-1, -2]])
 SMALL = list(all_formulas())

@@ -12,7 +12,7 @@ from torchzoo import nn, torch
 
 import apas
 from apas import Enumeration, FeedForward, LinfShifts, LpShifts, Sampling, Verdict
-from apas.certify.certificate import NEAR_BOUNDARY
+from apas.certification.certificate import NEAR_BOUNDARY
 
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.LeakyReLU, nn.GELU, nn.Sigmoid, nn.ELU, nn.Hardtanh)
 METHODS = ("sampling", "interval", "linear", "exact", "cascade", Enumeration(max_boxes=64))
@@ -157,7 +157,7 @@ def test_a_share_that_draws_certify_is_that_of_the_module_itself():
 def test_a_module_whose_arithmetic_is_coarser_than_float32_is_found_out():
     """The module is asked in its own arithmetic; beyond the rounding of float32 it must agree."""
 
-    class Coarse(apas.models.torchdense.DenseTorchModel):
+    class Coarse(apas.models.torch.adapter.DenseTorchModel):
         def library_classes(self, X):
             return super().library_classes(np.round(np.asarray(X), 1))
 

@@ -18,8 +18,9 @@ from scipy.stats import norm
 import apas
 from apas import Candidate, Feature, FeatureSpace, FeedForward, LinfShifts, Sampling
 from apas._random import Stream
-from apas.counterfactuals import entry, judge
-from apas.counterfactuals.spared import parted
+from apas.counterfactuals import api as entry
+from apas.counterfactuals.search import tests as judge
+from apas.counterfactuals.search.observed_split import parted
 
 COVERAGE, CONFIDENCE, DELTA = 0.9, 0.9, 0.5
 NET = FeedForward([[[1.0]]], [[-1.0]], feature_names=("x",))

@@ -13,7 +13,7 @@ from conftest import shared_folder
 from scipy.stats import binom
 
 from apas.experiments import prepare
-from apas.experiments.survival import Survival, survival_table
+from apas.paper.table1_methods import Survival, survival_table
 
 
 def limit(claims: int) -> int:

@@ -28,7 +28,7 @@ import apas
 from apas import FeedForward, Sampling
 from apas.datasets import NUMERIC, make_loans
 from apas.shifts.observed import ObservedShifts
-from apas.shifts.refit import retrain
+from apas.shifts.retraining import retrain
 
 REPETITIONS, LIMIT = 100, 23
 SHARE = 0.9 - 1e-9

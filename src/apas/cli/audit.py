@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from apas.cli import options
-from apas.cli.modelfile import read_model
-from apas.cli.output import cell, print_json, print_table
-from apas.cli.saving import check_outputs
+from apas.cli.options import read_model
+from apas.cli.output import cell, check_outputs, print_json, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from apas.contracts.auditreport import AuditReport
-    from apas.counterfactuals.space import FeatureSpace
+    from apas.contracts.reports import AuditReport
+    from apas.counterfactuals.space.space import FeatureSpace
 
 __all__ = ["audit_command", "print_audit", "read_space", "write_reports"]
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apas.cli import options
-from apas.cli.asked import Norm, pick_method, pick_shifts
-from apas.cli.modelfile import read_model
+from apas.cli.options import Norm, pick_method, pick_shifts, read_model
 from apas.cli.output import cell, print_json, print_table
 from apas.display.numbers import at_least, at_most, exactly
 
 if TYPE_CHECKING:
-    from apas.certify.certificates import Certificates
+    from apas.certification.results import Certificates
 
 __all__ = ["certify_command"]
 
@@ -73,8 +72,8 @@ def certify_command(
     """
     from apas import certify
     from apas.cli.cluster import workers
-    from apas.cli.rows import parse_target, read_rows
-    from apas.cli.saving import check_outputs, save_to
+    from apas.cli.options import parse_target, read_rows
+    from apas.cli.output import check_outputs, save_to
 
     check_outputs({"--save": save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from apas.cli import options
-from apas.cli.modelfile import listed, read_model
-from apas.cli.output import print_json, print_line
-from apas.cli.saving import check_outputs
+from apas.cli.options import listed, read_model
+from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
 __all__ = ["convert_command"]

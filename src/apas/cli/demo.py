@@ -14,10 +14,9 @@ from apas.cli.output import cell, json_rows, print_json, print_line, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
-    from apas.cli.loanbank import LoanBank
-    from apas.cli.loanoffers import Offers
-    from apas.contracts.auditreport import AuditReport
-    from apas.shifts.measure import ShiftReport
+    from apas.contracts.reports import AuditReport
+    from apas.paper.demo_bank import LoanBank, Offers
+    from apas.shifts.distance import ShiftReport
 
 __all__ = ["demo_command"]
 
@@ -48,9 +47,7 @@ def demo_command(
 
     Example:  apas demo
     """
-    from apas.cli.demofolder import DemoFolder
-    from apas.cli.loanbank import LoanBank, rounded_up
-    from apas.cli.loanoffers import plain_offers, robust_offers
+    from apas.paper.demo_bank import DemoFolder, LoanBank, plain_offers, robust_offers, rounded_up
 
     say = _silent if as_json else _say
     folder, bank = DemoFolder(output), LoanBank(seed)
@@ -89,7 +86,7 @@ def _say(text: str) -> None:
 
 
 def _begin(bank: LoanBank) -> str:
-    from apas.cli.loanbank import LATER, TRAINED
+    from apas.paper.demo_bank import LATER, TRAINED
 
     return (
         f"A bank trains a network of {len(bank.model.parameters)} weights and biases on {TRAINED:,} loan "
@@ -98,7 +95,7 @@ def _begin(bank: LoanBank) -> str:
 
 
 def _plan(rehearsal: ShiftReport, delta: float) -> str:
-    from apas.cli.loanbank import PASSES, ROUNDS
+    from apas.paper.demo_bank import PASSES, ROUNDS
 
     return (
         f"Every year it is trained further, by {PASSES} passes over the new applications. {ROUNDS} rehearsals with "

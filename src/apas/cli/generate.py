@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apas.cli import options
-from apas.cli.asked import Norm, pick_method, pick_shifts
-from apas.cli.modelfile import read_model
+from apas.cli.options import Norm, pick_method, pick_shifts, read_model
 from apas.cli.output import cell, print_json, print_table
 from apas.errors import InputError
 
@@ -101,8 +100,8 @@ def generate_command(
     """
     from apas import FeatureSpace, generate
     from apas.cli.cluster import workers
-    from apas.cli.rows import parse_target, read_rows
-    from apas.cli.saving import check_outputs, save_to
+    from apas.cli.options import parse_target, read_rows
+    from apas.cli.output import check_outputs, save_to
 
     check_outputs({"--out": out, "--save": save}, model, rows, background, space)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)

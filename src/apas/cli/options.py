@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, so that each reads the same everywhere.
+"""Arguments and options that several commands share, and what they are read as: models, rows, methods, shift sets.
 
 A command writes ``seed: options.Seed = None``: the type and the help are here, the default is its own. What differs
 between commands (`--method`, `--coverage`, `--samples`) is written in each; `asked.py` makes sense of the words.
@@ -6,12 +6,23 @@ between commands (`--method`, `--coverage`, `--samples`) is written in each; `as
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from apas.cli.asked import Kind, Norm
+from apas._sanitise import from_csv
+from apas.errors import InputError
+from apas.models.base import Model, Named, offers
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from apas.certification.question import Method
+    from apas.shifts.base import ShiftSet
 
 __all__ = [
     "Activation",
@@ -20,7 +31,9 @@ __all__ = [
     "Delta",
     "Jobs",
     "Json",
+    "Kind",
     "ModelFile",
+    "Norm",
     "Only",
     "Output",
     "Relative",
@@ -31,7 +44,200 @@ __all__ = [
     "Simultaneous",
     "Target",
     "TimeLimit",
+    "listed",
+    "parse_target",
+    "pick_method",
+    "pick_shifts",
+    "read_model",
+    "read_rows",
 ]
+
+
+def read_model(path: Path, *, activation: str | None = None, output: str | None = None, **said: Any) -> Model:
+    """Read a model file; `activation` and `output` are the words of ``--activation`` and ``--output``.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    activation : str, optional
+        One name, or one per hidden layer with commas between them.
+    output : str, optional
+        As `load_model` takes it.
+    **said
+        Other arguments of `load_model`.
+    """
+    from apas import load_model
+
+    names: Any = None if activation is None else listed(activation)
+    return load_model(path, activation=names[0] if names and len(names) == 1 else names, output=output, **said)
+
+
+def listed(text: str) -> list[str]:
+    """The words of a text with commas between them.
+
+    Examples
+    --------
+    >>> listed("relu, tanh")
+    ['relu', 'tanh']
+    """
+    return [word.strip() for word in text.split(",")]
+
+
+def read_rows(path: Path, model: Model, names: Sequence[str] | None = None) -> DataFrame:
+    """Read a CSV file with a header line.
+
+    A byte order mark is skipped, and so is the apostrophe before what a spreadsheet would take for a formula. A first
+    column without a name (a saved index) becomes the index, and so does one that is not among `names`, those of the
+    model unless told otherwise, if the others are exactly these.
+    """
+    import pandas as pd
+
+    header, *lines = _lines(path)
+    if names is None and offers(model, Named):
+        names = model.feature_names
+    unknown = header[0] == "" if names is None else header[0] not in names
+    indexed = unknown and (header[0] == "" or sorted(header[1:]) == sorted(names or ()))
+    columns = header[1:] if indexed else header
+    cells = [line[1:] if indexed else line for line in lines]
+    index = pd.Index([line[0] for line in lines], name=header[0] or None) if indexed else None
+    frame = pd.DataFrame(cells, columns=columns, index=index)
+    numbers = [_as_numbers(frame.iloc[:, i].tolist()) for i in range(len(columns))]
+    return pd.concat([pd.Series(n, index=frame.index, name=c) for n, c in zip(numbers, columns, strict=True)], axis=1)
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """The cells of a CSV file, every line as long as the header line."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = [[from_csv(cell.strip()) for cell in line] for line in csv.reader(file) if line]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not a text file in UTF-8; save it as CSV.") from None
+    except csv.Error as error:
+        raise InputError(f"{path} is not a CSV file: {error}.") from None
+    if not lines:
+        raise InputError(f"{path} is empty; it must have a header line and a line per row.")
+    if all(_is_number(name) for name in lines[0]):
+        raise InputError(
+            f"{path} must begin with a header line that names the columns, but its first line is "
+            f"{','.join(lines[0][:4])}...; add one."
+        )
+    for number, line in enumerate(lines[1:], start=2):
+        if len(line) != len(lines[0]):
+            raise InputError(
+                f"{path} must have as many cells in each line as the header names columns ({len(lines[0])}), "
+                f"but line {number} has {len(line)}."
+            )
+    return lines
+
+
+def _as_numbers(column: list[str]) -> list[Any]:
+    """The column as numbers if all of it is (an empty cell is NaN), else as it is; by Python's own exact parser."""
+    if not all(_is_number(text) or not text for text in column):
+        return column
+    return [float(text) if text else float("nan") for text in column]
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def parse_target(text: str, model: Model, *, predicted: bool = True) -> Any:
+    """The class that is written as `text`; or "predicted", if that may be asked for."""
+    matches = [label for label in model.classes if str(label) == text]
+    if matches:
+        return matches[0]
+    if predicted and text == "predicted":
+        return text
+    known = ", ".join(str(label) for label in model.classes)
+    also = ' or "predicted"' if predicted else ""
+    raise InputError(f"`--target` must be one of the model's classes ({known}){also}, got {text!r}.")
+
+
+#: Which methods each option goes with; those that are named nowhere go with all.
+GOES_WITH = {
+    "coverage": ("sampling", "enumeration"),
+    "confidence": ("sampling",),
+    "samples": ("sampling",),
+    "time-limit": ("exact", "cascade"),
+}
+
+
+class Kind(StrEnum):
+    """What may move."""
+
+    weight = "weight"
+    bias = "bias"
+
+
+class Norm(StrEnum):
+    """How the size of a shift is measured."""
+
+    linf = "linf"
+    l1 = "l1"
+    l2 = "l2"
+
+
+def pick_method(
+    name: StrEnum,
+    *,
+    coverage: float | None = None,
+    confidence: float | None = None,
+    samples: int | None = None,
+    time_limit: float | None = None,
+) -> Method | str:
+    """What the library takes as its method; an option that does not go with it is refused.
+
+    Parameters
+    ----------
+    name : StrEnum
+        One of the methods that the command knows.
+    coverage, confidence, samples, time_limit
+        None where the option was not given.
+    """
+    from apas import Cascade, Enumeration, Exact, Sampling
+
+    given: dict[str, Any] = {
+        "coverage": coverage, "confidence": confidence, "samples": samples, "time-limit": time_limit,
+    }  # fmt: skip
+    given = {option: value for option, value in given.items() if value is not None}
+    known = type(name).__members__
+    for option in given:
+        fitting = [method for method in GOES_WITH[option] if method in known]
+        if name not in fitting:
+            listed = " or ".join(f"`--method {method}`" for method in fitting)
+            raise InputError(f"`--{option}` goes with {listed}, got `--method {name}`; leave it out.")
+    if name == "sampling":
+        if "samples" in given:
+            given["n_samples"] = given.pop("samples")
+        return Sampling(**given)
+    if name == "enumeration":
+        return Enumeration(**given)
+    if "time-limit" not in given:
+        return str(name)
+    exact = Exact(time_limit=given["time-limit"])
+    if name == "exact":
+        return exact
+    return Cascade(*(exact if isinstance(m, Exact) else m for m in Cascade().methods))
+
+
+def pick_shifts(norm: Norm, *, relative: bool, only: Kind | None) -> ShiftSet:
+    """The set of shifts that is asked for."""
+    from apas import LinfShifts, LpShifts
+
+    kinds = ("weight", "bias") if only is None else (only.value,)
+    if norm is Norm.linf:
+        return LinfShifts(relative=relative, kinds=kinds)
+    if relative:
+        raise InputError(f"`--relative` goes with `--shifts linf`, got `--shifts {norm}`; leave it out.")
+    return LpShifts({Norm.l1: 1, Norm.l2: 2}[norm], kinds=kinds)
+
 
 # What is asked about.
 ModelFile: TypeAlias = Annotated[

@@ -12,14 +12,13 @@ import typer
 
 from apas.cli import options
 from apas.cli.output import cell, json_rows, print_json, print_line, print_note, print_table
-from apas.experiments.register import available
+from apas.paper.experiment import available
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from apas.datasets.download import Fetched
-    from apas.experiments.experiment import Outcome
-    from apas.experiments.register import Entry
+    from apas.paper.download import Fetched
+    from apas.paper.experiment import Entry, Outcome
 
 __all__ = ["paper_app"]
 
@@ -48,7 +47,7 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
 
     Example:  apas paper data --data datasets
     """
-    from apas.datasets.download import fetch
+    from apas.paper.download import fetch
 
     folder = _place(data)
     files = fetch(folder)
@@ -132,8 +131,8 @@ def all_command(
 
     Example:  apas paper all --data datasets --output results --jobs 2
     """
-    from apas.experiments.page import Section, write_page
-    from apas.experiments.register import datasets_of
+    from apas.paper.experiment import datasets_of
+    from apas.paper.page import Section, write_page
 
     entries, sections = available(), []
     with _prepared(data, jobs, dask) as n_jobs:
@@ -161,7 +160,7 @@ def _prepared(data: Path | None, jobs: int | None, dask: str | None) -> Iterator
 
 def run(entry: Entry, *, output: Path, quick: bool, jobs: int, silent: bool) -> Outcome:
     """Run an experiment, write its tables and figures, and print the tables."""
-    from apas.experiments.experiment import run_experiment
+    from apas.paper.experiment import run_experiment
 
     outcome = run_experiment(entry.load(), output, quick=quick, n_jobs=jobs, label=entry.name)
     if not silent:

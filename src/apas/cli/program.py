@@ -17,7 +17,7 @@ from apas.cli.convert import convert_command
 from apas.cli.demo import demo_command
 from apas.cli.generate import generate_command
 from apas.cli.ledger import ledger_app
-from apas.cli.maxshift import max_shift_command
+from apas.cli.max_shift import max_shift_command
 from apas.cli.paper import paper_app
 from apas.cli.report import report_command
 from apas.cli.shift import shift_command

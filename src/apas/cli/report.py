@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from apas.cli import options
-from apas.cli.modelfile import read_model
-from apas.cli.output import print_json, print_line
-from apas.cli.saving import check_outputs
+from apas.cli.options import read_model
+from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
 __all__ = ["report_command"]
@@ -45,7 +44,7 @@ def report_command(
 
     Example:  apas report certificates.json --model model.json -o report.html
     """
-    from apas.report.entry import check_path, report_file
+    from apas.report.api import check_path, report_file
 
     check_path(report)
     check_outputs({"--report": report}, certificates, model, audit, new_model, max_shifts)

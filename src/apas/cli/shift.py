@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apas.cli import options
-from apas.cli.modelfile import read_model
+from apas.cli.options import read_model
 from apas.cli.output import cell, print_json, print_table
 from apas.display.numbers import at_most
 
 if TYPE_CHECKING:
-    from apas.shifts.measure import ShiftReport
+    from apas.shifts.distance import ShiftReport
 
 __all__ = ["shift_command"]
 
@@ -33,7 +33,7 @@ def shift_command(
 
     Example:  apas shift model.json new.json
     """
-    from apas.shifts.measure import check_order, compare_models
+    from apas.shifts.distance import check_order, compare_models
 
     base, other = (read_model(path, activation=activation, output=output) for path in (old, new))
     report = compare_models(base, [other], p=check_order(p), names=[str(new)], columns=["model 1"])

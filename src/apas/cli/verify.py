@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apas.cli import options
-from apas.cli.modelfile import read_model
+from apas.cli.options import read_model
 from apas.cli.output import cell, print_json, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from apas.contracts.report import VerifyReport
+    from apas.contracts.reports import VerifyReport
 
 __all__ = ["verify_command"]
 

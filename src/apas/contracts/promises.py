@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from apas._validation import check_texts, is_path
-from apas.certify.certificates import Certificates
-from apas.contracts.contents import stored_content
-from apas.contracts.jsontext import content_digest, read_object
-from apas.contracts.stored import read_content, read_stored
+from apas.certification.results import Certificates
+from apas.contracts.file import read_content, read_stored, stored_content
+from apas.contracts.json_values import content_digest, read_object
 from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
-from apas.models.jsonfile import parse_json
+from apas.models.files.json import parse_json
 
 __all__ = ["Part", "checked_promises", "joined", "parts_of", "read_part"]
 

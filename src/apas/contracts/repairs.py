@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._validation import is_frame
-from apas.contracts.tables import table_cells
-from apas.counterfactuals.changes import changes_of, differ
-from apas.counterfactuals.feature import Feature
-from apas.counterfactuals.milp import MilpSource
-from apas.counterfactuals.source import NoneExists, Search, Task
-from apas.counterfactuals.space import FeatureSpace
-from apas.counterfactuals.wachter import Wachter
-from apas.counterfactuals.wanted import own_columns
+from apas.contracts.json_values import table_cells
+from apas.counterfactuals.defaults import own_columns
+from apas.counterfactuals.result import changes_of, differ
+from apas.counterfactuals.search.source import NoneExists, Search, Task
+from apas.counterfactuals.sources.milp.source import MilpSource
+from apas.counterfactuals.sources.wachter import Wachter
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import ApasError
 
 __all__ = ["Repair", "assumed_space", "repaired"]

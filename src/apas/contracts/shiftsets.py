@@ -8,14 +8,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from apas.contracts.fields import Fields, as_number
+from apas.contracts.json_values import Fields, as_number
 from apas.errors import InputError
+from apas.shifts.base import ShiftSet
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.shifts.noise import InputNoise
 from apas.shifts.observed import ObservedShifts
-from apas.shifts.protocol import ShiftSet
 
 __all__ = ["AbsentModels", "described_shifts", "read_shifts", "with_models"]
 

@@ -12,29 +12,26 @@ import numpy as np
 
 from apas._random import entropy_of
 from apas._validation import check_flag, check_integer, is_path
-from apas.certify.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate
-from apas.certify.certificates import Certificates
-from apas.certify.claims import Every, Most, Verdict
-from apas.certify.entry import METHODS
-from apas.certify.enumeration import EnumerationEvidence
-from apas.certify.maxshifts import MaxShift, MaxShifts
-from apas.certify.problem import Problem
-from apas.certify.sampling import SamplingEvidence
-from apas.contracts.contents import stored_content
-from apas.contracts.matching import Matched, asked, match_model, row_complaints, wrong_targets
-from apas.contracts.radii import searched_again
-from apas.contracts.redrawn import Fresh, confirmed_anew, redrawn
-from apas.contracts.report import Checked, Required, VerifyReport, VerifyRow
-from apas.contracts.reproved import enumerated_again, reproved
+from apas.certification.api import METHODS
+from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate
+from apas.certification.claims import Every, Most, Verdict
+from apas.certification.max_shift.result import MaxShift, MaxShifts
+from apas.certification.methods.enumeration import EnumerationEvidence
+from apas.certification.methods.sampling import SamplingEvidence
+from apas.certification.question import Problem
+from apas.certification.results import Certificates
+from apas.contracts.audit import Matched, asked, match_model, row_complaints, wrong_targets
+from apas.contracts.file import Stored, read_content, read_stored, stored_content
+from apas.contracts.recheck import Fresh, confirmed_anew, enumerated_again, redrawn, reproved, searched_again
+from apas.contracts.reports import Checked, Required, VerifyReport, VerifyRow
 from apas.contracts.shiftsets import AbsentModels, with_models
-from apas.contracts.stored import Stored, read_content, read_stored
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly
 from apas.errors import ApasError, InputError
+from apas.models.base import Model
 from apas.models.convert import as_model
 from apas.models.digest import model_digest
-from apas.models.protocol import Model
-from apas.shifts.draws import coordinates
+from apas.shifts.base import coordinates
 from apas.shifts.observed import ObservedShifts
 
 __all__ = ["verify"]

@@ -1,4 +1,4 @@
-"""What `generate` found: one answer per input and rank, with the certificate of what is returned."""
+"""`Counterfactuals`: one answer per input and rank, what it changes, and the certificate of what is returned."""
 
 from __future__ import annotations
 
@@ -11,22 +11,129 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._validation import is_frame
-from apas.certify.certificate import Certificate
-from apas.certify.certificates import Certificates
-from apas.certify.sequence import UnderShifts, cells
-from apas.counterfactuals.changes import changes_of
-from apas.counterfactuals.space import FeatureSpace
-from apas.display.values import plain
-from apas.models.convert import encoded_rows, predicted_classes
+from apas.certification.certificate import Certificate
+from apas.certification.results import Certificates, UnderShifts, cells
+from apas.counterfactuals.defaults import check_space, own_columns, read_off, wanted_classes, with_gaps
+from apas.counterfactuals.space.feature import Feature, is_same
+from apas.counterfactuals.space.space import FeatureSpace
+from apas.display.numbers import plain
+from apas.errors import InputError
+from apas.models.base import Model, Named, offers
+from apas.models.convert import as_model, encoded_rows, predicted_classes
 from apas.models.digest import model_digest
-from apas.models.protocol import Model, Named, offers
-from apas.shifts.protocol import ShiftSet
+from apas.shifts.base import ShiftSet
+from apas.shifts.linf import LinfShifts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame, Series
 
-__all__ = ["Counterfactual", "Counterfactuals", "Status"]
+__all__ = [
+    "Counterfactual",
+    "Counterfactuals",
+    "Status",
+    "change_texts",
+    "changes_of",
+    "differ",
+    "number_pair",
+    "number_text",
+    "taken",
+]
+
+NONE_FOUND = "(none found)"
+
+
+def changes_of(space: FeatureSpace, before: NDArray[np.float64], after: NDArray[np.float64]) -> str:
+    """All changes of a row in one line.
+
+    Examples
+    --------
+    >>> space = FeatureSpace([Feature("income", "integer"), Feature("housing", "categorical", values=("own", "rent"))])
+    >>> changes_of(space, np.array([2100.0, 1.0]), np.array([2300.0, 0.0]))
+    'income 2,100 -> 2,300, housing rent -> own'
+    """
+    if np.isnan(after).any():
+        return NONE_FOUND
+    texts = change_texts(space, before, after)
+    return ", ".join(f"{name} {text}" for name, text in zip(space.names, texts, strict=True) if text) or "(no change)"
+
+
+def change_texts(space: FeatureSpace, before: NDArray[np.float64], after: NDArray[np.float64]) -> list[str]:
+    """Per feature its change, such as "2,100 -> 2,300"; empty where there is none."""
+    if np.isnan(after).any():
+        return [""] * len(space)
+    return [
+        "" if is_same(a, b, feature.size) else " -> ".join(_shown_pair(feature, float(a), float(b)))
+        for feature, a, b in zip(space.features, before, after, strict=True)
+    ]
+
+
+def differ(before: Any, after: Any) -> bool:
+    """Whether two cells of a table differ, by more than rounding if they are numbers.
+
+    Examples
+    --------
+    >>> differ(0.3, 0.1 + 0.2), differ(1, 2), differ("rent", "own")
+    (False, True, True)
+    """
+    are_numbers = all(isinstance(cell, float | int) for cell in (before, after))
+    if are_numbers and (isinstance(before, float) or isinstance(after, float)):  # whole numbers are exact
+        return not bool(is_same(before, after))
+    return bool(before != after)
+
+
+def _shown_pair(feature: Feature, before: float, after: float) -> tuple[str, str]:
+    if feature.is_level:
+        levels: Any = feature.values
+        return str(levels[int(before)]), str(levels[int(after)])
+    return number_pair(before, after)
+
+
+def number_pair(before: float, after: float) -> tuple[str, str]:
+    """Two numbers with as few digits as tell them apart, but at least four.
+
+    Examples
+    --------
+    >>> number_pair(2100.0, 2300.0), number_pair(0.123456, 0.123451)
+    (('2,100', '2,300'), ('0.12346', '0.12345'))
+    """
+    for digits in range(4, 18):
+        texts = number_text(before, digits), number_text(after, digits)
+        if texts[0] != texts[1]:
+            return texts
+    return repr(before), repr(after)
+
+
+def number_text(value: float, digits: int = 4) -> str:
+    """A number as people read it: whole ones in full, others with so many digits."""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    text = f"{value:,.{digits}g}"
+    return text if "e" not in text or abs(value) < 1e-4 else f"{value:,.0f}"
+
+
+def taken(
+    kind: type[Counterfactuals], model: Any, X: Any, points: Any, target: Any, space: FeatureSpace | None
+) -> Counterfactuals:
+    """What `Counterfactuals.from_frame` gives."""
+    net = as_model(model)
+    space = read_off(net, {"X": X, "points": points}, X) if space is None else check_space(space)
+    bound = space.bind(net)
+    origins, numbers = space.numbers(X), space.numbers(own_columns(points, space), "points", gaps=True)
+    if len(numbers) != len(origins):
+        raise InputError(f"`points` must have a row for each of the {len(origins)} inputs, got {len(numbers)}.")
+    targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target, one_way=False)
+    costs = space.costs(numbers, origins)
+    items = [
+        Counterfactual(i, 0, targets[i], Status.EXHAUSTED if np.isnan(cost) else Status.FOUND, float(cost), 0, 0, None,
+                       "no row was given" if np.isnan(cost) else "taken as given, not certified")
+        for i, cost in enumerate(costs)
+    ]  # fmt: skip
+    rows = np.arange(len(origins))
+    return kind(
+        items, points=with_gaps(space, numbers, X, rows), inputs=space.like(origins, X), numbers=numbers,
+        origins=origins, model=bound, space=space, shifts=LinfShifts(),
+    )  # fmt: skip
 
 
 class Status(Enum):
@@ -165,8 +272,6 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         space : FeatureSpace, optional
             Read off `X` and `points` unless given.
         """
-        from apas.counterfactuals.taken import taken
-
         return taken(cls, model, X, points, target, space)
 
     @property
@@ -247,8 +352,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what each counterfactual changes, feature by feature, in units of the features' ranges."""
-        from apas.counterfactuals.changes import change_texts
-        from apas.display.changes import changes_plot
+        from apas.display.plots import changes_plot
 
         features = self.space.features
         moved = np.where(self.found[:, None], self.numbers - self.origins, 0.0) / [f.span for f in features]

@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apas.datasets.loans import CATEGORICAL as CATEGORICAL
-    from apas.datasets.loans import LOAN_FEATURES as LOAN_FEATURES
-    from apas.datasets.loans import NUMERIC as NUMERIC
-    from apas.datasets.loans import make_loans as make_loans
-    from apas.datasets.registry import DATASETS as DATASETS
-    from apas.datasets.registry import data_folder as data_folder
-    from apas.datasets.registry import data_from as data_from
-    from apas.datasets.registry import dataset_path as dataset_path
+    from apas.paper.data_folder import DATASETS as DATASETS
+    from apas.paper.data_folder import data_folder as data_folder
+    from apas.paper.data_folder import data_from as data_from
+    from apas.paper.data_folder import dataset_path as dataset_path
+    from apas.paper.loans import CATEGORICAL as CATEGORICAL
+    from apas.paper.loans import LOAN_FEATURES as LOAN_FEATURES
+    from apas.paper.loans import NUMERIC as NUMERIC
+    from apas.paper.loans import make_loans as make_loans
 
 __all__ = [
     "CATEGORICAL",
@@ -28,15 +28,15 @@ __all__ = [
 
 #: Which module defines each name, imported on first use: the command line only asks what there is.
 _DEFINED_IN = {
+    "data_folder": "DATASETS data_folder data_from dataset_path",
     "loans": "CATEGORICAL LOAN_FEATURES NUMERIC make_loans",
-    "registry": "DATASETS data_folder data_from dataset_path",
 }
 _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
-        found = globals()[name] = getattr(import_module(f"apas.datasets.{_PLACES[name]}"), name)
+        found = globals()[name] = getattr(import_module(f"apas.paper.{_PLACES[name]}"), name)
         return found
     raise AttributeError(f"module 'apas.datasets' has no attribute {name!r}")
 

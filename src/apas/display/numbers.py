@@ -1,10 +1,25 @@
-"""Numbers written so that they stay true: exactly, or rounded to the side that promises less."""
+"""Numbers written so that they stay true, and values as JSON can hold them."""
 
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any
 
-__all__ = ["at_least", "at_most", "exactly"]
+import numpy as np
+
+__all__ = ["at_least", "at_most", "exactly", "plain"]
+
+
+def plain(value: Any) -> Any:
+    """Give a NumPy or pandas scalar as the Python value that JSON can hold, anything unusual as text.
+
+    Examples
+    --------
+    >>> plain(np.float64(0.5)), plain(("a", 1))
+    (0.5, "('a', 1)")
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def at_most(value: float) -> str:

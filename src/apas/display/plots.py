@@ -2,18 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._atomic import write_bytes
 from apas._optional import require
-from apas.display.labels import label_rows, legend_beside
-from apas.display.numbers import exactly
+from apas._sanitise import for_terminal
+from apas.display.numbers import at_most, exactly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["coverage_plot", "fraction_plot", "new_axes", "radius_plot", "range_plot"]
+__all__ = [
+    "changes_plot",
+    "coverage_plot",
+    "fraction_plot",
+    "label_rows",
+    "legend_beside",
+    "new_axes",
+    "outcome_plot",
+    "radius_plot",
+    "range_plot",
+    "readable",
+    "save_figure",
+]
+
+#: So many rows are named below a picture; more are counted.
+NAMED = 25
+#: So many characters of a name are shown.
+LONGEST = 24
+
+
+def readable(labels: Iterable[Any], longest: int = LONGEST) -> list[str]:
+    r"""Names in one line each, not too long, without characters that no font has.
+
+    Examples
+    --------
+    >>> readable(["A-1", "x\x00\ny", 7], longest=4)
+    ['A-1', 'x??y', '7']
+    >>> readable(["a very long name"], longest=6)
+    ['a ver…']
+    """
+    texts = [for_terminal(str(label)) for label in labels]
+    return [text if len(text) <= longest else text[: longest - 1] + "…" for text in texts]
+
+
+def label_rows(ax: Axes, labels: Sequence[Any]) -> None:
+    """Name the rows along the horizontal axis, if there are not too many of them."""
+    if len(labels) > NAMED:
+        ax.set_xlabel(f"{len(labels)} rows, in their order")
+        return
+    names = readable(labels)
+    wide = sum(map(len, names)) > 60
+    turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if wide else {}
+    # a dollar sign in a name is no formula
+    ax.set_xticks(range(len(names)), names, parse_math=False, **turned)
+    ax.set_xlabel("row")
+
+
+def legend_beside(ax: Axes) -> None:
+    """A legend to the right of a picture whose marks may be anywhere."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0.0)
+
+
+DOTS = 150
+
+
+def save_figure(figure: Figure, folder: Path | str, name: str) -> list[Path]:
+    """Write a figure as PNG and SVG into a folder, which is made if it is not there, and close it.
+
+    Returns
+    -------
+    list of Path
+        Of the two files.
+    """
+    matplotlib = require("matplotlib", feature="save_figure", extra="plot")
+    plt = require("matplotlib.pyplot", feature="save_figure", extra="plot")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    paths = [Path(folder) / f"{name}.{kind}" for kind in ("png", "svg")]
+    # without them an SVG holds random names and the time
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        drawn = io.BytesIO(), io.BytesIO()
+        figure.savefig(drawn[0], format="png", dpi=DOTS)
+        figure.savefig(drawn[1], format="svg", metadata={"Date": None})
+    for path, content in zip(paths, drawn, strict=True):
+        write_bytes(path, content.getvalue())
+    plt.close(figure)
+    return paths
+
 
 COLOURS = {"CERTIFIED": "#1b7f4d", "REFUTED": "#b3261e", "UNKNOWN": "#8a8a8a"}
 
@@ -149,4 +232,103 @@ def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
             [handles[name] for name in shown], shown, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(shown),
             frameon=False, fontsize="small", handlelength=1.2, columnspacing=1.0, borderaxespad=0.2,
         )  # fmt: skip
+    return ax
+
+
+#: Rows with more than this many get no text in their cells.
+READABLE = 15
+MOST = 60
+GREY = "#b8b8b8"
+
+
+def changes_plot(
+    moved: NDArray[np.float64],
+    texts: Sequence[Sequence[str]],
+    names: Sequence[str],
+    rows: Sequence[str],
+    ax: Axes | None,
+) -> Axes:
+    """Per row (line) and feature (column) how far it moves: up in blue, down in red, to another category in grey.
+
+    Parameters
+    ----------
+    moved : ndarray of shape (rows, features)
+        In units of the ranges; NaN where there is no up or down.
+    texts : sequence of sequence of str
+        What is written into the cells; empty where nothing changes.
+    names, rows : sequence of str
+        What the features and the rows are called.
+    ax : matplotlib axes or None
+        None makes a figure that is large enough.
+    """
+    own, ax = ax is None, new_axes(ax, "Counterfactuals.plot")
+    texts, rows = texts[:MOST], rows[:MOST]
+    used = [j for j in range(len(names)) if any(line[j] for line in texts)] or list(range(len(names)))
+    values = np.clip(moved[:MOST, used], -1, 1)
+    written = len(values) <= READABLE
+    if own:
+        size = max(7.0, 2.0 + 0.8 * len(used)), max(4.0, 1.4 + (0.36 if written else 0.15) * len(values))
+        ax.figure.set_size_inches(*size)  # type: ignore[union-attr]
+    most = max(0.05, float(np.nanmax(np.abs(values), initial=0.0)))
+    ax.set_facecolor(GREY)  # shows through where a value is missing
+    image = ax.imshow(values, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+    if written:
+        _write(ax, values, [[line[j] for j in used] for line in texts], most)
+    # a dollar sign in a name is no formula
+    ax.set_xticks(range(len(used)), readable(names[j] for j in used), rotation=30, ha="right", parse_math=False)
+    ax.set_yticks(range(len(values)), readable(rows), fontsize=None if written else 7, parse_math=False)
+    title = "What the counterfactuals change" + (f" (first {MOST} of {len(moved)})" if len(moved) > MOST else "")
+    ax.set_title(title, loc="left")
+    bar: Any = ax.figure.colorbar(image, ax=ax)
+    bar.set_label("change in units of the range" + ("; grey: another category" if np.isnan(values).any() else ""))
+    return ax
+
+
+def _write(ax: Axes, values: NDArray[np.float64], texts: Sequence[Sequence[str]], most: float) -> None:
+    for i, line in enumerate(texts):
+        for j, text in enumerate(line):
+            colour = "white" if abs(values[i, j]) > 0.6 * most else "black"
+            parts = readable(text.split(" -> "))
+            ax.text(j, i, "\n\u2192 ".join(parts), ha="center", va="center", fontsize=7, color=colour, parse_math=False)
+
+
+KEPT, BROKEN, OPEN = COLOURS["CERTIFIED"], COLOURS["REFUTED"], COLOURS["UNKNOWN"]
+#: Marker, colour and filling of each outcome: they differ in shape, too, for who sees or prints no colours.
+STYLES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "HELD": ("o", KEPT, {"markersize": 7}),
+    "BROKEN_INSIDE": ("X", BROKEN, {"markersize": 9}),
+    "BROKEN_OUTSIDE": ("v", BROKEN, {"markersize": 8}),
+    "BROKEN": ("v", BROKEN, {"markersize": 8, "fillstyle": "none"}),
+    "NOT_PROMISED": ("o", OPEN, {"markersize": 7, "fillstyle": "none"}),
+}
+
+
+def outcome_plot(rows: Sequence[Any], labels: Sequence[str], measured: float | None, ax: Axes | None) -> Axes:
+    """Per row the delta it was certified at, marked by what became of it; and how far the model moved.
+
+    Parameters
+    ----------
+    rows : sequence of AuditRow
+    labels : sequence of str
+        What the rows are called.
+    measured : float or None
+        The measured shift, if it is in the units of delta: rows above it speak of the new model.
+    ax : matplotlib axes or None
+    """
+    ax = new_axes(ax, "AuditReport.plot")
+    for name, (marker, colour, style) in STYLES.items():
+        places = [i for i, row in enumerate(rows) if row.outcome.name == name]
+        if places:
+            deltas = [rows[i].delta for i in places]
+            ax.plot(places, deltas, marker, color=colour, label=f"{name} ({len(places)})", linestyle="", **style)
+    if measured is not None:
+        said = f"measured shift: {at_most(measured)}"
+        ax.axhline(measured, color="black", linewidth=1, linestyle="--", label=said, zorder=1)
+    tops = [row.delta for row in rows] + ([] if measured is None else [measured])
+    ax.set_ylim(0, 1.15 * max(tops, default=1.0))
+    label_rows(ax, labels)
+    ax.set_ylabel("delta of the certificate")
+    ax.set_title("What the new model keeps", loc="left")
+    if len(rows):
+        legend_beside(ax)
     return ax

@@ -6,21 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apas.experiments.baselines import PROTOTYPES as PROTOTYPES
-    from apas.experiments.baselines import WACHTERS as WACHTERS
-    from apas.experiments.baselines import BaselineRun as BaselineRun
-    from apas.experiments.baselines import baseline_table as baseline_table
-    from apas.experiments.baselines import later_network as later_network
-    from apas.experiments.baselines import run_baseline as run_baseline
-    from apas.experiments.networks import RECIPES as RECIPES
-    from apas.experiments.networks import Preparation as Preparation
-    from apas.experiments.networks import Recipe as Recipe
-    from apas.experiments.networks import prepare as prepare
-    from apas.experiments.published import PublishedSampling as PublishedSampling
-    from apas.experiments.tables import TABLES as TABLES
-    from apas.experiments.tables import Part as Part
-    from apas.experiments.tables import Tables as Tables
-    from apas.experiments.tables import read_tables as read_tables
+    from apas.paper.baselines import PROTOTYPES as PROTOTYPES
+    from apas.paper.baselines import WACHTERS as WACHTERS
+    from apas.paper.baselines import BaselineRun as BaselineRun
+    from apas.paper.baselines import baseline_table as baseline_table
+    from apas.paper.baselines import later_network as later_network
+    from apas.paper.baselines import run_baseline as run_baseline
+    from apas.paper.networks import RECIPES as RECIPES
+    from apas.paper.networks import Preparation as Preparation
+    from apas.paper.networks import Recipe as Recipe
+    from apas.paper.networks import prepare as prepare
+    from apas.paper.published import PublishedSampling as PublishedSampling
+    from apas.paper.tables import TABLES as TABLES
+    from apas.paper.tables import Part as Part
+    from apas.paper.tables import Tables as Tables
+    from apas.paper.tables import read_tables as read_tables
 
 __all__ = [
     "PROTOTYPES",
@@ -52,7 +52,7 @@ _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in nam
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
-        found = globals()[name] = getattr(import_module(f"apas.experiments.{_PLACES[name]}"), name)
+        found = globals()[name] = getattr(import_module(f"apas.paper.{_PLACES[name]}"), name)
         return found
     raise AttributeError(f"module 'apas.experiments' has no attribute {name!r}")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from apas.metrics.api import Evaluation, evaluate
 from apas.metrics.distance import cost, l0, l1, linf, violations
-from apas.metrics.entry import evaluate
 from apas.metrics.plausibility import distance_to_data, lof
-from apas.metrics.table import Evaluation
 from apas.metrics.validity import delta_validity, validity
 
 __all__ = [

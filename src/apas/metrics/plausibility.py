@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from apas._validation import check_integer
 from apas.errors import InputError
-from apas.metrics.arrays import filled, missing, pair
+from apas.metrics.distance import filled, missing, pair
 
 __all__ = ["NEIGHBOURS", "distance_to_data", "lof"]
 

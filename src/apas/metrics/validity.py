@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._validation import check_matrix, is_frame
-from apas.certify.entry import certify, check_agreement, check_target
-from apas.counterfactuals.cells import missing_rows
-from apas.counterfactuals.space import FeatureSpace
+from apas.certification.api import certify, check_agreement, check_target
+from apas.counterfactuals.space.coding import missing_rows
+from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError, Unsupported
+from apas.models.base import Model, Raw, needs_strict, offers, valid
 from apas.models.convert import as_model, encoded_rows
-from apas.models.margins import needs_strict, valid
-from apas.models.protocol import Model, Raw, offers
-from apas.shifts.protocol import ShiftSet
+from apas.shifts.base import ShiftSet
 
 __all__ = ["delta_validity", "read_retrained", "validity"]
 

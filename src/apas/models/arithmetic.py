@@ -21,7 +21,7 @@ from apas.errors import InputError
 __all__ = ["DTYPES", "LARGEST", "SMALL", "UNIT", "check_dtype", "head_error", "relative_error"]
 
 DTYPES = ("float64", "float32")
-#: A scale of 1 stands for margins that rounding may move by this much: see `apas.certify.problem`.
+#: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
 UNIT = 1e-12
 #: Half the distance from 1 to the next float32 number.
 ROUNDOFF = 2.0**-24

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from apas._validation import check_matrix, check_numbers, is_path
 from apas.errors import InputError, Unsupported
-from apas.models.protocol import Model, Named, Raw, offers
+from apas.models.base import Model, Named, Raw, offers
 
 __all__ = ["as_model", "encoded_rows", "predicted_classes"]
 
@@ -81,7 +81,7 @@ def as_model(
         return from_keras(obj, **chosen, threshold=threshold, feature_names=feature_names)
     torch = sys.modules.get("torch")  # whoever has a module has imported it
     if torch is not None and isinstance(obj, torch.nn.Module):
-        from apas.models.torch import from_torch
+        from apas.models.torch.adapter import from_torch
 
         with torch.inference_mode(False):  # what is made in that mode never has gradients
             return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
-from apas.models.backed import BackedNetwork
 from apas.models.feedforward import FeedForward
+from apas.models.wrappers import BackedNetwork
 
 __all__ = ["from_keras"]
 

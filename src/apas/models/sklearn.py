@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
+from apas.models.base import Parameters
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
-from apas.models.parameters import Parameters
 
 __all__ = ["SklearnModel", "from_sklearn"]
 

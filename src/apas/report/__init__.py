@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from apas.report.entry import write_report
+from apas.report.api import write_report
 
 __all__ = ["write_report"]

@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
 from apas._validation import is_frame
-from apas.certify.curves import FractionCurves
-from apas.certify.fraction import robust_fraction
-from apas.certify.problem import Problem
-from apas.certify.sampling import Sampling
-from apas.contracts.matching import asked
-from apas.contracts.readings import rows_of
+from apas.certification.methods.sampling import Sampling
+from apas.certification.question import Problem
+from apas.certification.robust_fraction import FractionCurves, robust_fraction
+from apas.contracts.audit import asked
+from apas.contracts.row_fingerprints import rows_of
 from apas.contracts.shiftsets import AbsentModels
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
-from apas.report.later import Later
+from apas.report.audit_section import Later
 from apas.report.subject import Subject
 from apas.shifts.observed import ObservedShifts
 

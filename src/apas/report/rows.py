@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from apas.certify.claims import Every, Most
-from apas.contracts.tables import table_cells
-from apas.counterfactuals.changes import differ, number_pair, number_text
+from apas.certification.claims import Every, Most
+from apas.contracts.json_values import table_cells
+from apas.counterfactuals.result import differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
-from apas.report.later import Later
+from apas.report.audit_section import Later
+from apas.report.headline import capital
 from apas.report.subject import Subject
-from apas.report.words import capital
 
 __all__ = ["Line", "lines_of"]
 

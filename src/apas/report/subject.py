@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from apas._validation import is_path
-from apas.certify.certificates import Certificates
-from apas.certify.maxshifts import MaxShifts
-from apas.contracts.contents import stored_content
-from apas.contracts.jsontext import read_object
-from apas.contracts.matching import Matched, match_model
+from apas.certification.max_shift.result import MaxShifts
+from apas.certification.results import Certificates
+from apas.contracts.audit import Matched, match_model
+from apas.contracts.file import read_content, read_stored, stored_content
+from apas.contracts.json_values import read_object
 from apas.contracts.shiftsets import with_models
-from apas.contracts.stored import read_content, read_stored
 from apas.counterfactuals.result import Counterfactuals
-from apas.display.values import plain
+from apas.display.numbers import plain
 from apas.errors import InputError
-from apas.shifts.measure import read_model
+from apas.shifts.distance import read_model
 from apas.shifts.observed import ObservedShifts
 
 __all__ = ["Subject", "read_subject"]

@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from apas._random import Stream
 from apas.errors import InputError, Unsupported
-from apas.models.parameters import Parameters
-from apas.models.protocol import Model
-from apas.shifts.draws import magnitudes
-from apas.shifts.normal import LARGEST, standard_normals
-from apas.shifts.reach import Reach
-from apas.shifts.selection import ALL_KINDS, placed
+from apas.models.base import Model, Parameters
+from apas.shifts.base import magnitudes
+from apas.shifts.points import LARGEST, standard_normals
+from apas.shifts.selection import ALL_KINDS, Reach, placed
 
 __all__ = ["GaussianShifts"]
 

@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from apas._random import Stream
 from apas.errors import InputError
-from apas.models.parameters import Parameters
-from apas.models.protocol import Model
+from apas.models.base import Model, Parameters
 from apas.shifts.box import within_box
-from apas.shifts.cube import unit_cube
-from apas.shifts.reach import Reach
-from apas.shifts.selection import ALL_KINDS, placed
+from apas.shifts.points import unit_cube
+from apas.shifts.selection import ALL_KINDS, Reach, placed
 
 __all__ = ["LinfShifts"]
 

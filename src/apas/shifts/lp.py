@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from apas._random import Stream
 from apas.errors import InputError
-from apas.models.parameters import Parameters
-from apas.models.protocol import Model
-from apas.shifts.ball import unit_ball
-from apas.shifts.norm import inside_ball, projection, steepest_point, within_ball
+from apas.models.base import Model, Parameters
+from apas.shifts.norms import inside_ball, projection, steepest_point, within_ball
+from apas.shifts.points import unit_ball
 from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, selected
 
 __all__ = ["LpShifts"]

@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from apas._random import Stream
 from apas.errors import InputError
-from apas.models.parameters import Parameters
-from apas.models.protocol import Dense, Model, Named, Raw, Scaled, offers
-from apas.shifts.cube import unit_cube
-from apas.shifts.draws import magnitudes
+from apas.models.base import Dense, Model, Named, Parameters, Raw, Scaled, offers
+from apas.shifts.base import magnitudes
+from apas.shifts.points import unit_cube
 from apas.shifts.selection import placed, plain
 
 __all__ = ["InputNoise"]

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from apas._random import Stream
 from apas.errors import GuaranteeWarning, InputError
+from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
 from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest, unidentified
-from apas.models.parameters import Parameters
-from apas.models.protocol import Described, Model, Raw, Scaled, offers
-from apas.shifts.draws import magnitudes
-from apas.shifts.measure import read_model
-from apas.shifts.refit import RetrainedModels
+from apas.shifts.base import magnitudes
+from apas.shifts.distance import read_model
+from apas.shifts.retraining import RetrainedModels
 
 __all__ = ["ObservedShifts"]
 

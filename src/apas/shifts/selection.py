@@ -1,19 +1,21 @@
-"""Which parameters of a model a shift set moves: by kind and by layer."""
+"""Which parameters a shift set moves, and how far each moves when delta is 1."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apas.errors import InputError
-from apas.models.parameters import Parameters
+from apas.models.base import ABSENT, Parameters
 
 __all__ = [
     "ALL_KINDS",
+    "Reach",
     "check_kinds",
     "check_layers",
     "chosen_layers",
@@ -105,3 +107,177 @@ def plain(value: Any) -> Any:
 def _listed(value: Any) -> tuple[Any, ...]:
     """One name or several as a tuple; what cannot be iterated over stands for itself, to be refused by name."""
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
+
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Which parameters move and in what proportion; the options that boxes and normal shifts share.
+
+    Parameters
+    ----------
+    owner : str
+        The shift set that a user reads about in errors.
+    relative, kinds, layers, scale, floor
+        As in `LinfShifts`.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0], [-2.0]]], [[3.0]])
+    >>> Reach("LinfShifts", relative=True, kinds=("weight",)).radii(net.parameters)
+    array([1., 2., 0.])
+    """
+
+    owner: str
+    relative: bool = False
+    kinds: tuple[str, ...] = ALL_KINDS
+    layers: tuple[str | int, ...] | None = None
+    scale: Any = None
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", check_kinds(self.kinds, self.owner))
+        object.__setattr__(self, "layers", check_layers(self.layers))
+        object.__setattr__(self, "scale", _copied(self.scale, self.owner))
+        object.__setattr__(self, "relative", plain(self.relative))
+        object.__setattr__(self, "floor", plain(self.floor))
+        if not isinstance(self.relative, bool | np.bool_):
+            raise InputError(f"`relative` of {self.owner} must be True or False, got {self.relative!r}.")
+        number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
+        if not number or not 0.0 <= self.floor < np.inf or (self.floor and not self.relative):
+            raise InputError(
+                f"`floor` of {self.owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
+            )
+
+    def plain(self, parameters: Parameters) -> bool:
+        """Whether every parameter moves by delta itself, and none is absent."""
+        anything = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
+        return anything and ABSENT not in parameters.kinds
+
+    def radii(self, parameters: Parameters) -> _Array:
+        """How far each parameter moves when delta is 1, shape (k,)."""
+        if self.plain(parameters):
+            return np.ones(len(parameters))
+        radii = moving(parameters, self.kinds, self.layers, self.owner).astype(np.float64)
+        if self.relative:
+            sizes = np.abs(parameters.values)
+            radii *= np.maximum(sizes, self.floor, out=sizes)
+        if self.scale is not None:
+            radii *= self._factors(parameters)
+        if not radii.any():
+            raise InputError(
+                f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
+                "choose other kinds, layers or scales."
+            )
+        return radii
+
+    def _factors(self, parameters: Parameters) -> _Array:
+        factors = np.ones(len(parameters))
+        if self.scale is None:
+            return factors
+        if isinstance(self.scale, Mapping):
+            for key, factor in self.scale.items():
+                name = layer_name(parameters, key, "scale", self.owner)
+                for layer, part in zip(parameters.layers, parameters.slices, strict=True):
+                    if layer == name:
+                        factors[part] = _factor(factor)
+        else:
+            factors = _flat_scale(self.scale, parameters, self.owner)
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise InputError(f"`scale` of {self.owner} must hold finite numbers of at least 0.")
+        return factors
+
+    def size(self) -> str:
+        """By how much a parameter moves, in words."""
+        size = "delta times its magnitude" if self.relative else "delta"
+        size += f" (taken as at least {self.floor:g})" if self.floor else ""
+        return size + (" times its scale" if self.scale is not None else "")
+
+    def movers(self, parameters: Parameters) -> str:
+        """What moves, in words."""
+        count = int(np.count_nonzero(self.radii(parameters)))
+        what = selected(parameters, self.kinds, self.layers, self.owner)
+        return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}"
+
+    def fixed(self, parameters: Parameters) -> str:
+        """What does not move, in words that follow a comma; empty if everything moves."""
+        zeros, some = self._zeros(parameters)
+        still = int(np.count_nonzero(parameters.exist & (self.radii(parameters) == 0))) - zeros
+        fixed = f", {still} fixed" if still else ""
+        if zeros:
+            named = ", ".join(some) + (", ..." if zeros > len(some) else "")
+            fixed += f", {zeros} that {'is' if zeros == 1 else 'are'} 0 and so cannot move ({named})"
+        return fixed
+
+    def _zeros(self, parameters: Parameters) -> tuple[int, list[str]]:
+        """How many parameters a relative shift leaves alone because they are 0, and the names of the first three."""
+        if not self.relative or self.floor:
+            return 0, []
+        chosen, count, names = chosen_layers(parameters, self.layers, self.owner), 0, list[str]()
+        factors = self._factors(parameters)
+        tensors = zip(
+            parameters.names, parameters.kinds, parameters.layers, parameters.shapes, parameters.slices, strict=True
+        )
+        for name, kind, layer, shape, part in tensors:
+            if kind in self.kinds and layer in chosen:
+                idle = (parameters.values[part] == 0) & (factors[part] > 0)
+                first = np.flatnonzero(idle)[: 3 - len(names)]  # of millions of them no more are named
+                places = np.stack(np.unravel_index(first, shape), axis=-1).tolist() if shape else [[]] * len(first)
+                names += [f"{name}[{', '.join(map(str, place))}]" for place in places]
+                count += int(np.count_nonzero(idle))
+        return count, names
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options as JSON values."""
+        scale: Any = None
+        if isinstance(self.scale, Mapping):
+            scale = {str(key): _factor(value) for key, value in self.scale.items()}
+        elif self.scale is not None:
+            scale = [np.asarray(s).tolist() for s in self.scale]
+        layers = None if self.layers is None else list(self.layers)
+        return {
+            "relative": self.relative, "kinds": list(self.kinds), "layers": layers, "scale": scale,
+            "floor": self.floor,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
+        shown += ["scale=..."] if self.scale is not None else []
+        return f"{self.owner}({', '.join(shown)})"
+
+
+_DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}
+
+
+def _copied(scale: Any, owner: str) -> Any:
+    """The scale as a set of its own: what it was made from may change afterwards."""
+    if scale is None:
+        return None
+    if isinstance(scale, Mapping):
+        return {plain(key): value for key, value in scale.items()}
+    try:
+        return tuple(np.array(s, dtype=np.float64) for s in scale)
+    except (TypeError, ValueError):
+        raise InputError(f"`scale` of {owner} must hold numbers, per layer or per parameter, got {scale!r}.") from None
+
+
+def _factor(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan  # refused together with other numbers that are not finite
+
+
+def _flat_scale(arrays: Any, parameters: Parameters, owner: str) -> _Array:
+    if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
+        return np.array(arrays)
+    if [a.shape for a in arrays] != list(parameters.shapes):
+        raise InputError(
+            f"`scale` of {owner} must be a factor per layer, one array per tensor of shapes "
+            f"{list(parameters.shapes)}, or one vector of {len(parameters)} factors, "
+            f"got shapes {[a.shape for a in arrays][:6]}."
+        )
+    return np.concatenate([a.ravel() for a in arrays])

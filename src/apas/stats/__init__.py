@@ -16,7 +16,7 @@ from apas.stats.multiplicity import (
     spend,
 )
 from apas.stats.proportions import clopper_pearson, coverage_lower, coverage_upper
-from apas.stats.wilks import allowed_failures, refuting_failures, sample_size
+from apas.stats.tolerance import allowed_failures, refuting_failures, sample_size
 
 __all__ = [
     "Budget",

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import SupportsIndex
 
 from apas.errors import InputError
-from apas.stats._reading import Number, as_confidence, as_count
+from apas.stats.arguments import Number, as_confidence, as_count
 
 __all__ = ["clopper_pearson", "coverage_lower", "coverage_upper"]
 

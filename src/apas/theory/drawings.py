@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from apas._optional import require
 from apas.display.graphs import Edge, Node, draw_graph, weight_colour
 from apas.display.plots import new_axes
-from apas.theory.gadgets import Unit, clause_unit, discretizer_units, generating_unit
-from apas.theory.hardness import Reduction
+from apas.theory.hardness import Reduction, Unit, clause_unit, discretizer_units, generating_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,20 @@
-"""Theorem 1, executable: whether a row survives every shift is as hard a question as whether a formula can be true.
+"""Theorems 1 and 2, executable: robustness is as hard a question as whether a formula can be true.
+
+Every parameter of the network moves by up to delta, those that are 0 as well. With n variables, ``delta = 1 / (8 (n +
+1)**2)`` is so small that a unit of the second layer, whose inputs lie between 0 and 1, is moved by at most ``eta =
+delta (n + 1)``; and the input ``1 / (2 delta) - 1`` is so large that the first layer can be moved to any value.
+
+- Generating: one unit per variable, weight 0 and bias 1/2. Its value chi is 1/2, and shifts move it to any
+  number between 0 and 1.
+- Discretizer: ``p = relu(1 - 2 chi)`` and ``q = relu(2 chi - 1)`` add up to 1 where chi is 0 or 1, and to less between.
+- Negation: "not x" is ``1 - chi``, so a negated literal adds chi where the literal itself subtracts it, and lowers the
+  bias by 1.
+- Clause: ``t = relu(1 - (number of true literals))`` is 1 if no literal is true, else 0.
+- Conjunction and end: the output adds all p and q, subtracts all t, and compares with n. It is half of `gap` where each
+  chi is 0 or 1 and each clause is true, and at most minus half of `gap` if the assignment nearest to the chi breaks a
+  clause, whatever the shift.
+
+The paper's own gadgets reach the tie of their network on a null set only. These leave room on both sides.
 
 `reduction` turns a formula into a network with two hidden layers, an input and a delta, so that class 0 survives every
 shift exactly if no assignment makes the formula true. With one hidden layer the same question takes linear time.
@@ -6,30 +22,25 @@ shift exactly if no assignment makes the formula true. With one hidden layer the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.rational import exact_margin
-from apas.certify.witness import Witness
+from apas.certification.certificate import Witness
 from apas.errors import InputError
+from apas.models.base import class_indices
 from apas.models.feedforward import FeedForward
 from apas.shifts.box import inside_box, within_box
+from apas.shifts.linf import LinfShifts
 from apas.theory.formula import Formula, check_assignment, read_dimacs
-from apas.theory.gadgets import (
-    Unit,
-    clause_unit,
-    discretizer_units,
-    gap,
-    generating_unit,
-    input_value,
-    shift_size,
-)
-from apas.theory.neighbourhood import Neighbourhood, failing_neighbourhood
 from apas.theory.realizations import Answer, DistinctRealizations, distinct_realizations
+from apas.worst_case.enumeration.bounds import margin_ranges
+from apas.worst_case.exact_arithmetic import exact_margin
 
 __all__ = [
     "Answer",
@@ -37,13 +48,159 @@ __all__ = [
     "Formula",
     "Neighbourhood",
     "Reduction",
+    "Unit",
+    "clause_unit",
+    "discretizer_units",
     "distinct_realizations",
     "failing_neighbourhood",
+    "gap",
+    "generating_unit",
+    "input_value",
     "read_dimacs",
     "reduction",
+    "shift_size",
 ]
 
+
+@dataclass(frozen=True)
+class Unit:
+    """A relu unit: weights by the number of what enters it, and its bias."""
+
+    weights: dict[int, int]
+    bias: Fraction
+
+
+def shift_size(variables: int) -> Fraction:
+    """How far each parameter moves: delta.
+
+    Examples
+    --------
+    >>> shift_size(3)
+    Fraction(1, 128)
+    """
+    return Fraction(1, 8 * (variables + 1) ** 2)
+
+
+def input_value(variables: int) -> int:
+    """The one input: with weight and bias moved by delta it adds up to a move of 1/2.
+
+    Examples
+    --------
+    >>> input_value(3), shift_size(3) * (input_value(3) + 1)
+    (63, Fraction(1, 2))
+    """
+    return 4 * (variables + 1) ** 2 - 1
+
+
+def gap(variables: int) -> Fraction:
+    """How far apart the logits of formulas that can and that cannot be true are at least; always above 0.77.
+
+    Examples
+    --------
+    >>> float(gap(3))
+    0.835205078125
+    """
+    n, delta = variables, shift_size(variables)
+    eta = delta * (n + 1)
+    return 1 - (n * delta + n * eta * (1 + delta) + eta + 2 * delta)
+
+
+def generating_unit() -> Unit:
+    """The unit whose value shifts choose freely between 0 and 1."""
+    return Unit({0: 0}, Fraction(1, 2))
+
+
+def discretizer_units(variable: int) -> tuple[Unit, Unit]:
+    """The two units p and q whose sum says how far a value is from 1/2."""
+    return Unit({variable: -2}, Fraction(1)), Unit({variable: 2}, Fraction(-1))
+
+
+def clause_unit(literals: Iterable[int]) -> Unit:
+    """The unit that is 1 if none of the literals is true, else 0; negated literals by the negation gadget.
+
+    Examples
+    --------
+    >>> clause_unit([1, -2])
+    Unit(weights={0: -1, 1: 1}, bias=Fraction(0, 1))
+    """
+    weights = {abs(literal) - 1: -1 if literal > 0 else 1 for literal in sorted(literals, key=abs)}
+    return Unit(weights, Fraction(1 - sum(weight > 0 for weight in weights.values())))
+
+
 _Array = NDArray[np.float64]
+#: How often the size of the box is halved before giving up.
+HALVINGS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """A box of shifted models, all in the set, on each of which the row is not valid.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (k,)
+        Ends of each parameter.
+    margin : float
+        On every model of the box the margin is at most this, which is below 0.
+    log10_share : float
+        Decimal logarithm of the share of the set that the box takes up, rounded down; a lower bound on the share of
+        shifts that fail.
+    """
+
+    low: _Array
+    high: _Array
+    margin: float
+    log10_share: float
+
+
+def failing_neighbourhood(
+    model: FeedForward, x: _Array, delta: float, witness: _Array | Witness, *, target: Any
+) -> Neighbourhood:
+    """Grow a box of failing shifts around one, in the box of all shifts by up to `delta` (``LinfShifts()``).
+
+    So the robust fraction is below 1 as soon as one shift fails with a margin below 0, not only at 0.
+
+    Parameters
+    ----------
+    model : FeedForward
+    x : ndarray of shape (1, features)
+    delta : float
+    witness : ndarray of shape (k,) or Witness
+        Parameters of a shifted model on which the margin of the row is below 0.
+    target : label
+        The class that is to be kept.
+
+    Returns
+    -------
+    Neighbourhood
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0]]], [[0.0]], output="identity")
+    >>> around = failing_neighbourhood(net, np.array([[1.0]]), 0.5, np.array([0.5, -0.5]), target=1)
+    >>> around.margin < 0, round(10**around.log10_share, 3)
+    (True, 0.016)
+    """
+    values = np.asarray(witness if isinstance(witness, np.ndarray) else witness.parameters(model))
+    base, reach = model.parameters.values, LinfShifts().radii(model.parameters)
+    if values.shape != base.shape or not within_box(base, reach, delta, values).all():
+        raise InputError(f"`witness` must be {len(base)} parameters within delta = {delta:g} of those of the network.")
+    wanted = class_indices(model.classes, target, 1)
+    moving = reach > 0
+    ends = [inside_box(base, reach, delta, np.full(len(base), sign)) for sign in (-1.0, 1.0)]
+    size = delta
+    for _ in range(HALVINGS):
+        low, high = np.maximum(values - size, ends[0]), np.minimum(values + size, ends[1])
+        # an end of the set may lie a rounding error before the witness
+        low, high = np.minimum(low, values), np.maximum(high, values)
+        _, most, error = margin_ranges(model, x, wanted, low[None, :], high[None, :])
+        worst, widths = float(most[0] + error[0]), (high - low)[moving] / (2 * delta)
+        if worst < 0 and widths.all():  # a box without a width would have no volume
+            return Neighbourhood(low, high, worst, math.nextafter(float(np.log10(widths).sum()) - 1e-9, -math.inf))
+        size *= 0.5
+    raise InputError("`witness` must be a shifted model on which the margin is below 0 by more than rounding.")
+
+
 #: Numbers of a network that is built, at most (80 MB).
 MOST = 10_000_000
 
@@ -136,7 +293,7 @@ def reduction(formula: Formula) -> Reduction:
     Notes
     -----
     delta and the output's bias are rounded down, so that the claim about formulas without a solution holds for the
-    float64 numbers of the network as they are. `apas.theory.gadgets` says what each unit is for.
+    float64 numbers of the network as they are. `apas.theory.hardness` says what each unit is for.
 
     References
     ----------

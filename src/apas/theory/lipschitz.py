@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from apas.bounds.ranges import STEEPEST
 from apas.models.feedforward import FeedForward
+from apas.worst_case.intervals import STEEPEST
 
 __all__ = ["lipschitz_bound"]
 

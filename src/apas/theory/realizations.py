@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._validation import check_probability
-from apas.bounds.rational import PIECEWISE_LINEAR, exact_sign
-from apas.certify.certificate import Certificate
-from apas.certify.claims import Every, Verdict
-from apas.certify.entry import SHIFTS, certify, pick
-from apas.certify.problem import ROUNDING, Method
+from apas.certification.api import SHIFTS, certify, pick
+from apas.certification.certificate import Certificate
+from apas.certification.claims import Every, Verdict
+from apas.certification.question import ROUNDING, Method
 from apas.errors import InputError, Unsupported
+from apas.models.base import Dense, offers
 from apas.models.convert import as_model, encoded_rows
 from apas.models.feedforward import FeedForward
-from apas.models.protocol import Dense, offers
+from apas.shifts.base import ShiftSet
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
-from apas.shifts.protocol import ShiftSet
+from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 __all__ = ["Answer", "DistinctRealizations", "distinct_realizations"]
 

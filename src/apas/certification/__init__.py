@@ -1,0 +1,1 @@
+"""Certificates: questions, claims, verdicts, evidence, and the methods that find it."""

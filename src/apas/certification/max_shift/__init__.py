@@ -1,0 +1,1 @@
+"""The largest shift at which each row is certified."""

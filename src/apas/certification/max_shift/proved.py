@@ -1,0 +1,198 @@
+"""The largest delta that is proved for every shift, and the shift that breaks a row just beyond it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.certification.claims import Every
+from apas.certification.confirmation import confirmed_witness
+from apas.certification.max_shift.result import MaxShift
+from apas.certification.methods.attack import broken_deltas
+from apas.certification.question import Problem
+from apas.display.progress import Progress
+from apas.models.feedforward import FeedForward
+from apas.shifts.box import inside_box
+from apas.shifts.lp import LpShifts
+from apas.worst_case.attack.unit_pushes import broken_radius, worst_corners
+from apas.worst_case.ball.bounds import ball_radius
+from apas.worst_case.decide import ALL_STEPS, worst_cases
+from apas.worst_case.intervals import Boxes, is_exact
+from apas.worst_case.radius import provable_radius
+
+__all__ = ["first_break", "proved_answer", "proved_deltas", "worst_case", "worst_case_in_ball"]
+
+_Array = NDArray[np.float64]
+#: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
+TOGETHER = 64
+#: How many numbers the directions of a block of rows hold at most, unless a few rows need more.
+NUMBERS = 1 << 21
+#: How much larger a delta may be taken until a failing direction fails beyond rounding.
+RAISES = (0.0, 1e-8, 1e-6, 1e-4)
+#: Relative width at which the bracket around a largest delta counts as closed.
+CLOSED = 1e-6
+#: What proves a delta, in words.
+REASONS = {
+    "interval": "proved by interval arithmetic",
+    "linear": "proved by linear bounds",
+    "exact": "proved for every shift",
+}
+
+
+def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -> tuple[_Array, _Array, _Array]:
+    """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
+    if network is None:
+        return np.zeros(len(problem)), np.full(len(problem), np.inf), np.full(len(problem), np.inf)
+    if isinstance(problem.shifts, LpShifts):
+        nothing = np.full(len(problem), np.inf)
+        proved = ball_radius(network, problem.X, problem.wanted, problem.radii, problem.shifts.p, limit)
+        return proved, nothing, nothing.copy()
+    boxes = Boxes(network, problem.X, problem.wanted, problem.radii)
+    proved, open_end = provable_radius(boxes, limit)
+    broken = np.full(len(problem), np.inf)
+    rows = np.flatnonzero(np.isfinite(open_end))
+    if not len(rows):
+        return proved, open_end, broken
+    step = max(TOGETHER, NUMBERS // len(problem.radii))
+    for part in (rows[start : start + step] for start in range(0, len(rows), step)):
+        some = problem if len(part) == len(problem) else problem.take(part)
+        beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
+        corners = worst_corners(boxes if len(part) == len(problem) else boxes.take(part), beyond)
+        if corners is None:
+            beyond, units = broken_radius(network, some.X, some.wanted, problem.radii, proved[part], limit)
+            corners = units * problem.radii
+        broken[part] = first_break(some, corners, beyond)
+    return proved, open_end, broken
+
+
+def first_break(problem: Problem, directions: _Array, delta: _Array) -> _Array:
+    """Per row the delta given, or a little more, at which its own direction breaks it beyond rounding; else infinite.
+
+    Evaluated outside the search that found the direction, on parameters pulled towards the base until they lie inside
+    the set; a margin within rounding of 0 does not count, nor does one that is not a number.
+    """
+    broken = np.full(len(problem), np.inf)
+    for more in RAISES:
+        rows = np.flatnonzero(np.isinf(broken) & np.isfinite(delta))
+        for start in range(0, len(rows), TOGETHER):
+            part = rows[start : start + TOGETHER]
+            some = problem if len(part) == len(problem) else problem.take(part)
+            reached = delta[part] * (1 + more)
+            # a push that stays inside although delta * direction is rounded
+            moves = directions[part] * (reached * (1 - 2.0**-50))[:, None]
+            margins = np.diag(some.shifts.margins(some.model, some.X, some.one_target, moves, 1.0))
+            fails = margins < -some.at(reached).band
+            broken[part[fails]] = reached[fails]
+    return broken
+
+
+def worst_case(
+    problem: Problem, network: FeedForward, claim: Every, limit: float, kind: str, time_limit: float
+) -> list[MaxShift]:
+    """Algorithm 4: the largest delta at which every shift is proved to keep the class.
+
+    `kind` is "interval", "linear" or "exact".
+    """
+    proved, _, broken = proved_deltas(problem, network, limit)
+    closed = is_exact(network)
+    reason = "interval" if closed else kind
+    if not closed and kind != "interval":
+        rows = np.flatnonzero(proved < limit).tolist()
+        jobs = [(problem.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
+        with Progress(len(rows), "closing in on the largest shift") as progress:
+            for i, answer in zip(rows, _each(jobs, problem.n_jobs), strict=True):
+                proved[i], broken[i] = answer
+                progress.advance(1)
+    return [
+        proved_answer(low, high, limit, claim, target, kind, REASONS[reason])
+        for low, high, target in zip(proved.tolist(), broken.tolist(), problem.target, strict=True)
+    ]
+
+
+def proved_answer(low: float, high: float, limit: float, claim: Every, target: Any, kind: str, reason: str) -> MaxShift:
+    """Put into words what is proved up to `low` and broken at `high`."""
+    ended = low == limit
+    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)
+    text = "never fails up to the limit" if ended else reason
+    text += ", and just beyond it a shift fails" if sharp and not ended else ""
+    if not low:
+        text = "the model itself is within rounding of the boundary, or no bound was found"
+    trace = {"method": kind, "claim": "every shift up to delta"}
+    return MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace)
+
+
+def _each(jobs: list[tuple[Any, ...]], n_jobs: int) -> Iterable[tuple[float, float]]:
+    if n_jobs == 1 or len(jobs) < 2:
+        return (_bisected(*job) for job in jobs)
+    from joblib import Parallel, delayed
+
+    return Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_bisected)(*job) for job in jobs)  # type: ignore[no-any-return]
+
+
+def _decider(alone: Problem, kind: str, deadline: float) -> Callable[[float], bool | None]:
+    """Whether every shift by delta keeps the one row: True if proved, False if broken by a shift, else None."""
+    network, steps = alone.network, ("interval", "linear") if kind == "linear" else ALL_STEPS
+    assert network is not None
+
+    def decide(delta: float) -> bool | None:
+        here = alone.at(delta)
+
+        def accept(_: int, direction: _Array) -> bool:
+            values = inside_box(network.parameters.values, alone.reach, delta, direction)
+            return confirmed_witness(here, 0, values) is not None
+
+        found = worst_cases(
+            network, alone.X, alone.wanted, alone.radii, delta, steps=steps, accept=accept,
+            time_limit=max(deadline - time.monotonic(), 0.0),
+        )[0]  # fmt: skip
+        return None if found.open else found.proved
+
+    return decide
+
+
+def _bisected(
+    alone: Problem, kind: str, time_limit: float, proved: float, broken: float, limit: float
+) -> tuple[float, float]:
+    """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row.
+
+    What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested;
+    a delta that nobody could decide ends an exact search and bounds one that only proves.
+    """
+    decide, refutes = _decider(alone, kind, time.monotonic() + time_limit), kind == "exact"
+    low, high = float(proved), min(float(broken), limit)
+    if low == 0.0 and decide(1e-12 * limit) is not True:
+        return proved, broken
+    if high == limit and broken > limit and decide(limit) is True:
+        return limit, broken
+    while high - low > CLOSED * high:
+        # by orders of magnitude where the bracket is wide
+        middle = (low * high) ** 0.5 if 0 < 4 * low < high else 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        answer = decide(middle)
+        if answer is True:
+            low = middle
+        else:
+            high = middle
+            if answer is False:
+                broken = min(broken, middle)
+            elif refutes:
+                break
+    return low, broken
+
+
+def worst_case_in_ball(problem: Problem, claim: Every, limit: float, kind: str) -> list[MaxShift]:
+    """The largest delta at which every shift of the ball is proved to keep the class."""
+    network, shifts = problem.network, problem.shifts
+    assert network is not None
+    assert isinstance(shifts, LpShifts)
+    proved = ball_radius(network, problem.X, problem.wanted, problem.radii, shifts.p, limit)
+    broken, _ = broken_deltas(problem, proved, limit)
+    return [
+        proved_answer(low, high, limit, claim, target, kind, "proved for every shift of the ball")
+        for low, high, target in zip(proved.tolist(), broken.tolist(), problem.target, strict=True)
+    ]

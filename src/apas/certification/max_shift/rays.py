@@ -1,0 +1,433 @@
+"""First failures along rays, exact or on a grid, and the order statistic that is certified.
+
+Which rays get a closer look is decided by bounds (`Rays.floors`), never by chance: the smallest first failures that
+come out are those of all rays. How far to look (`reach`) is guessed from the first rays and enlarged until enough were
+found; beyond the last digits, where rounding is allowed for, the answer does not depend on the guess.
+
+The grid of a row is laid by a pilot on a stream of its own: coarse below the pilot's answer, fine around it, coarse
+again up to the limit. It is fixed before the certifying rays are drawn; a finer grid where *these* draws look promising
+would be a selection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.certification.claims import Most
+from apas.certification.max_shift.proved import first_break
+from apas.certification.max_shift.result import MaxShift
+from apas.certification.max_shift.searches import LEAST, candidates
+from apas.certification.methods.sampling import block_size
+from apas.certification.question import ROUNDING, Problem
+from apas.display.progress import Progress
+from apas.models.activations import activate
+from apas.models.base import class_indices, margins_from_scores
+from apas.models.feedforward import FeedForward
+from apas.worst_case.rays import PIECEWISE_LINEAR, Rays, first_failures
+
+__all__ = [
+    "RATIO",
+    "Found",
+    "along_rays",
+    "crossings",
+    "has_exact_roots",
+    "last_rung",
+    "lay_grid",
+    "rung_value",
+    "smallest_failures",
+]
+
+_Array = NDArray[np.float64]
+#: Neighbouring values of the grid on which networks without exact roots are looked at.
+RATIO = 1.005
+#: How many rays are looked at together, by how many guess the reach, and how many activations are held at a time.
+RAYS, GUESSING, BLOCK = 512, (128, 1024), 1 << 17
+
+
+@dataclass(frozen=True)
+class Found:
+    """The smallest first failures of a row.
+
+    Attributes
+    ----------
+    radii : ndarray
+        Where each ray is no longer clearly valid, in ascending order: what certifies is counted from these.
+    sure : ndarray
+        Where each ray clearly fails, beyond rounding, in ascending order: what refutes is counted from these.
+    draw : int or None
+        Number of the ray that clearly fails first.
+    """
+
+    radii: _Array
+    sure: _Array
+    draw: int | None
+
+
+_NOTHING = Found(np.empty(0), np.empty(0), None)
+
+
+def has_exact_roots(net: FeedForward) -> bool:
+    """Whether the first failure along a ray is known exactly: at most one hidden layer, piecewise linear."""
+    return len(net.activations) <= 1 and all(name in PIECEWISE_LINEAR for name in net.activations)
+
+
+def smallest_failures(
+    problem: Problem, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: _Array
+) -> list[Found]:
+    """At least the `rank` smallest clear failures up to `limit` of each row, fewer if there are not so many.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its delta is not looked at.
+    net : FeedForward
+        The problem's model as a network.
+    samples : int
+        How many rays.
+    start : ndarray of shape (rows,)
+        Where the grid of each row begins, if the network needs one; nothing fails before.
+    """
+    search = _Search(problem, net, stream, samples, limit, start)
+    reach = search.guess(rank)
+    found = [_NOTHING] * len(problem)
+    rows = np.arange(len(problem))
+    with Progress(samples, "looking along rays") as progress:
+        while len(rows):
+            for row, answer in zip(rows, search.scan(rows, reach[rows], progress), strict=True):
+                found[row] = answer
+            short = np.array([len(found[row].sure) < rank for row in rows]) & (reach[rows] < limit)
+            rows = rows[short]
+            reach[rows] = np.minimum(1.4 * reach[rows], limit)
+    return found
+
+
+class _Search:
+    def __init__(
+        self, problem: Problem, net: FeedForward, stream: Stream, samples: int, limit: float, start: _Array
+    ) -> None:
+        self.problem, self.net, self.stream, self.samples = problem, net, stream, samples
+        self.limit, self.start = limit, start
+        self.wanted = class_indices(problem.model.classes, problem.one_target, len(problem))
+        self.exact = has_exact_roots(net)
+        self.shares = (0.0, 1.0) if len(net.activations) < 2 else (0.0, 0.5, 1.0)
+        widest = max(w.shape[1] for w in net.weights)
+        self.rays = max(1, min(RAYS, (1 << 18) // max(1, len(net.parameters)) // 128 * 128 or 16))
+        self.rows = max(1, BLOCK // (widest * self.rays))
+
+    def blocks(self, stop: int) -> list[tuple[int, int]]:
+        """Ranges of draws that are looked at together."""
+        return [(a, min(a + self.rays, stop)) for a in range(0, stop, self.rays)]
+
+    def draw(self, begin: int, end: int) -> _Array:
+        """Directions of a range of draws."""
+        return self.problem.shifts.directions(self.problem.model.parameters, self.stream, begin, end)
+
+    def guess(self, rank: int) -> _Array:
+        """A delta per row at which somewhat more rays have failed than are needed."""
+        count = min(self.samples, GUESSING[self.samples > 4096])
+        wanted = min(count, int(np.ceil(1.5 * rank / self.samples * count)) + 3)
+        reach = np.empty(len(self.problem))
+        directions = self.draw(0, count)
+        step = max(1, self.rows * self.rays // count)
+        for first in range(0, len(self.problem), step):
+            part = slice(first, first + step)
+            rays = Rays(self.net, self.problem.X[part], self.wanted[part], directions)
+            low = np.log(self.start[part])
+            high = np.full(len(low), np.log(self.limit))
+            for _ in range(10):
+                middle = 0.5 * (low + high)
+                enough = (rays.margins(np.exp(middle)) <= 0).sum(axis=1) >= wanted
+                low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+            reach[part] = np.exp(high)
+        return np.minimum(reach, self.limit)
+
+    def scan(self, rows: NDArray[np.intp], reach: _Array, progress: Progress) -> list[Found]:
+        """All first failures up to `reach` of some rows."""
+        scale = self.net.margin_scale(self.problem.X[rows], self.problem.radii, reach)
+        band = ROUNDING * scale
+        pairs: list[list[tuple[_Array, _Array, NDArray[np.int64]]]] = [[] for _ in rows]
+        for begin, end in self.blocks(self.samples):
+            directions = self.draw(begin, end)
+            for first in range(0, len(rows), self.rows):
+                part = slice(first, first + self.rows)
+                some = rows[part]
+                rays = Rays(self.net, self.problem.X[some], self.wanted[some], directions)
+                points = [share * reach[part] for share in self.shares]
+                doubtful = ~(rays.floors(points) > band[part, None])
+                row, sample = np.nonzero(doubtful.any(axis=0))
+                # nothing fails before the first interval that is in doubt
+                begin_at = np.array(self.shares)[doubtful[:, row, sample].argmax(axis=0)] * reach[part][row]
+                radii, sure = self.refine(rays, some, row, sample, begin_at, reach[part], band[part])
+                hit = np.isfinite(radii)
+                for i in np.unique(row[hit]):
+                    mine = hit & (row == i)
+                    pairs[first + i].append((radii[mine], sure[mine], begin + sample[mine]))
+            progress.advance(end - begin)
+        return [_sorted(p) for p in pairs]
+
+    def refine(
+        self, rays: Rays, rows: NDArray[np.intp], row: NDArray[np.intp], sample: NDArray[np.intp], begin: _Array,
+        reach: _Array, band: _Array,
+    ) -> tuple[_Array, _Array]:  # fmt: skip
+        """Where each pair is no longer clearly valid and where it clearly fails: roots, or values of the row's grid."""
+        if not len(row):
+            return np.empty(0), np.empty(0)
+        if self.exact:
+            allowance = band[row]
+            first = first_failures(rays, row, sample, reach[row], allowance)
+            # a margin of exactly 0 is no clear failure, even where there is nothing to round
+            sure = first_failures(rays, row, sample, reach[row], -np.maximum(allowance, 1e-300))
+            # where numbers overflow on the way no root is known: nothing is clearly valid, and nothing clearly fails
+            known = np.isfinite(allowance)
+            return np.where(known, first, 0.0), np.where(known, sure, np.inf)
+        start, found = self.start[rows][row], np.full((2, len(row)), np.inf)
+        first = np.floor(np.log(np.maximum(begin, start) / start) / np.log(RATIO)).astype(np.intp)
+        last = last_rung(start, reach[row], self.limit)
+        count = last - first + 1
+        chunk = max(1, BLOCK // int(count.max()) // max(w.shape[1] for w in self.net.weights))
+        order = np.argsort(count)  # pairs with as many rungs go together
+        for a in range(0, len(row), chunk):
+            part = order[a : a + chunk]
+            rungs = first[part, None] + np.arange(int(count[part].max()))
+            values = rung_value(start[part, None], rungs, self.limit)
+            margins = _along(rays, row[part], sample[part], values)
+            looked, allowance = rungs <= last[part, None], band[row[part], None]
+            for answer, failing in zip(found, (~(margins > allowance), ~(margins >= -allowance)), strict=True):
+                hit = failing & looked
+                where = np.take_along_axis(values, hit.argmax(axis=1)[:, None], axis=1)[:, 0]
+                answer[part] = np.where(hit.any(axis=1), where, np.inf)
+        return found[0], found[1]
+
+
+def rung_value(start: Any, rung: Any, limit: float) -> Any:
+    """Value of a rung of the grid: a geometric sequence from `start` that ends at `limit`."""
+    return np.minimum(start * RATIO**rung, limit)
+
+
+def last_rung(start: _Array, reach: _Array, limit: float) -> NDArray[np.intp]:
+    """Number of the last rung that is not above `reach`; `limit` itself is the last of all."""
+    below = np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).clip(0)
+    return np.asarray(
+        np.where(reach >= limit, np.ceil(np.log(limit / start) / np.log(RATIO) - 1e-9), below).astype(np.intp)
+    )
+
+
+def _along(rays: Rays, row: NDArray[np.intp], sample: NDArray[np.intp], values: _Array) -> _Array:
+    """Margins of pairs at several values of t each, shape (pairs, values)."""
+    t = values[:, :, None]
+    z = rays.z0[row, None, :, 0] + t * rays.z1[row, :, sample][:, None, :]
+    for i, name in enumerate(rays.net.activations):
+        a = activate(name, z)
+        slope, bias_slope = rays.slopes[i + 1]
+        z = np.matmul(t * a, slope[:, :, sample].transpose(2, 0, 1)) + a @ rays.net.weights[i + 1]
+        z += rays.net.biases[i + 1] + t * bias_slope[:, sample].T[:, None, :]
+    return margins_from_scores(z.transpose(1, 0, 2), rays.wanted[row], rays.net.offset).T
+
+
+def _sorted(pairs: list[tuple[_Array, _Array, NDArray[np.int64]]]) -> Found:
+    if not pairs:
+        return _NOTHING
+    radii, sure, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    clear = np.isfinite(sure)
+    if not clear.any():
+        return Found(np.sort(radii), np.empty(0), None)
+    earliest = int(draws[clear][np.lexsort((draws[clear], sure[clear]))[0]])
+    return Found(np.sort(radii), np.sort(sure[clear]), earliest)
+
+
+#: Shares of the pilot's answer below and around it, and how fast the grid grows beyond.
+COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
+
+
+def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: _Array) -> _Array:
+    """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
+    centre = candidates(problem, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
+    centre = np.maximum(centre, limit * LEAST)
+    fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
+    far = fine[-1] * BEYOND ** np.arange(1, 40)
+    grid = np.minimum(centre[:, None] * np.concatenate([COARSE, fine, far]), limit)
+    grid[:, -1] = limit
+    return np.asarray(np.maximum(grid, floor[:, None]))
+
+
+def crossings(problem: Problem, stream: Stream, grid: _Array, samples: int, ranks: tuple[int, int]) -> NDArray[np.intp]:
+    """Number of the first rung at which as many rays have failed, there or before, as each rank says.
+
+    Shape (rows, 2); the grid's length if there is no such rung. The first rank counts rays that are not clearly valid,
+    the second those that clearly fail.
+    """
+    rungs = grid.shape[1]
+    found = np.full((len(problem), 2), rungs)
+    failed = np.zeros((2, len(problem), samples), dtype=bool)  # not clearly valid, and clearly failing
+    rows = np.arange(len(problem))
+    for rung in range(rungs):
+        part = replace(problem.take(rows), delta=grid[rows, rung])
+        failed[:, rows] |= _failing(part, stream, samples)
+        counts = failed[:, rows].sum(axis=2)
+        for k, rank in enumerate(ranks):
+            hit = rows[(counts[k] >= rank) & (found[rows, k] == rungs)]
+            found[hit, k] = rung
+        rows = rows[(counts[0] < ranks[0]) | (counts[1] < ranks[1])]
+        if not len(rows):
+            break
+    return found
+
+
+def _failing(problem: Problem, stream: Stream, samples: int) -> NDArray[np.bool_]:
+    """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
+    failing = np.empty((2, len(problem), samples), dtype=bool)
+    block = block_size(problem)
+    for begin in range(0, samples, block):
+        end = min(begin + block, samples)
+        margins = problem.margins(problem.directions(stream, begin, end))
+        failing[0, :, begin:end] = ~(margins > problem.band).T
+        failing[1, :, begin:end] = ~(margins >= -problem.band).T
+    return failing
+
+
+#: How much a root is taken to be smaller than computed: "valid below D" says nothing about D itself.
+BELOW = 1 - 1e-9
+#: How many rows of a model that can only be asked for margins are looked at together.
+TOGETHER = 64
+
+
+def along_rays(
+    problem: Problem, network: FeedForward | None, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float,
+    proved: _Array, broken: _Array,
+) -> list[MaxShift]:  # fmt: skip
+    """The order statistic of first failures along rays, as an answer per row.
+
+    `plan` holds the number of rays, of failures that certify and of failures that refute.
+    """
+    stream = Stream(entropy, "max_shift/rays")
+    samples, allowed, refuting = plan
+    trace: dict[str, Any] = {
+        "search": "rays",
+        "entropy": hex(entropy),
+        "samples": samples,
+        "allowed": allowed,
+        "refuting": refuting,
+    }
+    if network is None:
+        return _rays_on_grid(problem, claim, entropy, plan, limit, trace)
+    start = np.where(proved > 0, proved, limit * 1e-6)
+    exact = has_exact_roots(network)
+    trace |= {"claim": "pathwise", "exact_roots": exact}
+    answers = []
+    for i, found in enumerate(_in_parallel(problem, network, stream, samples, refuting, limit, start)):
+        grid = {} if exact else {"rungs_from": float(start[i]), "rungs_ratio": RATIO}
+        enough = len(found.radii) > allowed
+        refuted = len(found.sure) >= refuting
+        if exact:
+            way = "along the whole way up to delta"
+            delta = float(found.radii[allowed]) * BELOW if enough else limit
+            upper = float(found.sure[refuting - 1]) / BELOW if refuted else np.inf
+        else:
+            way = f"at every grid value (ratio {RATIO}) up to delta"
+            delta = _rung_before(start[i], float(found.radii[allowed]), limit) if enough else limit
+            upper = float(found.sure[refuting - 1]) if refuted else np.inf
+        reason = f"{way}{'' if enough else ', which is the limit'}: at most {allowed} of {samples} rays failed before"
+        if delta <= proved[i]:
+            delta = float(proved[i])
+            reason = (
+                "proved for every shift" if delta else "within rounding of the boundary, where nothing is certified"
+            )
+        breaks = float(broken[i])
+        if np.isinf(breaks) and found.draw is not None:
+            breaks = _confirmed_break(problem, i, stream, found)
+        answers.append(
+            MaxShift(
+                delta,
+                max(upper, delta),
+                float(proved[i]),
+                breaks,
+                False,
+                delta >= limit,
+                claim,
+                problem.target[i],
+                reason,
+                {**trace, **grid},
+            )
+        )
+    return answers
+
+
+def _rung_before(start: float, value: float, limit: float) -> float:
+    """The rung before one that failed; 0 before the first."""
+    rung = int(last_rung(np.array([start]), np.array([value]), limit)[0])
+    return float(rung_value(start, rung - 1, limit)) if rung else 0.0
+
+
+def _in_parallel(
+    problem: Problem, network: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: _Array
+) -> list[Any]:
+    if problem.n_jobs == 1 or len(problem) == 1:
+        return smallest_failures(problem, network, stream, samples, rank, limit, start)
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    parts = np.array_split(np.arange(len(problem)), min(len(problem), effective_n_jobs(problem.n_jobs)))
+    work = (
+        delayed(smallest_failures)(problem.take(rows), network, stream, samples, rank, limit, start[rows])
+        for rows in parts
+    )
+    return [found for part in Parallel(n_jobs=problem.n_jobs)(work) for found in part]
+
+
+def _confirmed_break(problem: Problem, row: int, stream: Stream, found: Found) -> float:
+    """Where the first ray clearly fails, if the model itself agrees that it does."""
+    draw, delta = int(found.draw or 0), float(found.sure[0])
+    direction = problem.shifts.directions(problem.model.parameters, stream, draw, draw + 1)
+    one = problem.take(slice(row, row + 1))
+    return float(first_break(one, direction, np.array([delta]))[0])
+
+
+def _rays_on_grid(
+    problem: Problem, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
+) -> list[MaxShift]:
+    """The same for models that can only be asked for margins, some rows at a time."""
+    answers: list[MaxShift] = []
+    trace = {**trace, "claim": "pathwise", "exact_roots": False}
+    with Progress(len(problem), "looking along rays") as progress:
+        for begin in range(0, len(problem), TOGETHER):
+            part = problem.take(slice(begin, begin + TOGETHER))
+            answers += _grid_answers(part, claim, entropy, plan, limit, trace)
+            progress.advance(len(part))
+    return answers
+
+
+def _grid_answers(
+    problem: Problem, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
+) -> list[MaxShift]:
+    samples, allowed, refuting = plan
+    grid = lay_grid(problem, claim, entropy, samples, limit, np.zeros(len(problem)))
+    found = crossings(problem, Stream(entropy, "max_shift/rays"), grid, samples, (allowed + 1, refuting))
+    rungs = grid.shape[1]
+    answers = []
+    for i, (certify_at, refute_at) in enumerate(found):
+        delta = float(grid[i, certify_at - 1]) if certify_at else 0.0
+        upper = float(grid[i, refute_at]) if refute_at < rungs else np.inf
+        ended = bool(certify_at == rungs)
+        reason = f"at every grid value up to delta{', which is the limit' if ended else ''}"
+        reason += f": at most {allowed} of {samples} rays failed before"
+        if not delta:
+            reason = f"more than {allowed} of {samples} rays failed at the first grid value already"
+        answers.append(
+            MaxShift(
+                delta=delta,
+                upper=max(upper, delta),
+                provable=0.0,
+                broken_at=float("inf"),
+                exact=False,
+                reached_limit=ended,
+                claim=claim,
+                target=problem.target[i],
+                reason=reason,
+                trace={**trace, "rungs": np.unique(grid[i, :certify_at]).tolist()},
+            )
+        )
+    return answers

@@ -1,0 +1,211 @@
+"""The largest certified shift of each row, with what was found on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.certification.certificate import NOT_TODAY, NOT_VALID
+from apas.certification.claims import Every, Most
+from apas.certification.results import UnderShifts
+from apas.display.numbers import at_least, at_most, exactly, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+__all__ = ["MaxShift", "MaxShifts"]
+
+#: What the trace of a search says whose confidence is that of each test, and what readers are told about it.
+PER_TEST, ONLY_TESTS = "per test", "per test only, as published"
+
+
+@dataclass(frozen=True)
+class MaxShift:
+    """How far the model may shift before a row is no longer certified.
+
+    Attributes
+    ----------
+    delta : float
+        The largest delta at which the claim was certified; 0 if none was. `rungs` says at which smaller ones it holds
+        as well.
+    upper : float
+        The same number as `way_refuted_at`.
+    provable : float
+        The largest delta proved for every shift; 0 if none is known.
+    broken_at : float
+        The smallest delta with a known failing shift; infinite if none is known.
+    exact : bool
+        Whether `delta` is the largest one at which the claim holds, up to rounding.
+    reached_limit : bool
+        Whether the search ended at its limit: nothing more was asked.
+    claim : Every or Most
+    target : object
+    reason : str
+    trace : mapping
+        What the search did: draws, tests, forward passes, rungs, and the entropy of its streams.
+    seconds : float
+        Wall time of the call divided by its rows; not part of equality.
+    """
+
+    delta: float
+    upper: float
+    provable: float
+    broken_at: float
+    exact: bool
+    reached_limit: bool
+    claim: Every | Most
+    target: Any
+    reason: str
+    trace: Mapping[str, Any] = field(hash=False)
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def valid_today(self) -> bool:
+        """Whether the model itself gives the class, or may by its rounding; if not, no delta is certified."""
+        return self.reason != NOT_VALID
+
+    @property
+    def per_test(self) -> bool:
+        """Whether the confidence is that of each test of a search, and not that of the delta they led to."""
+        return self.trace.get("claim") == PER_TEST and (self.delta > self.provable or not self.delta)
+
+    @property
+    def rungs(self) -> tuple[float, ...] | None:
+        """The deltas at which the claim holds together; None if it does at every delta up to `delta`.
+
+        With None, ``delta >= x`` certifies the claim at x. Else it does so for an x that is one of these, or at most
+        `provable`: the network may break between two rungs, and recover. There are none of a search that has no
+        confidence of its own (`per_test`).
+        """
+        if isinstance(self.claim, Every) or self.trace.get("exact_roots") or 0 < self.delta <= self.provable:
+            return None
+        if "rungs" in self.trace or not self.delta or self.per_test:
+            return tuple(self.trace.get("rungs", ()))
+        if "rungs_ratio" in self.trace:
+            ratio, start = self.trace["rungs_ratio"], self.trace["rungs_from"]
+            # how many lie below delta, which is a rung itself: with rounding nearly a whole number, or the limit
+            below = math.ceil((math.log(self.delta) - math.log(start)) / math.log(ratio) - 1e-6)
+            with np.errstate(over="ignore"):
+                rungs = np.minimum(start * ratio ** np.arange(below), self.delta)
+            return (*rungs.tolist(), self.delta)
+        return (self.delta,)
+
+    @property
+    def way_refuted_at(self) -> float:
+        """From this delta on it is refuted that the claim holds along the whole way; infinite if nothing is refuted.
+
+        `Every`: the smallest delta with a witness against it. `Most`: with the confidence of the claim, fewer shifts
+        than it asks for keep the class all the way from 0 to this delta. A network may recover: at a larger delta by
+        itself the claim may hold again.
+        """
+        return self.upper
+
+    def sentence(self) -> str:
+        """Say it in words that are true as they stand."""
+        who = f"class {self.target!r}"
+        if self.per_test and isinstance(self.claim, Most):
+            together = f" for all {self.claim.rows} rows together" if self.claim.rows > 1 else ""
+            asked = f"whether at least {self.claim.share} of the shifts keep {who} ({self.claim.measure})"
+            ended = f"ended at delta = {self.written()}" if self.delta else "passed no test"
+            return (
+                f"the published search {ended}: each of its tests asks, with confidence {self.claim.confidence!r}"
+                f"{together}, {asked}; the delta that they led to has no confidence of its own."
+            )
+        if not self.delta:
+            return f"nothing is certified for {who}: {self.reason}."
+        if isinstance(self.claim, Most):
+            what = f"{self.claim}, keep {who} at delta = {self.written()} ({self.claim.measure})"
+        else:
+            what = f"every shift by up to delta = {self.written()} keeps {who} ({self.claim.measure})"
+        refuted = ""
+        if isinstance(self.claim, Most) and np.isfinite(self.upper):
+            refuted = f"; along the whole way up to delta = {at_most(self.upper)} it is refuted"
+        return f"{what}; {self.reason}{refuted}."
+
+    def written(self) -> str:
+        """The delta in six digits, rounded down, where the claim holds for smaller ones too; else in all its digits."""
+        return at_least(self.delta) if self.rungs is None or not self.delta else repr(float(self.delta))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the time, as JSON values; an infinite number as null."""
+        finite = {n: _number(getattr(self, n)) for n in ("delta", "upper", "provable", "broken_at")}
+        flags = {"exact": self.exact, "reached_limit": self.reached_limit, "reason": self.reason}
+        return {
+            **finite,
+            **flags,
+            "target": plain(self.target),
+            "claim": self.claim.to_dict(),
+            "trace": dict(self.trace),
+        }
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+
+def _claimed(item: MaxShift, count: int) -> str:
+    """What the delta of an item, one of so many, is worth."""
+    said = item.claim.among(count)
+    return f"{said}{' and' if said != str(item.claim) else ''} {ONLY_TESTS}" if item.per_test else said
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+class MaxShifts(UnderShifts[MaxShift]):
+    """One answer per row, in the order of the rows.
+
+    Attributes
+    ----------
+    points : ndarray or data frame
+        The rows that were asked about, in the user's units.
+    model_digest : str
+    shifts : ShiftSet
+    """
+
+    FORMAT = "apas-max-shifts"
+    COLUMNS = (
+        "delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason", "valid_today",
+    )  # fmt: skip
+    UNSHOWN = ("claim",)
+
+    @property
+    def deltas(self) -> NDArray[np.float64]:
+        """The largest certified delta of each row; which smaller ones are certified too, `MaxShift.rungs` says."""
+        return np.array([item.delta for item in self], dtype=np.float64)
+
+    def summary(self) -> str:
+        """The spread of the largest certified deltas, in one sentence."""
+        if not len(self):
+            return "No rows, no shifts."
+        # between rungs nothing is certified, so a delta that is one must not be rounded
+        write = at_least if all(item.rungs is None for item in self if item.delta) else exactly
+        low, middle, high = (write(float(delta)) for delta in np.percentile(self.deltas, [0, 50, 100]))
+        spread = f"{low} to {high}, median {middle}"
+        asked = [item for item in self if item.valid_today] or list(self)
+        claims = "; or ".join(dict.fromkeys(_claimed(item, len(self)) for item in asked))
+        measures = "; or ".join(dict.fromkeys(item.claim.measure for item in self))
+        not_today = sum(not item.valid_today for item in self)
+        but = f", {not_today} {NOT_TODAY}" if not_today else ""
+        return f"{self._counted()}: largest delta {spread}{but} ({claims}; {measures})."
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""
+        from apas.display.plots import radius_plot
+
+        return radius_plot(self, ax)
+
+    def _shown_frame(self) -> DataFrame:
+        """Numbers in few digits, rounded to the side that promises less."""
+        shown = {"delta": [item.written() for item in self], "provable": [at_least(item.provable) for item in self]}
+        limits = {name: [at_most(getattr(item, name)) for item in self] for name in ("upper", "broken_at")}
+        return super()._shown_frame().assign(**shown, **limits).rename(columns={"upper": "way_refuted_at"})
+
+    def _line(self, item: MaxShift) -> dict[str, Any]:
+        return {**super()._line(item), "claim": _claimed(item, 1)}

@@ -1,0 +1,1 @@
+"""Ways to decide a claim, one per file."""

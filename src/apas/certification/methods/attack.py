@@ -1,0 +1,332 @@
+"""`Attack`: refutations by a search for one shift that breaks a row.
+
+The search only proposes. What counts is a shifted model that lies in the set without tolerance
+and on which the row was evaluated again (`apas.certification.confirmation`). Not to find one proves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas._validation import check_integer
+from apas.certification.certificate import BoundEvidence, Certificate, Witness
+from apas.certification.claims import Every, Verdict
+from apas.certification.confirmation import confirmed_witness
+from apas.certification.methods.bounds import unbounded
+from apas.certification.question import Problem
+from apas.display.progress import Progress
+from apas.models.base import Differentiable, offers
+from apas.shifts.box import inside_box
+from apas.shifts.gaussian import GaussianShifts
+from apas.shifts.linf import LinfShifts
+from apas.shifts.points import unit_cube
+from apas.worst_case.attack.descent import Ball, Box, Draw, Found, ParameterMoves, search
+from apas.worst_case.attack.unit_pushes import UnitPushes
+
+__all__ = ["Attack", "Hunt", "broken_deltas", "differentiable"]
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """The ground, the ball it is searched in, and the random starts.
+
+    Attributes
+    ----------
+    problem : Problem
+    landscape : UnitPushes or ParameterMoves
+    ball : Ball
+        In the coordinates of the landscape, of size 1.
+    draw : callable
+    """
+
+    problem: Problem
+    landscape: UnitPushes | ParameterMoves
+    ball: Ball
+    draw: Draw
+
+    @classmethod
+    def of(cls, problem: Problem, stream: Stream) -> Hunt:
+        """Pushes of units for dense networks in a box; else the parameters themselves."""
+        network, shifts, parameters = problem.network, problem.shifts, problem.model.parameters
+        if network is not None and isinstance(shifts, LinfShifts):
+            units = UnitPushes(network, problem.X, problem.wanted, problem.radii, problem.delta)
+            size = units.size
+            return cls(problem, units, Box(np.ones(size)), lambda a, b: unit_cube(size, stream, a, b))
+        # that there are gradients and a ball has been asked before: `Attack.unsupported`
+        model = cast(Differentiable, problem.model if network is None else network)
+        ball = Box(problem.radii) if isinstance(shifts, LinfShifts) else cast(Ball, shifts)
+        moves = ParameterMoves(model, problem.X, problem.target, problem.radii > 0, problem.delta)
+        return cls(problem, moves, ball, lambda a, b: shifts.directions(parameters, stream, a, b))
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether the worst shift is known without a search."""
+        return self.landscape.size == 0
+
+    def take(self, rows: NDArray[np.intp]) -> Hunt:
+        """The same for some of the rows."""
+        return replace(self, problem=self.problem.take(rows), landscape=self.landscape.take(rows))
+
+    def at(self, delta: _Array) -> Hunt:
+        """The same with shifts of other sizes."""
+        return replace(self, problem=replace(self.problem, delta=delta), landscape=self.landscape.at(delta))
+
+    @property
+    def goal(self) -> _Array:
+        """Margins below this fail beyond rounding.
+
+        A power of two at least twice the band, so that its last bits, which depend on the batch, do not count.
+        """
+        band = self.problem.band
+        return np.where(np.isfinite(band), -np.ldexp(2.0, np.frexp(band)[1]), -np.inf)
+
+    def search(self, *, restarts: int, steps: int, goal: _Array | None = None, warm: _Array | None = None) -> Found:
+        """Look for the least margins, or for ones below `goal`."""
+        least = np.full(len(self.problem), -np.inf) if goal is None else goal
+        return search(self.landscape, self.ball, self.draw, least, restarts=restarts, steps=steps, warm=warm)
+
+    def witness(self, row: int, point: _Array) -> Witness | None:
+        """The shift of a row that a point stands for, if it lies in the set and fails."""
+        base, delta = self.problem.model.parameters, float(self.problem.delta[row])
+        if isinstance(self.landscape, UnitPushes):
+            direction = self.landscape.direction(row, point)
+            values = inside_box(base.values, self.problem.radii, delta, direction)
+        else:
+            values = self.ball.pull_inside(base, base.values + delta * point, delta)
+        return confirmed_witness(self.problem, row, values)
+
+
+def differentiable(problem: Problem) -> bool:
+    """Whether there are gradients to follow."""
+    return problem.network is not None or offers(problem.model, Differentiable)
+
+
+_Rows = NDArray[np.intp]
+#: How many rows, and how many coordinates of points, are held at a time.
+ROWS, POINTS = 256, 1 << 22
+#: The search for a delta that breaks begins this far below the limit where nothing better is known.
+FAR_BELOW = 2.0**-24
+#: Rounds of shrinking delta and searching again, and the relative gain below which a row has come to rest.
+ROUNDS, REST = 8, 1e-6
+#: Halvings of a bracket around the delta at which a given direction begins to fail.
+HALVINGS = 40
+#: By how much delta is raised until the witness stands up to confirmation.
+RAISES = (1.0, 1 + 1e-12, 1 + 1e-9, 1 + 1e-6, 1 + 1e-4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """Refute `Every` by finding a shift that breaks the row; never certify.
+
+    Dense networks in a box are searched by pushing their units, in closed form with at most one hidden layer; other
+    models that have gradients, and other sets of shifts, by moving all parameters.
+
+    Parameters
+    ----------
+    restarts : int, default 20
+        How many points the search starts from.
+    steps : int, default 100
+        How many gradient steps it takes from each.
+
+    Examples
+    --------
+    >>> Attack(restarts=5)
+    Attack(restarts=5, steps=100)
+    """
+
+    restarts: int = 20
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "restarts", check_integer(self.restarts, "restarts", "Attack", least=1))
+        object.__setattr__(self, "steps", check_integer(self.steps, "steps", "Attack", least=1))
+
+    def claim(self, problem: Problem) -> Every:
+        """What the method will speak about."""
+        return Every(problem.region, problem.claim_rows)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """None if there are gradients and a ball to follow them in, else the error a user reads."""
+        if isinstance(problem.shifts, GaussianShifts):
+            return unbounded(problem.shifts, "Attack")
+        if not differentiable(problem):
+            return (
+                f"Attack needs a model with gradients (`parameter_gradient`), which {type(problem.model).__name__} "
+                'does not offer; use method="sampling", which takes every model.'
+            )
+        if not isinstance(problem.shifts, LinfShifts) and not offers(problem.shifts, Ball):
+            return (
+                f"Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts), got "
+                f'{problem.shifts}; use method="sampling", which takes every set of shifts.'
+            )
+        return None
+
+    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        """Search, confirm, decide: one certificate per row."""
+        own, parts = Stream(stream.entropy, "attack"), _parts(problem)
+        certificates: list[Certificate] = []
+        with Progress(len(problem), "looking for failing shifts") as progress:
+            if problem.n_jobs == 1 or len(problem) == 1:
+                work = (self._run(problem.take(rows), own) for rows in parts)
+            else:
+                from joblib import Parallel, delayed
+
+                work = Parallel(n_jobs=problem.n_jobs, return_as="generator")(
+                    delayed(self._run)(problem.take(rows), own) for rows in parts
+                )
+            for part in work:
+                certificates += part
+                progress.advance(len(part))
+        return certificates
+
+    def _run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what is not finite is never confirmed
+            hunt = Hunt.of(problem, stream)
+            goal = hunt.goal
+            found = hunt.search(restarts=self.restarts, steps=self.steps, goal=goal)
+            claim = self.claim(problem)
+            close = found.margins <= -goal  # failing, or within rounding of it
+            rows = zip(found.points, found.used.tolist(), close.tolist(), strict=True)
+            return [self._certificate(hunt, i, claim, *row) for i, row in enumerate(rows)]
+
+    def _certificate(self, hunt: Hunt, i: int, claim: Every, point: _Array, used: int, close: bool) -> Certificate:
+        witness = hunt.witness(i, point) if close else None
+        if witness is not None:
+            verdict, reason = Verdict.REFUTED, "a shift that loses it was found and checked"
+        elif close:
+            verdict, reason = Verdict.UNKNOWN, "the worst shift found is within rounding of the boundary"
+        elif hunt.closed_form:
+            verdict = Verdict.UNKNOWN
+            reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
+        else:
+            verdict, reason = Verdict.UNKNOWN, f"none of the {used} shifts tried loses it, which proves nothing"
+        evidence = BoundEvidence("attack", None, used)
+        problem = hunt.problem
+        return Certificate(
+            claim, verdict, float(problem.delta[i]), problem.target[i], "attack", evidence, reason, witness
+        )
+
+
+def broken_deltas(
+    problem: Problem, start: _Array, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
+) -> tuple[_Array, list[Witness | None]]:
+    """Per row the smallest delta at which the attack finds a failing shift.
+
+    From `start` on delta is doubled until a row breaks. Then, in turn, delta is lowered as far as the failing direction
+    goes on failing, and a worse direction is looked for there, until neither helps.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rows that are valid on the model itself; its deltas do not count.
+    start : ndarray of shape (rows,)
+        Below it nothing is looked for: what is proved, or 0.
+    limit : float
+        Beyond it nothing is looked for.
+    attack : Attack, optional
+        The defaults of `Attack` unless given.
+    stream : Stream, optional
+        Where the random starts come from.
+
+    Returns
+    -------
+    delta : ndarray of shape (rows,)
+        Infinite where no failing shift was found.
+    witness : list of Witness or None
+        The failing shift of each row, inside the set of size delta without tolerance, and confirmed.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net, target = FeedForward([[[1.0], [1.0]]], [[0.0]]), np.array([1], dtype=object)
+    >>> problem = Problem(net, np.array([[2.0, -1.0]]), target, np.zeros(1), LinfShifts(kinds=("weight",)))
+    >>> delta, (witness,) = broken_deltas(problem, np.zeros(1), 10.0)
+    >>> round(float(delta[0]), 9), witness.margin(net, [[2.0, -1.0]], 1) < 0
+    (0.333333333, True)
+    """
+    attack = attack if attack is not None else Attack()
+    own = Stream(0 if stream is None else stream.entropy, "attack")
+    deltas, witnesses = np.full(len(problem), np.inf), list[Witness | None]()
+    with Progress(len(problem), "looking for failing shifts") as progress:
+        for rows in _parts(problem):
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                hunt = Hunt.of(problem.take(rows), own)
+                delta, points = _least(hunt, start[rows], limit, attack)
+                found = [_confirmed(hunt, i, points[i], float(delta[i]), limit) for i in range(len(rows))]
+            deltas[rows] = [d for d, _ in found]
+            witnesses += [witness for _, witness in found]
+            progress.advance(len(rows))
+    return deltas, witnesses
+
+
+def _parts(problem: Problem) -> list[_Rows]:
+    """Rows that are looked at together: few enough that a point for each fits into memory."""
+    rows, step = np.arange(len(problem)), max(1, min(ROWS, POINTS // len(problem.model.parameters)))
+    return [rows[first : first + step] for first in range(0, len(rows), step)]
+
+
+def _least(hunt: Hunt, start: _Array, limit: float, attack: Attack) -> tuple[_Array, _Array]:
+    """Deltas at which the rows break, as small as can be found, and the points that break them."""
+    delta, points = _bracketed(hunt, start, limit, attack)
+    rows = np.flatnonzero(np.isfinite(delta))
+    for _ in range(ROUNDS):
+        if not len(rows):
+            break
+        before = delta[rows]
+        delta[rows] = _lowered(hunt.take(rows), points[rows], start[rows], before)
+        if hunt.closed_form:
+            break
+        part = hunt.take(rows).at(delta[rows])
+        found = part.search(restarts=attack.restarts, steps=attack.steps, warm=points[rows])
+        points[rows] = found.points
+        rows = rows[(found.margins < 2 * part.goal) & (delta[rows] < (1 - REST) * before)]
+    return delta, points
+
+
+def _bracketed(hunt: Hunt, start: _Array, limit: float, attack: Attack) -> tuple[_Array, _Array]:
+    """Deltas at which the rows break, up to twice as large as need be, and the points that break them."""
+    broken, points = np.full(len(start), np.inf), np.zeros((len(start), hunt.landscape.size))
+    tried = np.minimum(np.where(start > 0, 2 * start, limit * FAR_BELOW), limit)
+    open_rows = np.arange(len(start))
+    while len(open_rows):
+        part = hunt.take(open_rows).at(tried[open_rows])
+        last = tried[open_rows] >= limit
+        goal = part.goal
+        found = part.search(restarts=1, steps=attack.steps // 10 + 1, goal=goal)
+        if last.any():  # the last chance is worth the whole effort
+            some = np.flatnonzero(last & ~(found.margins < goal))
+            again = part.take(some).search(restarts=attack.restarts, steps=attack.steps, goal=goal[some])
+            found.margins[some], found.points[some] = again.margins, again.points
+        hit = found.margins < goal
+        broken[open_rows[hit]], points[open_rows[hit]] = tried[open_rows[hit]], found.points[hit]
+        open_rows = open_rows[~hit & ~last]
+        tried[open_rows] = np.minimum(2 * tried[open_rows], limit)
+    return broken, points
+
+
+def _lowered(hunt: Hunt, points: _Array, low: _Array, high: _Array) -> _Array:
+    """Bisect for the delta from which on each row fails at its point; the upper end, which does, is returned."""
+    goal = hunt.at(high).goal
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        fails = hunt.landscape.at(middle).margins(points[:, None, :])[:, 0] < goal
+        high, low = np.where(fails, middle, high), np.where(fails, low, middle)
+    return high
+
+
+def _confirmed(hunt: Hunt, row: int, point: _Array, delta: float, limit: float) -> tuple[float, Witness | None]:
+    if not np.isfinite(delta):
+        return np.inf, None
+    alone = hunt.take(np.array([row]))
+    for raised in (min(delta * factor, limit) for factor in RAISES):
+        witness = alone.at(np.array([raised])).witness(0, point)
+        if witness is not None:
+            return raised, witness
+    return np.inf, None

@@ -1,0 +1,103 @@
+"""`Cascade`: several methods in a row, each asked about what the ones before it left open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from apas._random import Stream
+from apas.certification.certificate import Certificate
+from apas.certification.claims import Every, Most, Verdict
+from apas.certification.methods.attack import Attack
+from apas.certification.methods.bounds import IntervalBounds, LinearBounds
+from apas.certification.methods.exact import Exact
+from apas.certification.question import Method, Problem
+from apas.errors import InputError
+
+__all__ = ["Cascade"]
+
+
+@dataclass(frozen=True, init=False)
+class Cascade:
+    """Ask one method after the other until each row is decided; the default for questions about every shift.
+
+    Parameters
+    ----------
+    *methods : Method
+        All of them must speak of the same claim. Unless given: `IntervalBounds`, `LinearBounds`, `Attack`, `Exact`,
+        of which those that do not apply to a model are left out.
+
+    Notes
+    -----
+    A claim with a confidence below 1 is left to one method alone: to draw again wherever a first sample did not
+    certify would spend the whole risk on each sample, and certify false claims more often than the confidence allows.
+    Such a certificate bears the name of its method, not that of the cascade.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> certificate = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, method="cascade")[0]
+    >>> certificate.verdict.name, certificate.evidence.step
+    ('CERTIFIED', 'interval')
+    """
+
+    methods: tuple[Method, ...]
+
+    def __init__(self, *methods: Method) -> None:
+        chosen: list[Method] = []
+        for method in methods or (IntervalBounds(), LinearBounds(), Attack(), Exact()):
+            if isinstance(method, type) or not isinstance(method, Method):
+                raise InputError(f"`methods` of Cascade must be methods such as Exact(), got {method!r}.")
+            chosen += method.methods if isinstance(method, Cascade) else (method,)
+        object.__setattr__(self, "methods", tuple(chosen))
+
+    def claim(self, problem: Problem) -> Every | Most:
+        """What all of the methods speak about."""
+        return self._usable(problem)[0].claim(problem)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """None if some method can answer and all that can speak of the same claim."""
+        usable = self._usable(problem)
+        if not usable:
+            # the first of its methods asks for least; the others say much the same
+            return f"Cascade has no method that applies: {self.methods[0].unsupported(problem)}"
+        claims = {m.claim(problem) for m in usable}
+        if len(claims) > 1:
+            listed = ", ".join(f"{type(m).__name__} of {str(m.claim(problem))!r}" for m in usable)
+            return f"Cascade needs methods that speak of the same claim, got {listed}; ask them one by one."
+        if len(usable) > 1 and _has_risk(claims.pop()):
+            return (
+                f"Cascade takes one method whose claim has a confidence below 1, got {len(usable)}, each of which "
+                "would spend the whole risk; use one Sampling with more n_samples."
+            )
+        return None
+
+    def _usable(self, problem: Problem) -> list[Method]:
+        return [m for m in self.methods if m.unsupported(problem) is None]
+
+    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        """One certificate per row, from the method that decided it, or from the last one asked."""
+        usable = self._usable(problem)
+        if _has_risk(usable[0].claim(problem)):
+            # alone and under its own name: who reads "cascade: sampling" could not tell how many samples there were
+            return usable[0].run(problem, stream)
+        answers: list[Any] = [None] * len(problem)
+        rows = np.arange(len(problem))
+        for method in usable:
+            found = method.run(problem.take(rows), stream)
+            for row, certificate in zip(rows.tolist(), found, strict=True):
+                says_more = certificate.evidence.to_dict().get("bound") is not None
+                if answers[row] is None or certificate.verdict is not Verdict.UNKNOWN or says_more:
+                    answers[row] = certificate
+            rows = np.array([i for i in rows if answers[i].verdict is Verdict.UNKNOWN], dtype=np.intp)
+            if not len(rows):
+                break
+        return [replace(c, method=f"cascade: {c.method}") for c in answers]
+
+
+def _has_risk(claim: Every | Most) -> bool:
+    """Whether a claim may be false by bad luck of the draws."""
+    return isinstance(claim, Most) and claim.confidence < 1

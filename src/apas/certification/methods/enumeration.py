@@ -1,0 +1,290 @@
+"""`Enumeration`: certificates from cutting up the box of shifts (Algorithm 3 of the paper).
+
+The share of valid shifts lies between the volume that is proved valid and what the volume proved failing leaves: both
+are computed, not estimated, so what they decide is decided for certain.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas._validation import check_integer, check_probability
+from apas.certification.certificate import Certificate, Witness
+from apas.certification.claims import Every, Most, Verdict
+from apas.certification.confirmation import confirmed_witness
+from apas.certification.question import Problem
+from apas.display.numbers import at_least, at_most
+from apas.display.progress import Progress
+from apas.errors import InputError
+from apas.models.forward import parameter_gradients
+from apas.shifts.box import inside_box
+from apas.shifts.linf import LinfShifts
+from apas.worst_case.enumeration.splitting import FAILING, ShiftBox, Split, split
+
+__all__ = ["Enumeration", "EnumerationEvidence", "FailingShift", "enclosed_shares", "failing_shift"]
+
+_Array = NDArray[np.float64]
+
+
+class FailingShift:
+    """Looks for a failing shift in parts of a box: at their middles, and where the margin falls from there."""
+
+    def __init__(self, problem: Problem, row: int, box: ShiftBox) -> None:
+        self.problem, self.row, self.box = problem, row, box
+        self.witness: Witness | None = None
+
+    def __call__(self, start: _Array, width: _Array) -> bool:
+        """Whether a failing shift was found; it is then kept."""
+        middle = start + 0.5 * width
+        at_middle, gradients = self._margins(middle)
+        corners = middle - 0.5 * width * np.sign(gradients[:, self.box.moving])
+        points = np.vstack([middle, corners])
+        margins = np.concatenate([at_middle, self._margins(corners)[0]])
+        worst = int(np.where(np.isnan(margins), np.inf, margins).argmin())
+        if margins[worst] <= 0:
+            self.witness = _confirmed(self.problem, self.row, self.box, points[worst])
+        return self.witness is not None
+
+    def _margins(self, points: _Array) -> tuple[_Array, _Array]:
+        box = self.box
+        X = np.repeat(box.x[None, :], len(points), axis=0)
+        wanted = np.full(len(points), box.wanted, dtype=np.intp)
+        return parameter_gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points))
+
+
+def failing_shift(problem: Problem, row: int, found: Split) -> Witness | None:
+    """A failing shift of a finished run, if one is easily found: in its largest part that fails, or in the whole."""
+    nodes = found.tree.having(FAILING)
+    if len(nodes):
+        start, width = found.tree.coordinates(nodes[[found.tree.depth(nodes).argmin()]])
+        return _confirmed(problem, row, found.box, (start + 0.5 * width)[0])
+    search = FailingShift(problem, row, found.box)
+    if found.upper < 1:
+        search(*found.tree.coordinates(np.zeros(1, dtype=np.int64)))
+    return search.witness
+
+
+def _confirmed(problem: Problem, row: int, box: ShiftBox, point: _Array) -> Witness | None:
+    direction = box.directions(point[None, :])[0]
+    return confirmed_witness(problem, row, inside_box(box.net.parameters.values, box.radii, box.delta, direction))
+
+
+@dataclass(frozen=True)
+class EnumerationEvidence:
+    """Bounds on the share of valid shifts, and how they were reached.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The share of valid shifts lies between them: the exact fractions, rounded down and up.
+    evaluated : int
+        How many boxes were looked at.
+    open : int
+        How many boxes are not settled.
+    stopped : str
+        Why the run ended: "settled", "decided", "gap", "limit" (of boxes) or "rounding".
+    split : Split or None
+        The boxes themselves; not part of equality or files, so None if the evidence was read from one.
+    """
+
+    lower: float
+    upper: float
+    evaluated: int
+    open: int
+    stopped: str
+    split: Split | None = field(compare=False, repr=False)
+    draws: int = 0
+    failures: int = 0
+
+    @classmethod
+    def of(cls, found: Split) -> EnumerationEvidence:
+        """The evidence that a finished run gives."""
+        return cls(*found.interval, found.evaluated, found.open, found.stopped, found)
+
+    def coverage_lower(self, confidence: float) -> float:
+        """Lower bound on the share of valid shifts, certain and so good for every `confidence`."""
+        return self.lower
+
+    def coverage_upper(self, confidence: float) -> float:
+        """Upper bound on the share of valid shifts, certain and so good for every `confidence`."""
+        return self.upper
+
+    def boxes(self) -> tuple[_Array, _Array, NDArray[np.int8]]:
+        """The settled boxes: least and largest value of every parameter (boxes, k), and 1 for valid, -1 for failing.
+
+        The bounds also count what is proved about parts of the boxes that are open.
+        """
+        if self.split is None:
+            raise InputError("this certificate was read from a file, which does not hold boxes; certify the row again.")
+        return self.split.boxes()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence as JSON values, without the boxes, which anyone can compute again."""
+        return {
+            "kind": "enumeration", "lower": self.lower, "upper": self.upper, "evaluated": self.evaluated,
+            "open": self.open, "stopped": self.stopped,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enumeration:
+    """Decide for certain, by cutting the box of shifts into parts that are valid and parts that fail.
+
+    For dense networks under `LinfShifts`. With one hidden layer, a claim about `Every` that is true is proved by the
+    first box, and one about `Most` that leaves room often is, however many parameters move. The share itself, to within
+    `gap`, takes thousands of boxes for a dozen parameters and cannot be had for hundreds. Deep and wide networks are
+    better asked about with `Exact` or `Sampling`.
+
+    Parameters
+    ----------
+    coverage : float, default 1.0
+        1 speaks of `Every` shift; a share below 1 of `Most`, with confidence 1.
+    gap : float, default 0.01
+        With a share below 1: stop when its bounds are this close, even if the claim is not decided.
+    max_boxes : int, default 1_000_000
+        Look at no more boxes than this, per row.
+
+    Examples
+    --------
+    >>> Enumeration(coverage=0.9)
+    Enumeration(coverage=0.9, gap=0.01, max_boxes=1000000)
+    """
+
+    coverage: float = 1.0
+    gap: float = 0.01
+    max_boxes: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coverage", _check_coverage(self.coverage))
+        object.__setattr__(self, "gap", check_probability(self.gap, "gap", "Enumeration"))
+        object.__setattr__(self, "max_boxes", check_integer(self.max_boxes, "max_boxes", "Enumeration", least=1))
+
+    def claim(self, problem: Problem) -> Every | Most:
+        """What the method will speak about."""
+        if self.coverage == 1.0:
+            return Every(problem.region, problem.claim_rows)
+        return Most(self.coverage, 1.0, problem.measure, problem.claim_rows)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """None for dense networks in a box of shifts, else the error a user reads."""
+        if not isinstance(problem.shifts, LinfShifts):
+            return (
+                f"Enumeration cuts up boxes, so `shifts` must be LinfShifts(...), got {type(problem.shifts).__name__}; "
+                'use method="sampling" for other sets.'
+            )
+        if problem.network is None:
+            return (
+                f"Enumeration needs a dense network, but {type(problem.model).__name__} cannot be written as one with "
+                'the same parameters; use method="sampling".'
+            )
+        return None
+
+    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        """Cut up the box of each row: one certificate per row, none of which depends on the others."""
+        claim = self.claim(problem)
+        answers = _each_row(self._decide, problem, self.max_boxes)
+        return [self._certificate(problem, i, claim, *answer) for i, answer in enumerate(answers)]
+
+    def _decide(self, problem: Problem, i: int, report: Any = None) -> tuple[Split, Witness | None]:
+        box = _box(problem, i, float(problem.delta[i]))
+        if self.coverage < 1.0:
+            gap, coverage = Fraction(repr(self.gap)), Fraction(repr(self.coverage))
+            found = split(box, gap=gap, max_boxes=self.max_boxes, coverage=coverage, report=report)
+            return found, failing_shift(problem, i, found)
+        search = FailingShift(problem, i, box)
+        found = split(box, gap=Fraction(0), max_boxes=self.max_boxes, probe=search, report=report)
+        return found, search.witness
+
+    def _certificate(
+        self, problem: Problem, i: int, claim: Every | Most, found: Split, witness: Witness | None
+    ) -> Certificate:
+        coverage = Fraction(repr(self.coverage))
+        verdict = Verdict.UNKNOWN
+        if found.lower >= coverage:
+            verdict = Verdict.CERTIFIED
+        elif found.upper < coverage if coverage < 1 else witness is not None:
+            verdict = Verdict.REFUTED
+        reason = _reason(found, coverage == 1 and witness is not None)
+        evidence = EnumerationEvidence.of(found)
+        delta, target = float(problem.delta[i]), problem.target[i]
+        return Certificate(claim, verdict, delta, target, "enumeration", evidence, reason, witness)
+
+
+def enclosed_shares(problem: Problem, deltas: _Array, method: Enumeration) -> list[list[tuple[float, float]]]:
+    """Bounds on the share of valid shifts of every row at every delta, each to the method's gap or limit of boxes."""
+    asked = partial(_enclose, deltas=deltas, method=method)
+    return list(_each_row(asked, problem, len(deltas) * method.max_boxes))
+
+
+def _enclose(
+    problem: Problem, i: int, report: Any = None, *, deltas: _Array, method: Enumeration
+) -> list[tuple[float, float]]:
+    gap = Fraction(repr(method.gap))
+    bounds = []
+    for delta in deltas:
+        found = split(_box(problem, i, float(delta)), gap=gap, max_boxes=method.max_boxes, report=report)
+        bounds.append(found.interval)
+    return bounds
+
+
+def _each_row(ask: Any, problem: Problem, steps: int) -> Iterable[Any]:
+    """Ask about every row, on several cores if wanted; of a row that ends early, the progress skips the rest."""
+    rows = range(len(problem))
+    with Progress(len(rows) * steps, "cutting up boxes of shifts") as progress:
+        if problem.n_jobs == 1 or len(rows) == 1:
+            for i in rows:
+                done: list[int] = []
+
+                def report(count: int, done: list[int] = done) -> None:
+                    done.append(count)
+                    progress.advance(count)
+
+                yield ask(problem, i, report)
+                progress.advance(steps - sum(done))
+            return
+        from joblib import Parallel, delayed
+
+        for answer in Parallel(n_jobs=problem.n_jobs, return_as="generator")(delayed(ask)(problem, i) for i in rows):
+            yield answer
+            progress.advance(steps)
+
+
+def _box(problem: Problem, i: int, delta: float) -> ShiftBox:
+    assert problem.network is not None  # `unsupported` says so
+    return ShiftBox(problem.network, problem.X[i], int(problem.wanted[i]), problem.radii, delta)
+
+
+def _check_coverage(value: Any) -> float:
+    try:
+        if not isinstance(value, bool | str | bytes) and 0.0 < float(value) <= 1.0:
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InputError(
+        f"`coverage` of Enumeration must be a number above 0 and at most 1, got {reprlib.repr(value)}; "
+        "1 asks about every shift."
+    )
+
+
+def _reason(found: Split, failed: bool) -> str:
+    boxes = f"{found.evaluated} box{'es' if found.evaluated > 1 else ''}"
+    if failed:
+        return f"a failing shift was found after looking at {boxes}"
+    if found.lower == 1:
+        return f"the whole set was proved valid, looking at {boxes}"
+    lower, upper = found.interval
+    why = {
+        "limit": "; the limit of boxes was reached",
+        "rounding": f"; what is left cannot be told from the boundary in {found.box.net.dtype}",
+        "gap": "; that is as close as was asked for",
+    }.get(found.stopped, "")
+    return f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}, from looking at {boxes}{why}"

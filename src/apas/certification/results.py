@@ -1,0 +1,347 @@
+"""Results: one answer per row, as a sequence, a table and a picture."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import is_frame
+from apas.certification.certificate import NOT_TODAY, Certificate
+from apas.certification.claims import Most, Verdict
+from apas.display.numbers import exactly, plain
+from apas.display.tables import html_table
+from apas.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame, Series
+
+    from apas.certification.max_shift.result import MaxShifts
+    from apas.models.base import Model
+    from apas.shifts.base import ShiftSet
+
+__all__ = ["Answer", "Certificates", "PerRow", "UnderShifts", "cells"]
+
+
+class Answer(Protocol):
+    """What is said about one row."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON values."""
+        ...
+
+
+Item = TypeVar("Item", bound=Answer)
+
+
+class PerRow(Sequence[Item]):
+    """One answer per row, in the order of the rows; nothing changes it once it is made.
+
+    A subclass says what is its own: `FORMAT`, `COLUMNS` and a `summary`; `_line`, `_about` and `_entries` where the
+    table or `to_dict` say more than the answers do; and in `PER_ROW` what else it holds of each row, to be cut along.
+
+    Parameters
+    ----------
+    items : sequence of Answer
+    points : ndarray of shape (rows, features) or data frame
+        The rows that the answers are about, in the user's units.
+    inputs : ndarray, data frame or None
+        The rows they were made from, if known.
+    feature_names : tuple of str or None
+    index : ndarray, pandas index or None
+        What the rows are called; None takes the index of a data frame, or counts from 0. Kept as `_index`, since
+        `index` finds an answer, as in any sequence.
+
+    Examples
+    --------
+    >>> from apas import FeedForward, certify
+    >>> net = FeedForward([[[1.0]]], [[0.0]])
+    >>> found = certify(net, [[1.0], [2.0], [-1.0]], 0.1, target=1, rng=0)
+    >>> found[0].verdict.name, len(found[1:]), found[found.certified].points.tolist()
+    ('CERTIFIED', 2, [[1.0], [2.0]])
+    """
+
+    #: Which kind of result `to_dict` writes, and under what name it lists the answers.
+    FORMAT: ClassVar[str]
+    ROWS: ClassVar[str] = "rows"
+    #: Columns of `to_frame`, and those of them that a notebook does not show.
+    COLUMNS: ClassVar[tuple[str, ...]]
+    UNSHOWN: ClassVar[tuple[str, ...]] = ()
+    #: Attributes with one entry per row: tuples, arrays, data frames, results like this one, or None.
+    PER_ROW: ClassVar[tuple[str, ...]] = ("_items", "points", "inputs", "_index")
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        *,
+        points: Any,
+        inputs: Any = None,
+        feature_names: tuple[str, ...] | None = None,
+        index: Any = None,
+    ) -> None:
+        self._items = tuple(items)
+        self.points = points
+        self.inputs = inputs
+        self.feature_names = feature_names
+        self._index = index
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[bool] | NDArray[np.bool_] | Series[bool]) -> Self: ...
+    def __getitem__(self, index: Any) -> Item | Self:
+        if not isinstance(index, slice) and not np.ndim(index):
+            item: Item = self._items[index]
+            return item
+        where = index if isinstance(index, slice) else self._mask(index)
+        part = copy.copy(self)
+        vars(part).update({name: _cut(getattr(self, name), where) for name in self.PER_ROW})
+        return part
+
+    def _mask(self, index: Any) -> NDArray[np.bool_]:
+        mask = np.asarray(index)
+        if mask.shape != (len(self),) or (mask.size and mask.dtype != bool):
+            raise InputError(
+                f"`index` of {type(self).__name__} must be an integer, a slice or a mask with one truth value per row "
+                f"({len(self)}), got values of type {mask.dtype} and shape {mask.shape}; make a mask by a comparison."
+            )
+        return mask.astype(bool)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_frame(self) -> DataFrame:
+        """One line per row, with the index of the data frame that was asked about."""
+        import pandas as pd
+
+        lines = [self._line(item) for item in self]
+        return pd.DataFrame(lines, index=self._labels(), columns=list(self.COLUMNS))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the times, as JSON values."""
+        labels = [plain(label) for label in self._labels()]
+        entries = [{"row": label, **entry} for label, entry in zip(labels, self._entries(), strict=True)]
+        return {"format": self.FORMAT, **self._about(), self.ROWS: entries}
+
+    @abstractmethod
+    def summary(self) -> str:
+        """What was found, in one sentence."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._shown_frame(), caption=self.summary())
+
+    def _shown_frame(self) -> DataFrame:
+        """What a notebook shows of `to_frame`: deltas in all their digits, since a claim is about no larger one."""
+        frame = self.to_frame().drop(columns=list(self.UNSHOWN))
+        return frame.assign(delta=[exactly(delta) for delta in frame["delta"]]) if "delta" in frame else frame
+
+    def _line(self, item: Item) -> dict[str, Any]:
+        """The line of `to_frame` about one row."""
+        return {name: getattr(item, name) for name in self.COLUMNS}
+
+    def _about(self) -> dict[str, Any]:
+        """What `to_dict` says about all rows at once."""
+        return {}
+
+    def _entries(self) -> list[dict[str, Any]]:
+        """What `to_dict` says about each row."""
+        return [item.to_dict() for item in self]
+
+    def _labels(self) -> Any:
+        """What the rows are called."""
+        if self._index is not None:
+            return self._index
+        return self.points.index if is_frame(self.points) else range(len(self))
+
+    def _counted(self) -> str:
+        return f"{len(self)} row{'s' if len(self) > 1 else ''}"
+
+
+class UnderShifts(PerRow[Item]):
+    """One answer per row about what happens to it while a model shifts.
+
+    Parameters
+    ----------
+    items : sequence of Answer
+    points, inputs, feature_names, index
+        As in `PerRow`.
+    model_digest : str
+        SHA-256 of the model's parameters, architecture and preprocessing.
+    shifts : ShiftSet
+    model : Model or None
+        The model itself, if it is at hand; results that were read from a file do not have it.
+    readings : tuple or None
+        What the file that a result was read from says about the model's view of each row.
+    """
+
+    PER_ROW = (*PerRow.PER_ROW, "readings")
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        *,
+        points: Any,
+        model_digest: str,
+        shifts: ShiftSet,
+        feature_names: tuple[str, ...] | None = None,
+        inputs: Any = None,
+        index: Any = None,
+        model: Model | None = None,
+        readings: tuple[Any, ...] | None = None,
+    ) -> None:
+        super().__init__(items, points=points, inputs=inputs, feature_names=feature_names, index=index)
+        self.model_digest = model_digest
+        self.shifts = shifts
+        self.model = model
+        self.readings = readings
+
+    def _about(self) -> dict[str, Any]:
+        return {"model_digest": self.model_digest, "shifts": self.shifts.to_dict()}
+
+
+def cells(rows: Any) -> list[list[Any]]:
+    """The cells of an array or a data frame, row by row, as JSON values.
+
+    Examples
+    --------
+    >>> cells(np.array([[1.0, 2.0]]))
+    [[1.0, 2.0]]
+    """
+    values = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
+    return [[plain(cell) for cell in row] for row in values.tolist()]
+
+
+def _cut(value: Any, where: slice | NDArray[np.bool_]) -> Any:
+    """The chosen entries of what has one per row."""
+    if value is None:
+        return None
+    if isinstance(value, tuple) and not isinstance(where, slice):
+        return tuple(compress(value, where))
+    return value.iloc[where] if is_frame(value) else value[where]
+
+
+class Certificates(UnderShifts[Certificate]):
+    """One certificate per row, in the order of the rows.
+
+    Attributes
+    ----------
+    points : ndarray or data frame
+        The rows that were asked about, in the user's units.
+    inputs : ndarray, data frame or None
+        The rows they were made from, if known.
+    model_digest : str
+        SHA-256 of the model's parameters, architecture and preprocessing.
+    shifts : ShiftSet
+    feature_names : tuple of str or None
+    max_shifts : MaxShifts or None
+        The largest shifts of the same rows, if the certificates were read from a file that holds them.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0]]], [[0.0]])
+    >>> certificates = apas.certify(net, [[1.0], [-1.0], [2.0]], 0.1, target=1, rng=0)
+    >>> certificates[certificates.certified].points.tolist()
+    [[1.0], [2.0]]
+    """
+
+    FORMAT = "apas-certificates"
+    ROWS = "certificates"
+    COLUMNS = (
+        "verdict", "target", "delta", "claim", "coverage", "confidence", "draws", "failures", "method", "reason",
+        "valid_today",
+    )  # fmt: skip
+    UNSHOWN = ("claim", "coverage", "confidence")
+    PER_ROW = (*UnderShifts.PER_ROW, "max_shifts")
+
+    def __init__(
+        self,
+        items: Sequence[Certificate],
+        *,
+        points: Any,
+        model_digest: str,
+        shifts: ShiftSet,
+        feature_names: tuple[str, ...] | None = None,
+        inputs: Any = None,
+        index: Any = None,
+        model: Model | None = None,
+        readings: tuple[Any, ...] | None = None,
+        max_shifts: MaxShifts | None = None,
+    ) -> None:
+        super().__init__(
+            items, points=points, model_digest=model_digest, shifts=shifts, feature_names=feature_names, inputs=inputs,
+            index=index, model=model, readings=readings,
+        )  # fmt: skip
+        self.max_shifts = max_shifts
+
+    @property
+    def certified(self) -> NDArray[np.bool_]:
+        """Which rows were certified, as a boolean array."""
+        return np.array([c.is_certified for c in self], dtype=bool)
+
+    @property
+    def valid_today(self) -> NDArray[np.bool_]:
+        """Which rows the model itself gives their class, as a boolean array; the others are refuted without draws."""
+        return np.array([c.valid_today for c in self], dtype=bool)
+
+    def summary(self) -> str:
+        """How many rows got which verdict, for which reason they were refuted, and about what, in one sentence."""
+        if not len(self):
+            return "No rows, no certificates."
+        counts = {v: sum(c.verdict is v for c in self) for v in Verdict}
+        why = {Verdict.REFUTED: self._refused()}
+        parts = ", ".join(f"{n} {v.name}{why.get(v, '')}" for v, n in counts.items() if n)
+        deltas = sorted({c.delta for c in self})
+        size = " to ".join(exactly(delta) for delta in dict.fromkeys((deltas[0], deltas[-1])))
+        claims = "; or ".join(dict.fromkeys(c.claim.among(len(self)) for c in self))
+        measures = "; or ".join(dict.fromkeys(c.claim.measure for c in self))
+        return f"{self._counted()}: {parts} ({claims}; delta {size}; {measures})."
+
+    def _refused(self) -> str:
+        """Why rows were refuted, where some of them are not valid to begin with."""
+        if self.valid_today.all():
+            return ""
+        others = Counter(c.claim.against for c in self if c.valid_today and c.verdict is Verdict.REFUTED)
+        parts = [f"{n} {why}" for why, n in others.items()] + [f"{np.count_nonzero(~self.valid_today)} {NOT_TODAY}"]
+        return f" ({', '.join(parts)})"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""
+        from apas.display.plots import coverage_plot
+
+        return coverage_plot(self, ax)
+
+    def _line(self, item: Certificate) -> dict[str, Any]:
+        claim = item.claim
+        share, odds = (claim.coverage, claim.confidence) if isinstance(claim, Most) else (1.0, 1.0)
+        return {
+            "verdict": item.verdict.name, "target": item.target, "delta": item.delta, "claim": str(claim),
+            "coverage": share, "confidence": odds, "draws": item.evidence.draws, "failures": item.evidence.failures,
+            "method": item.method, "reason": item.reason, "valid_today": item.valid_today,
+        }  # fmt: skip
+
+    def _about(self) -> dict[str, Any]:
+        names = None if self.feature_names is None else list(self.feature_names)
+        return {**super()._about(), "feature_names": names}
+
+    def _entries(self) -> list[dict[str, Any]]:
+        rows = zip(cells(self.points), self, strict=True)
+        return [{"values": values, **c.to_dict(), "target": plain(c.target)} for values, c in rows]

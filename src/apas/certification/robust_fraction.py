@@ -1,0 +1,381 @@
+"""`robust_fraction`: the share of shifts on which each row keeps its class, as a function of their size.
+
+With `Sampling` the same directions are used at every delta, so that the curve is smooth in delta; the counts of each
+delta are those of independent draws. Each end of each band is a one-sided Clopper-Pearson bound that is wrong with
+probability at most ``(1 - confidence) / (2 * len(deltas))``; by the union bound all of them hold together with the
+stated confidence. With `Enumeration` the bounds are computed and certain.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream, entropy_of
+from apas._validation import check_jobs
+from apas.certification.api import SHIFTS, check_agreement, check_target, pick
+from apas.certification.certificate import NOT_TODAY
+from apas.certification.methods.enumeration import Enumeration, enclosed_shares
+from apas.certification.methods.sampling import ALIGN, ROWS, Sampling, block_size, default_delta
+from apas.certification.question import Problem
+from apas.certification.results import UnderShifts
+from apas.display.numbers import at_least, at_most, exactly, plain
+from apas.display.progress import Progress
+from apas.errors import InputError, Unsupported
+from apas.models.convert import as_model, encoded_rows
+from apas.models.digest import model_digest
+from apas.shifts.base import ShiftSet
+from apas.stats import coverage_lower, coverage_upper
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+__all__ = ["FractionCurve", "FractionCurves", "robust_fraction"]
+
+#: A sentence names at most this many deltas.
+NAMED = 6
+
+
+@dataclass(frozen=True, eq=False)
+class FractionCurve:
+    """The share of shifts on which one row keeps its class, between two bounds at each delta.
+
+    Attributes
+    ----------
+    deltas, estimate, lower, upper : ndarray of shape (deltas,)
+        `estimate` is the share of the draws that keep the class, or the middle of the bounds if they were computed.
+    draws : int
+        How many shifts were drawn; 0 if the bounds were computed.
+    confidence : float
+        With this confidence the share lies between `lower` and `upper` at all the deltas together; 1 if the bounds
+        were computed.
+    target : object
+        The class to keep.
+    measure : str
+        The distribution of the shifts, in words.
+    valid : bool
+        Whether the model itself gives the class, or could but for the rounding of float32. The share is about shifted
+        models and defined either way.
+    """
+
+    deltas: NDArray[np.float64]
+    estimate: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    draws: int
+    confidence: float
+    target: Any
+    measure: str
+    valid: bool
+
+    def __post_init__(self) -> None:
+        for name in ("deltas", "estimate", "lower", "upper"):
+            values = np.array(getattr(self, name), dtype=np.float64)
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+
+    def sentence(self) -> str:
+        """Say it in words that are true as they stand; of many deltas the first, the middle one and the last."""
+        count = len(self.deltas)
+        shown = range(count) if count <= NAMED else (0, count // 2, count - 1)
+        shares = ", ".join(_share(self.lower[i], self.upper[i], self.deltas[i]) for i in shown)
+        odds = "for certain"
+        if self.draws:
+            together = f" for all {count} deltas together" if count > 1 else ""
+            odds = f"with confidence {self.confidence!r}{together}, by {self.draws} draws"
+        more = "" if count <= NAMED else f" (of {count} deltas)"
+        but = "" if self.valid else "; the model itself does not give that class"
+        return f"{odds}: the share of shifts that keep class {self.target!r} is {shares}{more} ({self.measure}){but}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve as JSON values."""
+        numbers = {name: getattr(self, name).tolist() for name in ("deltas", "estimate", "lower", "upper")}
+        return {
+            **numbers, "draws": self.draws, "confidence": self.confidence, "target": plain(self.target),
+            "measure": self.measure, "valid": self.valid,
+        }  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FractionCurve) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+
+def _share(lower: float, upper: float, delta: float) -> str:
+    ends = f"{at_least(lower)} to {at_most(upper)}" if lower < upper else exactly(lower)
+    return f"{ends} at delta = {float(delta)!r}"
+
+
+def _lines(curve: FractionCurve) -> list[dict[str, Any]]:
+    """One line of the table per delta."""
+    rest = {
+        "draws": curve.draws, "confidence": curve.confidence, "target": curve.target, "valid_today": curve.valid,
+    }  # fmt: skip
+    numbers = zip(curve.deltas, curve.estimate, curve.lower, curve.upper, strict=True)
+    return [
+        {"delta": float(delta), "estimate": float(estimate), "lower": float(lower), "upper": float(upper), **rest}
+        for delta, estimate, lower, upper in numbers
+    ]
+
+
+class FractionCurves(UnderShifts[FractionCurve]):
+    """One curve per row, in the order of the rows.
+
+    Attributes
+    ----------
+    points : ndarray or data frame
+        The rows that were asked about, in the user's units.
+    model_digest : str
+    shifts : ShiftSet
+    entropy : int or None
+        Seed of the draws; None if nothing was drawn. `to_dict` gives it as hexadecimal text, since it exceeds what JSON
+        readers keep.
+    """
+
+    FORMAT = "apas-fraction-curves"
+    COLUMNS = ("delta", "estimate", "lower", "upper", "draws", "confidence", "target", "valid_today")
+
+    def __init__(
+        self,
+        items: Sequence[FractionCurve],
+        *,
+        points: Any,
+        model_digest: str,
+        shifts: ShiftSet,
+        entropy: int | None,
+        index: Any = None,
+    ) -> None:
+        super().__init__(items, points=points, model_digest=model_digest, shifts=shifts, index=index)
+        self.entropy = entropy
+
+    def to_frame(self) -> DataFrame:
+        """One line per row and delta; the rows keep the index of the data frame that was asked about."""
+        import pandas as pd
+
+        places = [i for i, curve in enumerate(self) for _ in curve.deltas]
+        index = pd.DataFrame(index=self._labels()).index[places]
+        return pd.DataFrame([line for curve in self for line in _lines(curve)], index=index, columns=list(self.COLUMNS))
+
+    def summary(self) -> str:
+        """Between what the shares lie at the smallest and at the largest delta, in one sentence."""
+        if not len(self):
+            return "No rows, no curves."
+        first = self[0]
+        ends = []
+        for j in dict.fromkeys((int(first.deltas.argmin()), int(first.deltas.argmax()))):
+            low, high = min(c.lower[j] for c in self), max(c.upper[j] for c in self)
+            ends.append(_share(low, high, first.deltas[j]))
+        together = " at all deltas together" if len(first.deltas) > 1 else ""
+        alone = " for each row by itself" if len(self) > 1 else ""
+        odds = f"with confidence {first.confidence!r}{alone}{together}" if first.draws else "for certain"
+        not_today = sum(not curve.valid for curve in self)
+        but = f", {not_today} {NOT_TODAY}" if not_today else ""
+        return (
+            f"{self._counted()}: share of shifts that keep the class {', '.join(ends)}{but} ({odds}; {first.measure})."
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of valid shifts against delta, with its band, for each row."""
+        from apas.display.plots import fraction_plot
+
+        return fraction_plot(self, ax)
+
+    def _shown_frame(self) -> DataFrame:
+        """Bounds in few digits, rounded outwards; the confidence in all its digits."""
+        write = {"lower": at_least, "upper": at_most, "confidence": exactly}
+        frame = super()._shown_frame()
+        return frame.assign(**{name: [how(float(v)) for v in frame[name]] for name, how in write.items()})
+
+    def _about(self) -> dict[str, Any]:
+        return {**super()._about(), "entropy": None if self.entropy is None else hex(self.entropy)}
+
+
+_Counts = NDArray[np.int64]
+
+
+def robust_fraction(
+    model: Any,
+    X: Any,
+    deltas: Any,
+    *,
+    target: Any,
+    shifts: ShiftSet | str = "linf",
+    method: Sampling | Enumeration | str = "sampling",
+    n_jobs: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> FractionCurves:
+    """Bound the share of shifted models on which each row keeps its class, at several sizes of the shifts.
+
+    Parameters
+    ----------
+    model : object
+        A fitted classifier: see `as_model`.
+    X : array_like or data frame of shape (rows, features)
+        The counterfactual explanations.
+    deltas : float or array_like
+        Sizes of the shifts, the same for all rows. For `ObservedShifts` 1 or None.
+    target : label, array_like of labels or "predicted"
+        The class each row must keep.
+    shifts : ShiftSet or str, default "linf"
+    method : Sampling, Enumeration, "sampling" or "enumeration"
+        `Sampling` estimates from its number of draws, with its confidence; its coverage plays no part. `Enumeration`
+        computes bounds to its gap or limit of boxes, for dense networks with few moving parameters.
+    n_jobs : int, default 1
+        Number of processes; the answer does not depend on it.
+    rng : None, int or numpy.random.Generator
+        Seed of the draws; recorded in the result.
+
+    Returns
+    -------
+    FractionCurves
+        One `FractionCurve` per row. A row that the model itself does not put into its target class has a curve like
+        any other, since the share is about shifted models; its `valid` is False.
+
+    Notes
+    -----
+    The band of a row holds at all deltas together with the stated confidence, each row by itself. Margins within
+    rounding of 0 count as failing in the lower end and in the estimate, and as valid in the upper end. What voids the
+    confidence: choosing the deltas or rows by looking at the same draws (the same `rng`).
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> curve = robust_fraction(net, [[2.0, 0.5]], [0.1, 1.0], target=1, rng=0)[0]
+    >>> [round(share, 2) for share in curve.estimate.tolist()]
+    [1.0, 0.86]
+    """
+    net = as_model(model)
+    chosen = _method(method)
+    shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
+    sizes = _check_deltas(default_delta(shift_set, deltas))
+    points, encoded = encoded_rows(net, X)
+    entropy = entropy_of(rng)
+    problem = Problem(
+        model=net, X=encoded, target=check_target(net, encoded, target), delta=np.full(len(encoded), sizes.max()),
+        shifts=shift_set, n_jobs=check_jobs(n_jobs), points=points,
+    )  # fmt: skip
+    complaint = chosen.unsupported(problem)
+    if complaint is not None:
+        raise Unsupported(complaint)
+    check_agreement(net, points, encoded, shift_set)
+    items: list[FractionCurve] = []
+    if len(problem):
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
+            sampled = isinstance(chosen, Sampling)
+            items = _sampled(problem, sizes, chosen, entropy) if sampled else _enclosed(problem, sizes, chosen)
+    return FractionCurves(
+        items, points=points, model_digest=model_digest(net), shifts=shift_set,
+        entropy=entropy if isinstance(chosen, Sampling) else None,
+    )  # fmt: skip
+
+
+def _method(method: Any) -> Any:
+    if isinstance(method, Sampling | Enumeration):
+        return method
+    known: dict[str, Any] = {"sampling": Sampling, "enumeration": Enumeration}
+    if isinstance(method, str) and method in known:
+        return known[method]()
+    raise InputError(
+        '`method` of robust_fraction must be "sampling", "enumeration", a Sampling(...) or an Enumeration(...), '
+        f"got {method!r}."
+    )
+
+
+def _check_deltas(deltas: Any) -> NDArray[np.float64]:
+    try:
+        given = np.atleast_1d(np.asarray(deltas))
+        values = given.astype(np.float64) if given.dtype.kind in "iuf" else np.empty(0)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.ndim != 1 or not len(values) or not ((values > 0) & np.isfinite(values)).all():
+        got = reprlib.repr(getattr(deltas, "tolist", lambda: deltas)())
+        raise InputError(
+            f"`deltas` must be one or more positive finite numbers, got {got}; they say how far the parameters move."
+        )
+    return values
+
+
+def _enclosed(problem: Problem, deltas: NDArray[np.float64], method: Enumeration) -> list[FractionCurve]:
+    measure, valid = problem.measure_at(deltas), problem.valid_rows() | problem.doubtful_rows()
+    curves = []
+    for i, bounds in enumerate(enclosed_shares(problem, deltas, method)):
+        lower, upper = np.array(bounds).T
+        middle = 0.5 * (lower + upper)
+        curves.append(FractionCurve(deltas, middle, lower, upper, 0, 1.0, problem.target[i], measure, bool(valid[i])))
+    return curves
+
+
+def _sampled(problem: Problem, deltas: NDArray[np.float64], method: Sampling, entropy: int) -> list[FractionCurve]:
+    samples = method.samples(problem, method.claim(problem))
+    failures, sure = _counted(problem, deltas, Stream(entropy, "fraction"), samples)
+    # every end of every band has the same part of the risk
+    level = 1 - (1 - Fraction(repr(method.confidence))) / (2 * len(deltas))
+    measure, valid = problem.measure_at(deltas), problem.valid_rows() | problem.doubtful_rows()
+    return [
+        FractionCurve(
+            deltas,
+            1 - failures[:, i] / samples,
+            np.array([coverage_lower(samples, int(k), confidence=level) for k in failures[:, i]]),
+            np.array([coverage_upper(samples, int(k), confidence=level) for k in sure[:, i]]),
+            samples,
+            method.confidence,
+            problem.target[i],
+            measure,
+            bool(valid[i]),
+        )
+        for i in range(len(problem))
+    ]
+
+
+def _counted(problem: Problem, deltas: NDArray[np.float64], stream: Stream, samples: int) -> tuple[_Counts, _Counts]:
+    """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
+    questions = [replace(problem, delta=np.full(len(problem), delta)) for delta in deltas]
+    block = block_size(problem)
+    blocks = -(-samples // block)
+    size = block
+    if problem.n_jobs != 1:
+        from joblib import Parallel, delayed, effective_n_jobs
+
+        # a few parts per worker, so that a slow one does not hold up the rest
+        size *= -(-blocks // min(blocks, 4 * effective_n_jobs(problem.n_jobs)))
+    ranges = [(a, min(a + size, samples)) for a in range(0, samples, size)]
+    if problem.n_jobs == 1:
+        parts = (_count(questions, stream, a, b, block) for a, b in ranges)
+    else:
+        work = Parallel(n_jobs=problem.n_jobs, return_as="generator")
+        parts = work(delayed(_count)(questions, stream, a, b, block) for a, b in ranges)
+    total = np.zeros((2, len(deltas), len(problem)), dtype=np.int64)
+    with Progress(samples, "drawing shifted models") as progress:
+        for (a, b), part in zip(ranges, parts, strict=True):
+            total += part
+            progress.advance(b - a)
+    return total[0], total[1]
+
+
+def _count(questions: list[Problem], stream: Stream, start: int, stop: int, block: int) -> _Counts:
+    first = questions[0]
+    counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
+    for begin in range(start, stop, block):
+        end = min(begin + block, stop)
+        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
+        directions = first.directions(stream, begin, whole)
+        for problem, count in zip(questions, counts.transpose(1, 0, 2), strict=True):
+            for chunk in range(0, len(problem), ROWS):
+                rows = slice(chunk, chunk + ROWS)
+                margins = problem.margins(directions, rows)[: end - begin]
+                band = problem.band[rows]
+                # written so that a NaN fails beyond doubt
+                count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
+                count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)
+    return counts

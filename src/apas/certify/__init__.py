@@ -1,1 +1,0 @@
-"""Certificates: claims, verdicts, evidence, and the methods that find it."""

@@ -1,0 +1,552 @@
+"""Certificates recomputed: draws made again, bounds proved again, witnesses replayed, largest shifts searched again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from apas._random import Stream
+from apas.certification.api import decide
+from apas.certification.certificate import (
+    NEAR_BOUNDARY,
+    NOT_VALID,
+    BoundEvidence,
+    Certificate,
+    CornerShift,
+    DrawnShift,
+    KeptShift,
+)
+from apas.certification.claims import Every, Most, Verdict, search_tries
+from apas.certification.confirmation import confirmed_witness
+from apas.certification.max_shift.api import proved_answers, sampled_answers, within_rounding
+from apas.certification.max_shift.result import MaxShift
+from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decided
+from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
+from apas.certification.methods.exact import Exact
+from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
+from apas.certification.question import Problem
+from apas.contracts.json_values import Fields
+from apas.contracts.reports import Checked
+from apas.display.numbers import at_least, at_most
+from apas.errors import ApasError, InputError
+from apas.shifts.linf import LinfShifts
+from apas.shifts.lp import LpShifts
+from apas.shifts.observed import ObservedShifts
+from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
+from apas.worst_case.intervals import is_exact
+
+__all__ = [
+    "MOST_DRAWS",
+    "Fresh",
+    "confirmed_anew",
+    "enumerated_again",
+    "redrawn",
+    "replayed",
+    "reproved",
+    "searched_again",
+    "too_many_rows",
+]
+
+#: No more draws than this are made again for one row; a file can ask for any number.
+MOST_DRAWS = 10_000_000
+#: Fresh draws refute no true claim of a call, but with a probability of `MISTAKEN`; and they refute a claim that leaves
+#: out a `WORSE` times smaller share than fails with the probability `POWER`.
+MISTAKEN, WORSE, POWER = Fraction(1, 1000), Fraction(3, 2), Fraction(99, 100)
+_Answer = tuple[Checked, str]
+#: Numbers as `generate` writes them: another spelling of the same test would name other draws, to be chosen from.
+_TEST = re.compile(r"generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
+
+
+def redrawn(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+    """Check the certificates number `rows`, all of which have evidence of sampling."""
+    answers: dict[int, _Answer] = {}
+    groups: dict[Any, list[int]] = {}
+    together = Counter((items[i].claim, items[i].evidence.to_dict()["entropy"]) for i in rows)
+    for i in rows:
+        evidence, claim = items[i].evidence, items[i].claim
+        assert isinstance(evidence, SamplingEvidence)
+        complaint = _accounts(items[i], evidence, problem, together[claim, hex(evidence.entropy)])
+        if complaint is not None:
+            answers[i] = Checked.FAILS, complaint
+        elif evidence.samples > MOST_DRAWS:
+            answers[i] = Checked.NOT_CHECKED, f"{evidence.samples} draws are more than are made again ({MOST_DRAWS})"
+        else:
+            groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
+    for (claim, samples, entropy, purpose), part in groups.items():
+        found = _draw_again(problem, part, claim, samples, Stream(entropy, purpose))
+        for i, now in zip(part, found, strict=True):
+            answers[i] = _charged(problem, items[i], _compared_draws(items[i], now), _lower_ranks(items, rows, entropy))
+    return answers
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """What the verifier draws anew.
+
+    Attributes
+    ----------
+    entropy : int
+    samples : int or None
+        Draws per row, whatever the issuer drew; None for as many as it takes, see `WORSE`.
+    notes : list of str
+        What the draws could show, written down as they are made.
+    """
+
+    entropy: int
+    samples: int | None
+    notes: list[str] = field(default_factory=list)
+
+
+def confirmed_anew(
+    problem: Problem, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, _Answer], fresh: Fresh
+) -> dict[int, _Answer]:
+    """Put certified rows, whose `answers` say that they hold, to a test on draws that nobody could have known."""
+    if _listed(problem):
+        said = "there are no other models of these to draw"
+        return {i: (answers[i][0], f"{answers[i][1]}; {said}") for i in rows}
+    found: dict[int, _Answer] = {}
+    groups: dict[Most, list[int]] = {}
+    for i in rows:
+        claim = items[i].claim
+        assert isinstance(claim, Most)
+        groups.setdefault(claim, []).append(i)
+    level = simultaneous(1 - MISTAKEN, len(rows))
+    for claim, part in groups.items():
+        found |= _confirmed_anew(problem.take(np.array(part, dtype=np.intp)), claim, part, answers, fresh, level)
+    return found
+
+
+def _confirmed_anew(
+    some: Problem, claim: Most, part: list[int], answers: dict[int, _Answer], fresh: Fresh, level: Fraction
+) -> dict[int, _Answer]:  # fmt: skip
+    """The answers about rows that share a claim."""
+    n = fresh.samples or min(MOST_DRAWS, _detecting(claim.coverage, level))
+    allowed = allowed_failures(n, coverage=claim.coverage, confidence=claim.row_confidence)
+    refuting = refuting_failures(n, coverage=claim.coverage, confidence=level)
+    drawn = first_failures(some, Stream(fresh.entropy, "verify"), n, max(DOUBT * refuting, allowed + 1), refuting)
+    note = _power(claim, n, refuting, fresh.entropy)
+    fresh.notes.extend([] if note in fresh.notes else [note])
+    found: dict[int, _Answer] = {}
+    for row, i in enumerate(part):
+        where, sure = drawn.of(row)
+        count = int(np.count_nonzero(sure))
+        if count >= refuting:
+            last = int(np.flatnonzero(sure)[refuting - 1])
+            said = f"{last + 1} of {where[last] + 1} failed, {refuting} are too many"
+            found[i] = Checked.FAILS, f"refuted on fresh draws: {said}"
+        elif len(where) <= allowed:
+            said = f"{len(where)} of {n} failed, at most {allowed} may"
+            found[i] = Checked.HOLDS, f"{answers[i][1]}; certified again on fresh draws: {said}"
+        else:
+            needed = f"at most {allowed} certify" if allowed >= 0 else "so few draws certify nothing"
+            said = f"{len(where)} of {n} failed, {needed}, {refuting} would refute"
+            found[i] = Checked.NOT_CHECKED, f"neither certified nor refuted on fresh draws: {said}"
+    return found
+
+
+@cache
+def _detecting(coverage: float, level: Fraction) -> int:
+    """The smallest number of draws that refutes with probability `POWER` where `WORSE` times what may fail does.
+
+    So many failures r refute that a true claim has as many with a probability of at most ``1 - level``. For each r
+    there is a least number of draws that finds r failures with the wanted probability; the first r at which so many
+    draws are not too many for the level gives the answer, since what is too many for it at n is so at any larger n.
+    """
+    fails = 1 - Fraction(repr(coverage))
+    if WORSE * fails >= 1:  # then the worst that can be detected is that all draws fail
+        return sample_size(coverage=fails, confidence=level)
+    refuting = 1
+    while True:
+        n = sample_size(coverage=1 - WORSE * fails, confidence=POWER, failures=refuting - 1)
+        if refuting_failures(n, coverage=coverage, confidence=level) <= refuting:
+            return n
+        refuting += 1
+
+
+def _power(claim: Most, n: int, refuting: int, entropy: int) -> str:
+    """What so many draws could show, in a sentence."""
+    drawn = f"{n} models were drawn afresh for each certified row (entropy {entropy:#x})"
+    if refuting > n:
+        return f"{drawn}: too few to refute a coverage of {claim.coverage}."
+    # the failing share with which `refuting` failures have the probability `POWER`: a double, so a little more is said
+    share = (1 - coverage_lower(n, refuting - 1, confidence=POWER)) * (1 + 1e-9)
+    times = share / float(1 - Fraction(repr(claim.coverage)))
+    return (
+        f"{drawn}: {refuting} failures refute a coverage of {claim.coverage}. That any true claim is refuted has a "
+        f"probability of at most {float(MISTAKEN)}; a row that a share of {at_most(share)} of the shifts or "
+        f"more breaks beyond rounding, {at_most(times)} times what the claim leaves out, is refuted with a probability "
+        f"of at least {float(POWER)}."
+    )
+
+
+def _accounts(item: Certificate, evidence: SamplingEvidence, problem: Problem, together: int) -> str | None:
+    """What is wrong with how the claim accounts for the draws, or None."""
+    claim = item.claim
+    if not isinstance(claim, Most) or claim.confidence == 1.0:
+        return "draws cannot show what is claimed: they speak of most shifts, with a confidence below 1"
+    if item.method == "cascade: sampling":
+        return "a cascade may have drawn sample after sample until one passed, which its confidence does not count"
+    if item.method != "sampling":
+        return f"its evidence is that of sampling, not of {item.method!r}"
+    rank, test = _test_of(evidence)
+    if rank < 0:
+        return f"nothing is certified on the stream {evidence.purpose!r}"
+    if item.is_certified and evidence.draws != evidence.samples:
+        return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
+    before = search_tries(0, test) if item.is_certified and not _listed(problem) else None
+    if claim.tries not in (before, _tries(problem, evidence)):
+        return _undercharged(problem, evidence, claim)
+    return too_many_rows(claim, together)
+
+
+def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
+    """Rank and number of the test that a stream is for; (0, 0) for that of `certify`, a rank of -1 if for none."""
+    found = _TEST.fullmatch(evidence.purpose)
+    return (int(found[1]), int(found[2])) if found else (0 if evidence.purpose == "certify" else -1, 0)
+
+
+def _listed(problem: Problem) -> bool:
+    """Whether nothing is drawn: of models that exist there is one test, and its stream is a name only."""
+    return isinstance(problem.shifts, ObservedShifts)
+
+
+def _tries(problem: Problem, evidence: SamplingEvidence) -> int:
+    """By what the risk of the test that a stream is for has to be divided."""
+    return 1 if _listed(problem) else search_tries(*_test_of(evidence))
+
+
+def _undercharged(problem: Problem, evidence: SamplingEvidence, claim: Most) -> str:
+    tries = _tries(problem, evidence)
+    return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
+
+
+def _lower_ranks(items: Sequence[Certificate], rows: Sequence[int], entropy: int) -> int:
+    """How many ranks from 0 on have a row that was tested on draws of this seed."""
+    found = [items[i].evidence for i in rows]
+    ranks = {_test_of(e)[0] for e in found if isinstance(e, SamplingEvidence) and e.entropy == entropy}
+    return next(rank for rank in range(len(rows) + 1) if rank not in ranks)
+
+
+def _charged(problem: Problem, item: Certificate, answer: _Answer, known: int) -> _Answer:
+    """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price.
+
+    Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless the
+    file holds all lower ones; then nobody can tell.
+    """
+    evidence, claim = item.evidence, item.claim
+    assert isinstance(evidence, SamplingEvidence)
+    assert isinstance(claim, Most)
+    tries, rank = _tries(problem, evidence), _test_of(evidence)[0]
+    if answer[0] is not Checked.HOLDS or claim.tries == tries:
+        return answer
+    confidence = replace(claim, tries=tries).row_confidence
+    allowed = allowed_failures(evidence.samples, coverage=claim.coverage, confidence=confidence)
+    if evidence.failures <= allowed:
+        return Checked.HOLDS, f"{answer[1]}; for its rank of {rank} at most {allowed} may"
+    if rank > known:
+        return Checked.FAILS, _undercharged(problem, evidence, claim)
+    return Checked.NOT_CHECKED, f"{answer[1]}, but {_undercharged(problem, evidence, claim)}: generate it again"
+
+
+def too_many_rows(claim: Most, together: int) -> str | None:
+    """What is wrong if so many rows of a file share a claim and its draws, or None."""
+    if 1 < claim.rows < together:
+        return f"the claim is about {claim.rows} rows together, but {together} rows of the file share it"
+    return None
+
+
+def _draw_again(
+    problem: Problem, rows: list[int], claim: Most, samples: int, stream: Stream
+) -> Sequence[Certificate | str]:  # fmt: skip
+    """The certificates that the draws give, or why they give none."""
+    some = replace(problem.take(np.array(rows, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
+    try:
+        method = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
+        return decide(some, method, stream)
+    except InputError as error:
+        return [str(error)] * len(rows)
+
+
+def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
+    if isinstance(now, str):
+        return Checked.FAILS, now
+    told, found = (
+        {**c.to_dict()["evidence"], "verdict": c.verdict.name, "claim": c.claim.to_dict(), "reason": c.reason,
+         "witness": None if c.witness is None else c.witness.to_dict()}
+        for c in (item, now)
+    )  # fmt: skip
+    for key, value in found.items():
+        if told.get(key) != value:
+            return Checked.FAILS, f"drawn again, {key} is {value!r}, the file says {told.get(key)!r}"
+    return Checked.HOLDS, f"drawn again: {now.reason}"
+
+
+#: Methods whose answer depends on nothing but the question, so that all of it can be computed again.
+_AGAIN: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds()}
+#: Steps that prove without distinguishing cases; a time limit of 0 stops before those that do.
+_DIRECT = ("interval", "linear", "ball", "models")
+#: Branch and bound is repeated without a solver, and for no longer than this per row.
+_WITHOUT_SOLVER, SECONDS = ("interval", "linear", "attack", "splitting"), 10.0
+#: No more boxes than this are looked at again for one row.
+MOST_BOXES = 1_000_000
+#: How much a share of the box may differ on another machine.
+SAME_SHARE = 1e-9
+
+
+def reproved(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+    """Check the certificates number `rows`, all of which have evidence of bounds."""
+    answers: dict[int, _Answer] = {}
+    groups: dict[str, list[int]] = {}
+    for i in rows:
+        item, evidence = items[i], items[i].evidence
+        assert isinstance(evidence, BoundEvidence)
+        complaint = _consistent(problem, item, evidence)
+        how = item.method.removeprefix("cascade: ")
+        if complaint is not None:
+            answers[i] = Checked.FAILS, complaint
+        elif how not in ("interval", "linear", "exact", "attack"):
+            answers[i] = Checked.NOT_CHECKED, f"there is no method {how!r} whose bounds could be computed again"
+        elif how in _AGAIN or (how == "exact" and evidence.step in _DIRECT):
+            groups.setdefault(how, []).append(i)
+        elif how == "exact" and evidence.step == "splitting" and item.is_certified:
+            answers[i] = _split_again(problem, i, item, evidence)
+        elif item.verdict is Verdict.REFUTED:
+            answers[i] = replayed(problem, i, item)
+        elif item.verdict is Verdict.UNKNOWN:
+            answers[i] = Checked.HOLDS, "nothing is claimed, so there is nothing to check"
+        elif how == "attack":
+            answers[i] = Checked.FAILS, "an attack proves nothing, so it cannot certify"
+        else:
+            why = f"proved by the step {evidence.step!r}, whose proof the file does not hold"
+            answers[i] = Checked.NOT_CHECKED, why
+    for how, part in groups.items():
+        method = _AGAIN.get(how, Exact(time_limit=0.0))
+        for i, now in zip(part, _prove_again(problem, part, items, method), strict=True):
+            answers[i] = _compared_proof(problem, i, items[i], now)
+    return answers
+
+
+def enumerated_again(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+    """Check the certificates number `rows`, all of which have evidence of enumeration."""
+    answers: dict[int, _Answer] = {}
+    for i in rows:
+        item, evidence, claim = items[i], items[i].evidence, items[i].claim
+        assert isinstance(evidence, EnumerationEvidence)
+        if item.method.removeprefix("cascade: ") != "enumeration":
+            answers[i] = Checked.FAILS, f"its evidence is that of an enumeration, not of {item.method!r}"
+            continue
+        if evidence.evaluated > MOST_BOXES:
+            answers[i] = Checked.NOT_CHECKED, f"{evidence.evaluated} boxes are more than are looked at again"
+            continue
+        if isinstance(claim, Most) and claim.confidence != 1.0:
+            answers[i] = Checked.FAILS, "a share that is computed has confidence 1"
+            continue
+        coverage = claim.coverage if isinstance(claim, Most) else 1.0
+        # the gap at which the run ended is not in the file; the number of boxes ends it at the same place
+        method = Enumeration(coverage=coverage, gap=1e-300, max_boxes=evidence.evaluated)
+        now = _prove_again(problem, [i], items, method)[0]
+        answers[i] = now if isinstance(now, tuple) else _same_share(problem, i, item, evidence, now)
+    return answers
+
+
+def replayed(problem: Problem, row: int, item: Certificate) -> _Answer:
+    """Whether the shift that a certificate keeps lies in the set, and breaks the row."""
+    witness, outside = item.witness, "its witness does not lie in the set or does not break the row"
+    if witness is None:
+        return Checked.FAILS, "it says that a shift breaks the row, but keeps none"
+    if isinstance(witness, DrawnShift):
+        try:
+            drawn = problem.directions(Stream(witness.entropy, witness.purpose), witness.index, witness.index + 1)
+            margin = problem.margins(drawn, np.array([row]))[0, 0]
+        except (ApasError, IndexError):
+            return Checked.FAILS, "its witness is a draw that does not exist"
+        fails = bool(margin < -problem.band[row])
+        return (Checked.HOLDS, f"draw number {witness.index} breaks it again") if fails else (Checked.FAILS, outside)
+    assert isinstance(witness, CornerShift | KeptShift)
+    size = len(problem.model.parameters)
+    given = witness.signs if isinstance(witness, CornerShift) else witness.values
+    if witness.delta != item.delta or given.shape != (size,):
+        return Checked.FAILS, "its witness has another delta or another number of parameters than the certificate"
+    if confirmed_witness(problem, row, witness.parameters(problem.model)) is None:
+        return Checked.FAILS, outside
+    return Checked.HOLDS, "its witness lies in the set and breaks the row"
+
+
+def _split_again(problem: Problem, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
+    """Prove a row by distinguishing cases once more, without a solver; cases may come out differently elsewhere."""
+    alone = problem.take(slice(row, row + 1))
+    now = decided(alone, "exact", _WITHOUT_SOLVER, SECONDS)[0]
+    same = isinstance(now.evidence, BoundEvidence) and now.evidence.nodes == evidence.nodes
+    if now.verdict is Verdict.REFUTED:
+        return Checked.FAILS, f"computed again, {now.reason}"
+    if now.verdict is Verdict.UNKNOWN or not same:
+        said = "was not found again" if now.verdict is Verdict.UNKNOWN else f"is another one here: {now.reason}"
+        return Checked.NOT_CHECKED, f"the proof by {evidence.nodes} cases {said}"
+    return _compared_proof(problem, row, item, now)
+
+
+def _consistent(problem: Problem, item: Certificate, evidence: BoundEvidence) -> str | None:
+    """What in a certificate contradicts itself or the model, whatever the bounds are; None if nothing."""
+    if not isinstance(item.claim, Every):
+        return "bounds on the margin speak of every shift, which is not what is claimed"
+    region = problem.region
+    if item.claim.measure != region:
+        return f"the set is {region!r}, the file says {item.claim.measure!r}"
+    proved = evidence.bound is not None and evidence.bound > 0
+    if proved != (item.verdict is Verdict.CERTIFIED):
+        return f"a bound of {evidence.bound} does not go with the verdict {item.verdict}"
+    if (item.witness is not None) != (item.verdict is Verdict.REFUTED):
+        return f"the verdict {item.verdict} and the witness contradict each other"
+    if evidence.bound is not None and float(at_least(evidence.bound)) != evidence.bound:
+        return f"a bound has six digits, the file says {evidence.bound!r}"
+    return None
+
+
+def _prove_again(
+    problem: Problem, rows: list[int], items: Sequence[Certificate], method: Any
+) -> Sequence[Certificate | _Answer]:
+    some = replace(problem.take(np.array(rows, dtype=np.intp)), claim_rows=1)
+    complaint = method.unsupported(some)
+    if complaint is not None:
+        return [(Checked.FAILS, complaint)] * len(rows)
+    claims = [items[i].claim.rows for i in rows]
+    found = decide(some, method, Stream(0, "verify"))
+    return [replace(c, claim=replace(c.claim, rows=n)) for c, n in zip(found, claims, strict=True)]
+
+
+def _compared_proof(problem: Problem, row: int, item: Certificate, now: Certificate | _Answer) -> _Answer:
+    if isinstance(now, tuple):
+        return now
+    if now.verdict is not item.verdict:
+        return Checked.FAILS, f"computed again, the verdict is {now.verdict}: {now.reason}"
+    if not isinstance(now.evidence, BoundEvidence) or not isinstance(item.evidence, BoundEvidence):
+        return Checked.FAILS, f"computed again, {now.reason}"
+    for key in ("step", "bound", "nodes", "exact"):
+        told, found = getattr(item.evidence, key), getattr(now.evidence, key)
+        if told != found:
+            return Checked.FAILS, f"computed again, {key} is {found!r}, the file says {told!r}"
+    if now.reason != item.reason:
+        return Checked.FAILS, f"computed again, the reason is {now.reason!r}, the file says {item.reason!r}"
+    if item.verdict is Verdict.REFUTED:
+        return replayed(problem, row, item)
+    return Checked.HOLDS, f"computed again: {now.reason}"
+
+
+def _same_share(
+    problem: Problem, row: int, item: Certificate, evidence: EnumerationEvidence, now: Certificate
+) -> _Answer:
+    found: Callable[[str], Any] = lambda key: getattr(now.evidence, key)  # noqa: E731
+    if now.verdict is not item.verdict or now.claim != item.claim:
+        return Checked.FAILS, f"computed again, {now.verdict}: {now.reason}"
+    for key in ("lower", "upper"):
+        if abs(found(key) - getattr(evidence, key)) > SAME_SHARE:
+            return Checked.FAILS, f"computed again, {key} is {found(key)!r}, the file says {getattr(evidence, key)!r}"
+    stopped = evidence.stopped if evidence.stopped != "gap" else "limit"
+    if (evidence.open, evidence.evaluated, stopped) != (found("open"), found("evaluated"), found("stopped")):
+        return Checked.FAILS, f"computed again, the boxes are others: {now.reason}"
+    if item.witness is not None or (item.verdict is Verdict.REFUTED and isinstance(item.claim, Every)):
+        return replayed(problem, row, item)
+    return Checked.HOLDS, f"computed again: {now.reason}"
+
+
+#: How much a delta may differ on another machine, as a share of it.
+SAME_DELTA = 1e-9
+_PROOFS: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds()}
+
+
+def searched_again(problem: Problem, items: Sequence[MaxShift]) -> list[_Answer]:
+    """Check every largest shift, row by row: a row's answer does not depend on the others."""
+    near = problem.doubtful_rows()
+    valid = problem.valid_rows() & ~near if len(problem) else near
+    shared = [(item.claim, item.trace.get("entropy")) for item in items]
+    together = Counter(key for key, ok in zip(shared, valid, strict=True) if ok)
+    answers: list[_Answer] = []
+    for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
+        crowded = too_many_rows(item.claim, together[shared[i]]) if isinstance(item.claim, Most) and ok else None
+        if near[i]:
+            same = replace(item, trace={}, seconds=0.0) == within_rounding(item.target, item.claim)
+            answers.append((Checked.HOLDS if same else Checked.FAILS, NEAR_BOUNDARY))
+            continue
+        answer = _checked(problem.take(slice(i, i + 1)), item, ok) if crowded is None else (Checked.FAILS, crowded)
+        answers.append(answer)
+    return answers
+
+
+def _checked(alone: Problem, item: MaxShift, valid: bool) -> _Answer:
+    if valid == (item.reason == NOT_VALID):
+        return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
+    if not valid:
+        nothing = item.delta == item.upper == item.provable == item.broken_at == 0
+        return (
+            (Checked.HOLDS, NOT_VALID) if nothing else (Checked.FAILS, "a row that is not valid has no largest shift")
+        )
+    some = replace(alone, claim_rows=item.claim.rows)
+    try:
+        now = _searched(some, item)
+    except ApasError as error:
+        return Checked.FAILS, str(error)
+    return now if isinstance(now, tuple) else _compared_largest(item, now)
+
+
+def _searched(alone: Problem, item: MaxShift) -> MaxShift | _Answer:
+    trace, claim = Fields(dict(item.trace), "trace"), item.claim
+    limit = trace.number("limit", above=0)
+    if isinstance(claim, Every):
+        kind = trace.choice("method", "interval", "linear", "exact")
+        closed = isinstance(alone.shifts, LpShifts) or (alone.network is not None and is_exact(alone.network))
+        if kind == "exact" and not closed:
+            return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
+        claimed = Every(alone.region, claim.rows)
+        # with closed forms all methods give the same
+        found = proved_answers(alone, _PROOFS["interval" if closed else kind], claimed, limit)[0]
+        return replace(found, trace={**found.trace, "method": kind, "limit": limit})
+    samples = trace.integer("samples", 1)
+    if samples > MOST_DRAWS:
+        return Checked.NOT_CHECKED, f"{samples} draws are more than are made again ({MOST_DRAWS})"
+    network = alone.network if isinstance(alone.shifts, LinfShifts | LpShifts) else None
+    search = trace.choice("search", "rays", "confirm", "paper")
+    if search == "confirm" and item.trace.get("claim") == "pointwise":  # as it was once written
+        return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"
+    if search == "rays" and network is None and "rungs" not in item.trace:
+        return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
+    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
+    found = sampled_answers(alone, network, sampler, search, trace.entropy("entropy"), limit)[0]
+    return replace(found, trace={**found.trace, "limit": limit})
+
+
+def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:
+    for key in ("delta", "upper", "provable", "broken_at"):
+        told, found = getattr(item, key), getattr(now, key)
+        if not (told == found or math.isclose(told, found, rel_tol=SAME_DELTA)):
+            return Checked.FAILS, f"searched again, {key} is {found!r}, the file says {told!r}"
+    for key in ("claim", "exact", "reached_limit", "reason"):
+        told, found = getattr(item, key), getattr(now, key)
+        if told != found:
+            return Checked.FAILS, f"searched again, {key} is {found!r}, the file says {told!r}"
+    if not _same_trace(item.trace, now.trace):
+        return Checked.FAILS, f"searched again, trace is {dict(now.trace)!r}, the file says {dict(item.trace)!r}"
+    return Checked.HOLDS, f"searched again: {now.reason}"
+
+
+def _same_trace(told: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Whether two searches did the same; files of rays in dense networks did not always tell their rungs."""
+    if found.get("search") == "rays":
+        found = {key: value for key, value in found.items() if key in told or not key.startswith("rungs_")}
+    return told.keys() == found.keys() and all(_same(told[key], value) for key, value in found.items())
+
+
+def _same(told: Any, found: Any) -> bool:
+    """Whether two values of a trace are equal; rungs are deltas, and as close as those must be."""
+    if isinstance(found, list) and isinstance(told, list):
+        return len(told) == len(found) and all(map(_same, told, found))
+    if isinstance(found, float) and isinstance(told, int | float):
+        return math.isclose(told, found, rel_tol=SAME_DELTA)
+    return bool(told == found)

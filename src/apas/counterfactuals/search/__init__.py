@@ -1,0 +1,1 @@
+"""The loop that searches, tests and certifies candidates."""

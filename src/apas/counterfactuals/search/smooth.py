@@ -1,0 +1,524 @@
+"""The search for one row as a smooth problem: coordinates that move freely, and the margin with its derivatives.
+
+Whatever the space says about a feature limits its coordinates. How a coordinate reaches the model is found by encoding
+the input with that feature changed: a straight line for scaled numbers, a polygon for what preprocessing bends, the
+differences between levels. Where preprocessing mixes features this is an approximation. It can cost candidates but lets
+none pass: what a search offers is evaluated by the model itself.
+
+The margin is derived at the nearest allowed point, not at the coordinates. So a descent goes on until a step or a level
+changes, and every point that it looks at could be offered.
+
+How strongly validity counts against distance is not known in advance: too weak, and no descent reaches the class; too
+strong, and it goes further than it must. Five strengths are tried together, over four orders of magnitude; then five
+between the largest that failed and the least that did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.space.feature import Feature
+from apas.errors import Unsupported
+from apas.models.base import Differentiable, offers
+
+__all__ = [
+    "Coordinates",
+    "Level",
+    "Mixtures",
+    "Polygons",
+    "Relaxed",
+    "derives",
+    "first_and_by_cost",
+    "levels_of",
+    "offered",
+    "on_simplex",
+    "probabilities",
+    "rising",
+    "strengths_tried",
+    "usable",
+]
+
+_Array = NDArray[np.float64]
+#: What is nowhere near any weight; it fills up the blocks of categories that have fewer levels than others.
+NEVER = -1e9
+
+
+class Coordinates:
+    """Coordinates of the rows of a task.
+
+    Attributes
+    ----------
+    slices : tuple of slice
+        The coordinates of each feature: of a category the weights of its levels, of any other one number.
+    units : ndarray of shape (features,)
+        What a number is divided by: its range; without one the range of the known rows, or 1.
+    size : int
+
+    Examples
+    --------
+    >>> from apas import Feature, FeatureSpace, FeedForward
+    >>> home = Feature("home", "categorical", values=("own", "rent"))
+    >>> space = FeatureSpace([Feature("income", low=0, high=10), home])
+    >>> Coordinates(Task(space.bind(FeedForward([[[1.0]] * 3], [[0.0]])), space)).of(np.array([[5.0, 1.0]]))
+    array([[0.5, 0. , 1. ]])
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.features = tuple(task.space)
+        widths = [len(f.values or ()) if f.kind == "categorical" else 1 for f in self.features]
+        ends = np.cumsum([0, *widths]).tolist()
+        self.slices = tuple(slice(a, b) for a, b in pairwise(ends))
+        self.size = int(ends[-1])
+        self.units = np.array([_unit(task, i) for i in range(len(self.features))])
+
+    def of(self, numbers: _Array) -> _Array:
+        """Coordinates of rows of numbers per cell."""
+        found = np.empty((len(numbers), self.size))
+        for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
+            if feature.kind == "categorical":
+                found[:, part] = numbers[:, i, None] == np.arange(part.stop - part.start)
+            else:
+                found[:, part.start] = numbers[:, i] / self.units[i]
+        return found
+
+
+class Mixtures:
+    """The coordinates of several categories as one block, so that all of them are handled together."""
+
+    def __init__(self, parts: list[slice], size: int) -> None:
+        widest = max((p.stop - p.start for p in parts), default=0)
+        self.places = np.full((len(parts), widest), size)
+        for row, part in zip(self.places, parts, strict=True):
+            row[: part.stop - part.start] = np.arange(part.start, part.stop)
+        self._is_there = self.places < size
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def to_weights(self, points: _Array) -> None:
+        """Replace what the categories have by the nearest weights, in place."""
+        points[:, self.places[self._is_there]] = on_simplex(self._block(points))[:, self._is_there]
+
+    def to_levels(self, points: _Array) -> None:
+        """Replace weights by the level that has the most, in place."""
+        block = self._block(points)
+        most = block.argmax(axis=2)[:, :, None] == np.arange(block.shape[2])
+        points[:, self.places[self._is_there]] = most[:, self._is_there]
+
+    def _block(self, points: _Array) -> _Array:
+        return np.concatenate([points, np.full((len(points), 1), NEVER)], axis=1)[:, self.places]
+
+
+def on_simplex(points: _Array) -> _Array:
+    """The nearest points whose last axis has entries of at least 0 that add up to 1.
+
+    Examples
+    --------
+    >>> on_simplex(np.array([0.9, 0.5, -3.0]))
+    array([0.7, 0.3, 0. ])
+    """
+    falling = -np.sort(-points, axis=-1)
+    excess = np.cumsum(falling, axis=-1) - 1.0
+    count = (falling - excess / np.arange(1, points.shape[-1] + 1) > 0).sum(axis=-1, keepdims=True)
+    return np.asarray(np.maximum(points - np.take_along_axis(excess, count - 1, axis=-1) / count, 0.0))
+
+
+def _unit(task: Task, i: int) -> float:
+    feature = task.space.features[i]
+    if task.background is not None and len(task.background) and not np.isfinite(np.subtract(*feature.ends)):
+        return float(np.ptp(task.background[:, i])) or 1.0
+    return feature.span
+
+
+class Polygons:
+    """One polygon per coordinate, all of them evaluated together.
+
+    Parameters
+    ----------
+    places : list of int
+        Which coordinates they are for.
+    knots : list of ndarray of shape (k,)
+        Where each is known, in ascending order, at least twice.
+    values : list of ndarray of shape (k, columns)
+        What it is there. The outer pieces go on for ever.
+
+    Examples
+    --------
+    >>> curve = Polygons([0], [np.array([0.0, 1.0, 2.0])], [np.array([[0.0], [4.0], [6.0]])])
+    >>> curve.sums(np.array([[0.5], [3.0]])).ravel(), curve.slopes(np.array([[0.5], [1.0]])).ravel()
+    (array([2., 8.]), array([4., 3.]))
+    """
+
+    def __init__(self, places: list[int], knots: list[_Array], values: list[_Array]) -> None:
+        self.places = np.array(places, dtype=np.intp)
+        longest, columns = max(map(len, knots), default=2), values[0].shape[1] if values else 0
+        self._knots = np.full((len(knots), longest), np.inf)
+        self._values = np.zeros((len(knots), longest, columns))
+        self._pieces = np.zeros((len(knots), longest, columns))
+        self._means = np.zeros((len(knots), longest, columns))
+        for i, (k, v) in enumerate(zip(knots, values, strict=True)):
+            slopes = np.diff(v, axis=0) / np.diff(k)[:, None]
+            self._knots[i, : len(k)], self._values[i, : len(k)] = k, v
+            self._pieces[i, : len(k) - 1] = slopes
+            self._means[i, : len(k)] = (slopes[[0, *range(len(slopes))]] + slopes[[*range(len(slopes)), -1]]) / 2
+        self._last = np.array([len(k) - 2 for k in knots], dtype=np.intp)
+        self._every = np.arange(len(knots))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def sums(self, points: _Array) -> _Array:
+        """What all of them add up to, shape (rows, columns)."""
+        at, piece, knot = self._found(points)
+        apart = at - knot
+        found = self._values[self._every, piece] + apart[:, :, None] * self._pieces[self._every, piece]
+        return np.asarray(found.sum(axis=1))
+
+    def slopes(self, points: _Array) -> _Array:
+        """Their slopes, shape (rows, polygons, columns); at a knot the mean of those on its sides."""
+        at, piece, knot = self._found(points)
+        # the last knot ends a piece and begins none
+        end = self._knots[self._every, piece + 1]
+        slopes = np.where((at == knot)[:, :, None], self._means[self._every, piece], self._pieces[self._every, piece])
+        return np.where((at == end)[:, :, None], self._means[self._every, piece + 1], slopes)
+
+    def _found(self, points: _Array) -> tuple[_Array, NDArray[np.intp], _Array]:
+        """Coordinates, the piece of its polygon that each is on, and where that begins."""
+        at = points[:, self.places]
+        piece = np.clip((at[:, :, None] >= self._knots).sum(axis=2) - 1, 0, self._last)
+        return at, piece, self._knots[self._every, piece]
+
+
+#: In how many pieces a number is encoded to see whether it reaches the model along a straight line.
+PIECES = 64
+#: How far from straight a line may be, in units of the largest entry of its column.
+STRAIGHT = 1e-9
+#: How far to each side a finite difference goes, in units of the range of a number, or of a whole level.
+WIDTH = 0.01
+#: Margins further below 0 than this are scaled down to it when derived: there probabilities do not move any more.
+FAR = 20.0
+
+
+class Relaxed:
+    """One search in coordinates.
+
+    Attributes
+    ----------
+    start, low, high : ndarray of shape (coordinates,)
+        The input, and between what the coordinates may be.
+    weights : ndarray of shape (coordinates,)
+        What a unit of each coordinate costs; a change of category moves two coordinates by 1 and costs 1.
+    differences : bool
+        Whether derivatives are finite differences, since the model does not know its own.
+    flat : bool
+        Whether all derivatives are 0 at the input, as where every unit of a network is off or nothing may change.
+
+    Examples
+    --------
+    >>> from apas import FeatureSpace, FeedForward
+    >>> from apas.counterfactuals.search.source import Task
+    >>> space = FeatureSpace([Feature("income", low=0, high=10), Feature("cars", "integer", low=0, high=4)])
+    >>> task = Task(space.bind(FeedForward([[[1.0], [2.0]]], [[-8.0]])), space)
+    >>> relaxed = Relaxed(Search(task, 0, np.array([3.0, 1.0]), 1))
+    >>> relaxed.gradients(relaxed.start[None])
+    (array([-3.]), array([[10.,  8.]]))
+    >>> relaxed.numbers(np.array([[0.55, 0.4]]))
+    array([[5.5, 2. ]])
+    """
+
+    def __init__(self, search: Search) -> None:
+        self.search, task = search, search.task
+        self._model: Any = task.model
+        self.at: Coordinates = task.once("relaxed", lambda: Coordinates(task))
+        self.start = self.at.of(search.input[None])[0]
+        self._free = np.array([f.mutable for f in task.space], dtype=bool)
+        self._base = task.encoded(search.input[None])[0]
+        self._lines = np.zeros((self.at.size, len(self._base)))
+        self._bent = self._encode_parts()
+        self.low, self.high = self._limits()
+        self.differences = not derives(task.model, self._base, search.target)
+        margins, slopes = self.gradients(self.start[None])
+        self.flat = not slopes.any()
+        self._heat = max(1.0, -float(margins[0]) / FAR)
+        self._free[self._held(np.abs(slopes[0]))] = False
+        self.low, self.high = self._limits()
+        parts = list(zip(task.space, self.at.slices, self._free, strict=True))
+        self._mixtures = Mixtures([p for f, p, free in parts if free and f.kind == "categorical"], self.at.size)
+        even = [i for i, (f, _, free) in enumerate(parts) if free and f.is_level and f.kind != "categorical"]
+        self._levels = np.array([self.at.slices[i].start for i in even], dtype=np.intp)
+        self._level_units = self.at.units[even]
+        self._rough = [i for i, (f, _, free) in enumerate(parts) if free and self._is_rough(i, f)]
+        self.weights = np.concatenate(
+            [np.full(p.stop - p.start, 0.5 if f.kind == "categorical" else 1.0) for f, p, _ in parts]
+        )
+
+    def gradients(self, points: _Array) -> tuple[_Array, _Array]:
+        """Margins (rows,) and their derivatives by the coordinates (rows, coordinates)."""
+        if self.differences:
+            return self.margins(points), self._difference_quotients(points)
+        margins, by_column = self._model.input_gradient(self._columns(points), self.search.target)
+        found = by_column @ self._lines.T
+        if len(self._bent):
+            found[:, self._bent.places] = (self._bent.slopes(points) @ by_column[:, :, None])[:, :, 0]
+        return margins, found
+
+    def slopes(self, margins: _Array) -> _Array:
+        """How fast the probability of the wanted class grows with the margin.
+
+        Far below 0 it does not, in floating point, and no descent would ever start. So where the input is that far
+        away, margins are taken in larger units, in which it is at -20.
+        """
+        scaled = probabilities(margins / self._heat)
+        return scaled * (1.0 - scaled) / self._heat
+
+    def rounded(self, points: _Array) -> _Array:
+        """The nearest allowed points, in coordinates."""
+        if not (self._rough or len(self._levels) or len(self._mixtures)):
+            return points
+        found = points.copy()
+        found[:, self._levels] = np.rint(points[:, self._levels] * self._level_units) / self._level_units
+        for i in self._rough:
+            j, unit = self.at.slices[i].start, self.at.units[i]
+            original = np.full(len(points), self.search.input[i])
+            found[:, j] = self.search.task.space.features[i].snapped(points[:, j] * unit, original) / unit
+        if len(self._mixtures):
+            self._mixtures.to_levels(found)
+        return found
+
+    def inside(self, points: _Array) -> _Array:
+        """The nearest points within the limits, the weights of levels adding up to 1."""
+        found = np.clip(points, self.low, self.high)
+        if len(self._mixtures):
+            mixed = points.copy()
+            self._mixtures.to_weights(mixed)
+            moved = self._mixtures.places[self._mixtures.places < self.at.size]
+            found[:, moved] = mixed[:, moved]
+        return found
+
+    def costs(self, points: _Array) -> _Array:
+        """Sum of the changes, each in units of its range, 1 for another category; shape (rows,)."""
+        return np.asarray(np.abs(points - self.start) @ self.weights)
+
+    def numbers(self, points: _Array) -> _Array:
+        """The nearest allowed rows as numbers per cell; what did not move is what it was, digit by digit."""
+        found, x = np.empty((len(points), len(self.at.slices))), self.search.input
+        for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
+            block = points[:, part]
+            if feature.kind == "categorical":
+                found[:, i] = block.argmax(axis=1)
+            else:
+                found[:, i] = np.where(block[:, 0] == self.start[part.start], x[i], block[:, 0] * self.at.units[i])
+        return self.search.task.space.snapped(found, np.tile(x, (len(points), 1)))
+
+    def _columns(self, points: _Array) -> _Array:
+        """What the model sees of coordinates, shape (rows, columns)."""
+        found = self._base + (points - self.start) @ self._lines
+        return np.asarray(found + self._bent.sums(points) if len(self._bent) else found)
+
+    def margins(self, points: _Array) -> _Array:
+        """Margins towards the wanted class, shape (rows,)."""
+        return np.asarray(self._model.margin(self._columns(points), self.search.target))
+
+    def _limits(self) -> tuple[_Array, _Array]:
+        low, high = self.start.copy(), self.start.copy()
+        for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
+            if self._free[i]:
+                ends = (0.0, 1.0) if feature.kind == "categorical" else np.array(feature.ends) / self.at.units[i]
+                if feature.direction != "increase":
+                    low[part] = np.minimum(ends[0], self.start[part])
+                if feature.direction != "decrease":
+                    high[part] = np.maximum(ends[1], self.start[part])
+        return low, high
+
+    def _is_rough(self, i: int, feature: Feature) -> bool:
+        """Whether the nearest allowed number must be asked for: not every one between the limits is allowed."""
+        low, high = feature.ends
+        uneven = feature.listed is not None or feature.step is not None or not low <= self.search.input[i] <= high
+        return not feature.is_level and uneven
+
+    def _held(self, effects: _Array) -> list[int]:
+        """Features to leave alone, so that what is found differs from what the row has: those that matter least."""
+        size = [float(effects[part].max()) for part in self.at.slices]
+        held, still = list[int](), list(self.search.avoid)
+        while still and any(still):
+            counts = {i: sum(i in known for known in still) for i in sorted(frozenset().union(*still))}
+            held.append(max(counts, key=lambda i: (counts[i], -size[i])))
+            still = [known for known in still if held[-1] not in known]
+        return held
+
+    def _encode_parts(self) -> Polygons:
+        """Find what each coordinate adds to the columns, by encoding the input with one feature changed."""
+        bent: list[tuple[int, _Array, _Array]] = []
+        task, tried = self.search.task, [self._tried(i) for i in range(len(self._free))]
+        owner = np.repeat(np.arange(len(tried)), [len(t) for t in tried])
+        rows = np.repeat(self.search.input[None], len(owner), axis=0)
+        rows[np.arange(len(rows)), owner] = np.concatenate(tried)
+        added = task.encoded(rows) - self._base if len(rows) else np.empty((0, len(self._base)))
+        scale = STRAIGHT * np.maximum(np.abs(added + self._base).max(axis=0, initial=0.0), np.finfo(float).tiny)
+        for i, (feature, part) in enumerate(zip(task.space, self.at.slices, strict=True)):
+            values = added[owner == i]
+            if feature.kind == "categorical":
+                self._lines[part] = values if len(values) else 0.0
+            elif len(values) > 1:
+                knots = tried[i] / self.at.units[i]
+                line = (values[-1] - values[0]) / (knots[-1] - knots[0])
+                if (np.abs(values - np.outer(knots - self.start[part.start], line)) <= scale).all():
+                    self._lines[part.start] = line
+                else:
+                    bent.append((part.start, knots, values))
+        return Polygons([b[0] for b in bent], [b[1] for b in bent], [b[2] for b in bent])
+
+    def _tried(self, i: int) -> _Array:
+        """Numbers of a feature that are encoded, in ascending order."""
+        task, feature, x = self.search.task, self.search.task.space.features[i], float(self.search.input[i])
+        if not self._free[i]:
+            return np.empty(0)
+        if feature.listed is not None:
+            return feature.listed if feature.kind == "categorical" else np.unique([*feature.listed, x])
+        known = np.array([x]) if task.background is None else np.append(task.background[:, i], x)
+        low, high = (e if np.isfinite(e) else k for e, k in zip(feature.ends, (known.min(), known.max()), strict=True))
+        low, high = min(low, x), max(high, x)
+        return np.unique([*np.linspace(low, high if high > low else low + self.at.units[i], PIECES + 1), x])
+
+    def _difference_quotients(self, points: _Array) -> _Array:
+        """Derivatives by central differences, one-sided at a limit."""
+        moving = np.flatnonzero(self.low < self.high)
+        steps = np.zeros((len(moving), self.at.size))
+        steps[np.arange(len(moving)), moving] = WIDTH
+        above = np.minimum(points[:, None] + steps, self.high)
+        below = np.maximum(points[:, None] - steps, self.low)
+        margins = self.margins(np.concatenate([above, below]).reshape(-1, self.at.size))
+        ahead, behind = margins.reshape(2, len(points), len(moving))
+        found = np.zeros_like(points)
+        found[:, moving] = (ahead - behind) / (above - below).sum(axis=2)
+        return found
+
+
+def derives(model: Any, columns: _Array, target: Any) -> bool:
+    """Whether the model knows its derivatives by the columns."""
+    if not offers(model, Differentiable):
+        return False
+    try:
+        model.input_gradient(columns[None], target)
+    except Unsupported:
+        return False
+    return True
+
+
+def probabilities(margins: _Array) -> _Array:
+    """Of the wanted class against the best other one: 0.5 where the margin is 0."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * margins)))
+
+
+#: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
+Descend = Callable[[_Array, _Array], tuple[_Array, _Array]]
+#: Strengths that are tried together, in units of the first.
+SPREAD = 10.0 ** np.arange(-2, 3)
+#: A strength that failed although a smaller one did not is taken to be smaller by this part at least.
+APART = 1.2
+
+
+@dataclass(frozen=True)
+class Level:
+    """What descents found that were asked for the same.
+
+    Attributes
+    ----------
+    asked : float
+        A target probability, or a difference of probabilities.
+    points : ndarray of shape (rows, features)
+        Different rows as numbers per cell, allowed by the space and valid on the model, the cheapest first.
+    """
+
+    asked: float
+    points: _Array
+
+
+def rising(first: float, step: float, last: float) -> _Array:
+    """What the levels ask for: from the first in steps, and the last.
+
+    Examples
+    --------
+    >>> rising(0.55, 0.2, 1.0)
+    array([0.55, 0.75, 0.95, 1.  ])
+    >>> rising(0.0, 0.5, 1.0), rising(0.9, 0.1, 0.9)
+    (array([0. , 0.5, 1. ]), array([0.9]))
+    """
+    steps = np.round(first + step * np.arange(int((last - first) / step + 1e-9) + 1), 12)
+    return np.append(steps, last) if last - steps[-1] > 1e-9 else steps
+
+
+def strengths_tried(descend: Descend, asked: _Array, first: _Array, rounds: int) -> tuple[_Array, _Array]:
+    """Costs and points of the cheapest descent for each of `asked`, over strengths around each of `first`."""
+    grid = first[:, None] * SPREAD
+    best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
+    for number in range(rounds):
+        costs, found = descend(np.repeat(asked, len(SPREAD)), grid.ravel())
+        costs, found = costs.reshape(grid.shape), found.reshape(*grid.shape, -1)
+        least = costs.argmin(axis=1)
+        if not number:
+            points = found[every, least].copy()
+        nearer = costs[every, least] < best
+        best[nearer], points[nearer] = costs[every, least][nearer], found[every, least][nearer]
+        grid = _narrowed(grid, np.isfinite(costs))
+    return best, points
+
+
+def _narrowed(grid: _Array, reached: NDArray[np.bool_]) -> _Array:
+    """The strengths to try next: between those that failed and those that did not, or beyond all of them."""
+    enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
+    weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
+    weak = np.minimum(np.where(weak > 0, weak, enough * SPREAD[0] / SPREAD[-1]), enough / APART)
+    part = np.arange(1, len(SPREAD) + 1) / (len(SPREAD) + 1)
+    stronger = weak * 10.0 ** np.arange(1, len(SPREAD) + 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, stronger))
+
+
+def levels_of(relaxed: Relaxed, asked: _Array, costs: _Array, points: _Array) -> Iterator[Level]:
+    """Descents gathered by what they were asked for, in that order."""
+    for value in np.unique(asked):
+        mine = np.flatnonzero((asked == value) & np.isfinite(costs))
+        rows = relaxed.numbers(points[mine[np.argsort(costs[mine], kind="stable")]])
+        yield Level(float(value), usable(relaxed.search, rows))
+
+
+def usable(search: Search, rows: _Array) -> _Array:
+    """The rows that could be offered: valid, and different from each other, the input and what the row has."""
+    seen = {r.tobytes(): r for r in rows}
+    kept = [r for r in seen.values() if (r != search.input).any() and search.is_different(r)]
+    found = np.array(kept).reshape(-1, len(search.input))
+    return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
+
+
+def offered(relaxed: Relaxed, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
+    """The rows of the first level as candidates, then those of the others; returns why there are no more."""
+    note = "found by finite differences, since the model has no derivatives" if relaxed.differences else ""
+    found = yield from first_and_by_cost(relaxed.search, (level.points for level in levels), note)
+    how = ", by finite differences since the model has no derivatives," if relaxed.differences else ""
+    if not found:
+        why = ": at the input all derivatives by what may change are 0" if relaxed.flat else ""
+        return f"no descent of {name}{how} reached an allowed row of class {relaxed.search.target!r}{why}"
+    return f"no further candidates after the last level of {name}{how.rstrip(',')}"
+
+
+def first_and_by_cost(
+    search: Search, groups: Iterator[_Array], note: str = ""
+) -> Generator[Candidate, Any, bool]:  # fmt: skip
+    """The rows of the first group, then those of all others by their costs, each once; returns if there were any."""
+    seen = set[bytes]()
+    for point in next(groups):
+        seen.add(point.tobytes())
+        yield Candidate(point, note=note)
+    for point in sorted((p for group in groups for p in group), key=search.cost):
+        if point.tobytes() not in seen:
+            seen.add(point.tobytes())
+            yield Candidate(point, note=note)
+    return bool(seen)

@@ -1,0 +1,208 @@
+"""Where candidates come from: the task of one call, the search for one row, and what a source has to offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.space import FeatureSpace
+from apas.models.base import Model, Raw, needs_strict, offers, valid
+from apas.models.convert import encoded_rows, predicted_classes
+
+__all__ = ["Candidate", "CandidateSource", "NoneExists", "Search", "Task", "Trial"]
+
+_Array = NDArray[np.float64]
+_Kept = TypeVar("_Kept")
+
+
+class NoneExists(Exception):
+    """Raised by a source that has proved that no allowed row has the wanted class; the text says how."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row that might be returned.
+
+    Attributes
+    ----------
+    point : ndarray of shape (features,)
+        Numbers per cell, see `FeatureSpace`; allowed by the space.
+    final : bool, default True
+        False asks only how it does in the search's own test, and cannot be returned.
+    path : ndarray of shape (rows, features), optional
+        Rows from the safest, which is `point`, to the cheapest, in an order that no certifying draw has decided. All
+        are tested on the same fresh draws at full confidence, no further than the first that fails, and the cheapest
+        before it is returned. Nothing else of the row can be certified then, so it comes first and last.
+    between : bool, default True
+        Whether rows between two of the path may be returned, too, where a proof costs no confidence.
+    note : str, default ""
+        What a user should know about how it was found; added to the reason if it is returned.
+    """
+
+    point: _Array
+    final: bool = True
+    path: _Array | None = None
+    between: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all rows of a call share.
+
+    Attributes
+    ----------
+    model : Model
+        Takes raw rows of the space.
+    space : FeatureSpace
+    distance : {"l1", "linf"}
+    background : ndarray of shape (b, features) or None
+        Rows that are known, as numbers per cell.
+    entropy : int
+        For sources that draw: make a `Stream` of it with a purpose of your own.
+    deadline : float
+        When to stop, as `time.monotonic` counts; for sources that may take long over one candidate.
+    """
+
+    model: Model
+    space: FeatureSpace
+    distance: str = "l1"
+    background: _Array | None = None
+    entropy: int = 0
+    deadline: float = np.inf
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def encoded(self, numbers: _Array) -> _Array:
+        """Rows of numbers per cell in model units."""
+        if isinstance(self.model, CodedModel):
+            return self.model.encoded(numbers)
+        if not offers(self.model, Raw) and self.space.coding.is_plain:
+            return self.space.coding.encode(numbers)
+        return encoded_rows(self.model, self.space.table(numbers))[1]
+
+    def margins(self, numbers: _Array, target: Any) -> _Array:
+        """Margins of rows of numbers per cell, shape (rows,)."""
+        return self.model.margin(self.encoded(numbers), target)
+
+    def valid(self, numbers: _Array, target: Any) -> NDArray[np.bool_]:
+        """Which rows the model puts into the class."""
+        labels = np.empty(len(numbers), dtype=object)
+        labels[:] = target
+        return valid(self.margins(numbers, target), needs_strict(self.model.classes, labels))
+
+    @cached_property
+    def background_classes(self) -> NDArray[Any]:
+        """What the model says about the background rows."""
+        if self.background is None or not len(self.background):
+            return np.empty(0, dtype=object)
+        return predicted_classes(self.model, self.encoded(self.background))[0]
+
+    def once(self, key: Any, make: Callable[[], _Kept]) -> _Kept:
+        """What `make` gives, made once per task: trees, programs and the like that all rows share."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:  # what was kept may be a solver, which no process can pass on
+        return {**{k: v for k, v in self.__dict__.items() if k != "_kept"}, "_kept": {}}
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search for counterfactuals of one row.
+
+    Attributes
+    ----------
+    task : Task
+    row : int
+        Number of the row in the call.
+    input : ndarray of shape (features,)
+    target : object
+        The wanted class.
+    avoid : tuple of frozenset of int
+        Sets of features changed by the counterfactuals this row already has: a further one must leave at least one
+        feature of each set as it is.
+    trial : Trial or None
+        Shifted models that the search may look at as often as it likes.
+    """
+
+    task: Task
+    row: int
+    input: _Array
+    target: Any
+    avoid: tuple[frozenset[int], ...] = ()
+    trial: Trial | None = None
+
+    def cost(self, point: _Array) -> float:
+        """What it costs to get to a point."""
+        return float(self.task.space.costs(point[None], self.input[None], self.task.distance)[0])
+
+    def snapped(self, point: _Array) -> _Array:
+        """The nearest point that the space allows."""
+        return np.asarray(self.task.space.snapped(point[None], self.input[None])[0])
+
+    def settled(self, points: _Array) -> _Array:
+        """Points with the very numbers of the input wherever they differ from them by rounding alone."""
+        return self.task.space.settled(points, self.input)
+
+    def is_valid(self, point: _Array) -> bool:
+        """Whether the model puts the point into the wanted class."""
+        return bool(self.task.valid(point[None], self.target)[0])
+
+    def is_different(self, point: _Array) -> bool:
+        """Whether the point differs enough from the counterfactuals the row already has."""
+        changed = set(np.flatnonzero(self.settled(point) != self.input).tolist())
+        return all(not known <= changed for known in self.avoid)
+
+
+class Trial(Protocol):
+    """How points of one row do on shifted models that the search may look at; nothing it says certifies anything."""
+
+    @property
+    def few(self) -> bool:
+        """Whether so few models are looked at that others may well be worse."""
+        ...
+
+    def slacks(self, points: _Array) -> _Array:
+        """Per point how much margin is left, at least 0 where it would pass; NaN where unknown."""
+        ...
+
+    def slopes(self, point: _Array, others: _Array) -> _Array:
+        """By how much the slack grows from a point to each of others near it."""
+        ...
+
+    def near(self, point: _Array) -> Trial:
+        """The same for points near `point`, at a lower price."""
+        ...
+
+
+@runtime_checkable
+class CandidateSource(Protocol):
+    """A way to find rows of the wanted class near an input.
+
+    `candidates` is an iterator, or a generator: what ``yield`` returns to it is the slack of the candidate, at least 0
+    if it would pass the search's own test, or None if nothing is known. To be asked for another candidate means that
+    the last one was not taken.
+    """
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the first certified candidate is returned, as where none costs less than those before it.
+
+        From other sources the cheapest certified one is, after all of them.
+        """
+        ...
+
+    def unsupported(self, task: Task) -> str | None:
+        """None if the source can work on the task, else the error a user reads."""
+        ...
+
+    def candidates(self, search: Search) -> Iterator[Candidate]:
+        """Different candidates for one row, allowed by the space and valid on the model."""
+        ...

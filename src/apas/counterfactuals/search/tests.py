@@ -1,0 +1,380 @@
+"""Tests of candidates: a look that guides the search, and the test that certifies.
+
+A search that may test several candidates must not certify each at full confidence: the one that passes was selected. So
+every certifying test of a row draws from a stream of its own, which nothing else has looked at, and test number j may
+use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Further counterfactuals of a row pay for their rank
+likewise. Before that, candidates are looked at on draws of the search, as often as it likes: these certify nothing.
+
+Rows share the draws of their j-th tests: the candidate of a row never depends on them, unless a time limit cuts its
+search off after the test of another row took long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas.certification.api import decide
+from apas.certification.certificate import BoundEvidence, Certificate
+from apas.certification.claims import Most, search_tries
+from apas.certification.methods.sampling import Sampling, block_size
+from apas.certification.question import Method, Problem
+from apas.counterfactuals.search.observed_split import ReadModels, differences
+from apas.counterfactuals.search.source import Task, Trial
+from apas.models.base import offers
+from apas.models.convert import encoded_rows
+from apas.shifts.base import OnPoints, ShiftSet
+from apas.shifts.linf import LinfShifts
+from apas.shifts.observed import ObservedShifts
+from apas.stats import allowed_failures, sample_size
+
+__all__ = ["Demanding", "Judge", "Look", "ProvedTrial", "SampledTrial", "least_margins"]
+
+_Array = NDArray[np.float64]
+#: How many of the draws that do worst at a point are kept to look at points near it.
+KEPT = 800
+#: So many numbers of draws are kept for all rows of a call; more are drawn again each time.
+HELD = 5_000_000
+#: Fewer draws than this leave the worst shift of all much worse than the worst that was drawn.
+FEW = 1000
+#: Points that are looked at together.
+TOGETHER = 256
+
+
+@dataclass(frozen=True)
+class ProvedTrial:
+    """Bounds over every shift, by the method itself."""
+
+    judge: Judge
+    target: Any
+    delta: float
+
+    @property
+    def few(self) -> bool:
+        """No: a bound holds for all."""
+        return False
+
+    def slacks(self, points: _Array) -> _Array:
+        """Proved bounds on the margin, 0 or more where the claim is certified."""
+        looks = self.judge.looked(points, *_repeated(self.target, self.delta, len(points)))
+        return np.array([np.nan if look.slack is None else look.slack for look in looks])
+
+    def slopes(self, point: _Array, others: _Array) -> _Array:
+        """Differences of the bounds."""
+        found = self.slacks(np.vstack([point[None], others]))
+        return np.asarray(np.nan_to_num(found[1:] - found[0]))
+
+    def near(self, point: _Array) -> ProvedTrial:
+        """Itself: a bound costs the same everywhere."""
+        return self
+
+
+@dataclass(frozen=True)
+class Demanding:
+    """Another trial that asks for some slack more."""
+
+    trial: Trial
+    more: float
+
+    @property
+    def few(self) -> bool:
+        """As for the other."""
+        return self.trial.few
+
+    def slacks(self, points: _Array) -> _Array:
+        """What is left of the slack."""
+        return self.trial.slacks(points) - self.more
+
+    def slopes(self, point: _Array, others: _Array) -> _Array:
+        """As for the other."""
+        return self.trial.slopes(point, others)
+
+    def near(self, point: _Array) -> Demanding:
+        """The same near a point."""
+        return Demanding(self.trial.near(point), self.more)
+
+
+@dataclass(frozen=True)
+class SampledTrial:
+    """Draws of the search: the slack is the margin that all but a number of them exceed.
+
+    Attributes
+    ----------
+    judge : Judge
+    target : object
+    delta : float
+    samples : int
+        How many draws there are.
+    rank : int
+        How many of them may fail.
+    directions : ndarray of shape (kept, k) or None
+        Some of the draws, those that do worst near a point; None for all.
+    fixed : bool
+        Whether the directions are the changes of the parameters themselves, of models that exist.
+    read : ReadModels or None
+        Models that exist, each with a preprocessing of its own, if they can be read faster than one by one.
+    """
+
+    judge: Judge
+    target: Any
+    delta: float
+    samples: int
+    rank: int
+    directions: _Array | None = None
+    fixed: bool = False
+    read: ReadModels | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether there are fewer draws than tell the share that fails to within a third of a percent."""
+        return self.samples < FEW
+
+    def slacks(self, points: _Array) -> _Array:
+        """The margin that all but `rank` draws exceed."""
+        parts = [points[a : a + TOGETHER] for a in range(0, len(points), TOGETHER)]
+        return np.concatenate([self._least(part) for part in parts]) if parts else np.empty(0)
+
+    def _least(self, points: _Array) -> _Array:
+        margins, band = self._seen(points)
+        return np.asarray(least_margins(margins, self.rank + 1).max(axis=0) - band)
+
+    def _seen(self, points: _Array) -> tuple[Iterator[_Array], _Array]:
+        """Margins on all draws, block by block, and below which margin a sign may be owed to rounding."""
+        if self.read is not None:
+            return iter([self.read.margins(points, self.target)]), np.zeros(len(points))
+        problem = self._problem(points)
+        return (self._margins(problem, directions) for directions in self._blocks(problem)), problem.band
+
+    def slopes(self, point: _Array, others: _Array) -> _Array:
+        """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
+        margins = np.concatenate(list(self._seen(np.vstack([point[None], others]))[0]))
+        order = np.argsort(margins[:, 0])
+        width = max(3, self.rank // 2)
+        ranks = order[max(0, self.rank - width) : self.rank + width + 1]
+        return np.asarray(np.nan_to_num(margins[ranks, 1:] - margins[ranks, :1]).mean(axis=0))
+
+    def near(self, point: _Array) -> SampledTrial:
+        """The draws that do worst at `point`."""
+        keep = max(KEPT, 8 * (self.rank + 1))
+        if self.samples <= keep or self.read is not None:
+            return self
+        problem = self._problem(point[None])
+        blocks = [(block, self._margins(problem, block)[:, 0]) for block in self._blocks(problem)]
+        margins = np.nan_to_num(np.concatenate([m for _, m in blocks]), nan=-np.inf)
+        worst = np.zeros(len(margins), dtype=bool)
+        worst[np.argpartition(margins, keep)[:keep]] = True
+        ends = np.cumsum([0, *(len(m) for _, m in blocks)])
+        kept = [block[worst[a : a + len(block)]] for (block, _), a in zip(blocks, ends[:-1], strict=True)]
+        return replace(self, directions=np.concatenate(kept))
+
+    def _margins(self, problem: Problem, directions: _Array) -> _Array:
+        if self.fixed:
+            return problem.model.shifted_margins(problem.X, self.target, directions, 1.0)
+        return problem.margins(directions)
+
+    def _problem(self, points: _Array) -> Problem:
+        labels, deltas = _repeated(self.target, self.delta, len(points))
+        if self.judge.searched is not None and not self.fixed:
+            return self.judge.problem(points, labels, deltas, shifts=self.judge.searched)
+        if not self.fixed and offers(self.judge.shifts, OnPoints):
+            return self.judge.problem(points, labels, deltas)
+        task = self.judge.task  # without a detour through data frames, which costs more than the margins
+        shifts = LinfShifts() if self.fixed else self.judge.shifts
+        return Problem(task.model, task.encoded(points), labels, deltas, shifts)
+
+    def _blocks(self, problem: Problem) -> Iterable[_Array]:
+        if self.directions is not None:
+            return [self.directions]
+        if self.judge.searched is None and self.samples * len(problem.coordinates) <= HELD:
+            return self.judge.task.once("search draws", lambda: list(self._drawn(problem)))
+        return self._drawn(problem)
+
+    def _drawn(self, problem: Problem) -> Iterator[_Array]:
+        stream, block = Stream(self.judge.entropy, "generate/search"), block_size(problem)
+        for start in range(0, self.samples, block):
+            yield problem.directions(stream, start, min(start + block, self.samples)).copy()
+
+
+def least_margins(blocks: Iterable[_Array], count: int) -> _Array:
+    """The least margins of each row over all blocks of draws, shape (count, rows); what is no number is least of all.
+
+    Examples
+    --------
+    >>> np.sort(least_margins([np.array([[3.0], [1.0]]), np.array([[2.0]])], 2), axis=0).tolist()
+    [[1.0], [2.0]]
+    """
+    least: _Array | None = None
+    for margins in blocks:
+        margins = np.nan_to_num(margins, nan=-np.inf)
+        least = np.full((count, margins.shape[1]), np.inf) if least is None else least
+        least = np.partition(np.concatenate([least, margins]), count - 1, axis=0)[:count]
+    return np.empty((count, 0)) if least is None else least
+
+
+def _repeated(target: Any, delta: float, count: int) -> tuple[NDArray[Any], _Array]:
+    labels = np.empty(count, dtype=object)
+    labels[:] = [target] * count
+    return labels, np.full(count, delta)
+
+
+#: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
+CAUTION = 2.0
+#: Slacks are cut to a grid, in units of the rounding band: what a source does next must not depend on the last bits of
+#: a margin, which depend on how many rows are looked at together.
+GRID = 1024.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is seen of a candidate before it is tested.
+
+    Attributes
+    ----------
+    slack : float or None
+        At least 0 if it would very likely pass a test, else how far it is from that; None if unknown.
+    hopeful : bool
+        Whether a test is worth its price.
+    answer : Certificate or None
+        The answer itself, where to look is to test.
+    """
+
+    slack: float | None
+    hopeful: bool
+    answer: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Looks at candidates, and tests them.
+
+    Parameters
+    ----------
+    task : Task
+    shifts : ShiftSet
+        What is certified.
+    method : Method
+    entropy : int
+    searched : ObservedShifts or None
+        Models that exist and that the search may look at; `shifts` are then others, and a row has one test, at full
+        confidence.
+    """
+
+    task: Task
+    shifts: ShiftSet
+    method: Method
+    entropy: int
+    searched: ObservedShifts | None = None
+
+    def problem(
+        self, points: _Array, targets: NDArray[Any], deltas: _Array, tries: int = 1, shifts: ShiftSet | None = None
+    ) -> Problem:
+        """The question about candidates, as `certify` would ask it about the same rows in raw units."""
+        raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
+        return Problem(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
+
+    def can_test(self, rank: int, number: int) -> bool:
+        """Whether test number `number` of a rank could certify anything: with few draws the later ones cannot.
+
+        Number 0 is the one test of a path; of models that exist there are enough for one test of whatever kind.
+        """
+        if self.searched is not None:
+            return number <= 1
+        if not isinstance(self.method, Sampling) or self.method.n_samples is None:
+            return True
+        asked = Most(self.method.coverage, self.method.confidence, "", tries=search_tries(rank, number))
+        return self.method.n_samples >= sample_size(coverage=asked.coverage, confidence=asked.row_confidence)
+
+    def looked(self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int = 0) -> list[Look]:
+        """What is seen of each candidate for a rank without spending anything."""
+        if self.searched is not None:
+            rows = zip(points, targets, deltas, strict=True)
+            slacks = [float(self.trial(target, delta).slacks(point[None])[0]) for point, target, delta in rows]
+            return [Look(slack, slack >= 0) for slack in slacks]
+        problem = self.problem(points, targets, deltas, tries=search_tries(rank, 1))
+        if isinstance(self.method, Sampling):
+            return _sampled(self.method, problem, Stream(self.entropy, "generate/search"))
+        return [_proved(a) for a in decide(problem, self.method, Stream(self.entropy, "generate"))]
+
+    def tested(
+        self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int, number: int
+    ) -> list[Certificate]:  # fmt: skip
+        """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
+        tries = 1 if self.searched is not None else search_tries(rank, number)
+        problem = self.problem(points, targets, deltas, tries=tries)
+        return decide(problem, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
+
+    def trial(self, target: Any, delta: float, rank: int = 0) -> Trial:
+        """What the search for one counterfactual of a row may ask as often as it likes."""
+        if not isinstance(self.method, Sampling):
+            return ProvedTrial(self, target, delta)
+        samples, allowed = self.allowance
+        if rank:  # its test allows fewer failures, so that the search had better aim at fewer
+            claim = Most(self.method.coverage, self.method.confidence, "", tries=search_tries(rank, 0))
+            fewer = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
+            allowed = max(0, fewer)
+        fixed = self.differences if delta == 1 else None
+        read = self.read_models if delta == 1 and fixed is None else None
+        return SampledTrial(self, target, delta, samples, allowed, fixed, fixed is not None, read)
+
+    @cached_property
+    def differences(self) -> _Array | None:
+        """How the models of the search differ from the model, if they can be had by shifting it."""
+        return None if self.searched is None else differences(self.searched, self.task.model)
+
+    @cached_property
+    def read_models(self) -> ReadModels | None:
+        """The models of the search, where it is known what each feature adds to their columns."""
+        return None if self.searched is None else ReadModels.of(self.searched, self.task)
+
+    @cached_property
+    def allowance(self) -> tuple[int, int]:
+        """How many draws the search looks at, and how many of them may fail: those of a test at full confidence."""
+        assert isinstance(self.method, Sampling)
+        if self.searched is not None:
+            return len(self.searched), 0  # the test allows next to none
+        problem = Problem(self.task.model, np.empty((0, self.task.model.n_features)), np.empty(0, dtype=object),
+                          np.empty(0), self.shifts)  # fmt: skip
+        claim = Most(self.method.coverage, self.method.confidence, "")
+        samples = self.method.samples(problem, claim)
+        return samples, allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
+
+
+def _proved(answer: Certificate) -> Look:
+    bound = answer.evidence.bound if isinstance(answer.evidence, BoundEvidence) else None
+    if answer.is_certified:
+        return Look(max(0.0, bound or 0.0), True, answer)
+    return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, answer)
+
+
+def _sampled(method: Sampling, problem: Problem, stream: Stream) -> list[Look]:
+    """How the candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
+    claim = Most(method.coverage, method.confidence, "", problem.claim_rows, problem.tries)  # in words for nobody
+    samples = method.samples(problem, claim)
+    allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
+    if allowed < 0:  # enough for the one test of a path only, which has the whole risk
+        allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
+    bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
+    block = block_size(problem)
+    drawn = (problem.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
+    least = least_margins((problem.margins(directions) for directions in drawn), allowed + 1)
+    slacks = _cut(np.partition(least, bearable, axis=0)[bearable] - problem.band, problem.band)
+    hopeful = least.max(axis=0) > problem.band
+    return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
+
+
+def _cut(slacks: _Array, band: _Array) -> _Array:
+    """Slacks without their last digits; what is negative stays so.
+
+    Examples
+    --------
+    >>> _cut(np.array([0.3, 0.3 + 2e-16, -1e-14]), np.full(3, 1e-12))[:2].round(9)
+    array([0.3, 0.3])
+    """
+    grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(band, np.finfo(float).tiny))))
+    return np.asarray(np.floor(slacks / grid) * grid)

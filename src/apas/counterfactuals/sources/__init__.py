@@ -1,0 +1,1 @@
+"""Where candidates come from, one source per file."""

@@ -1,0 +1,194 @@
+"""Counterfactuals of other tools: tested as they are and, if they fail, moved towards a robust point."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import check_flag
+from apas.counterfactuals.defaults import own_columns
+from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.sources.neighbours import rows_of_class
+from apas.errors import InputError
+
+__all__ = ["Given"]
+
+_Array = NDArray[np.float64]
+_Asking = Generator[Candidate, float | None, str | None]
+#: How often the way to a robust point is halved, and the parts of it that are offered where nothing guides the search.
+HALVINGS, PARTS = 12, 8
+#: So many background rows are tried one by one as robust points; then the rank grows by a half each time.
+ONE_BY_ONE = 16
+#: How far beyond the given point a ray from the input goes, in units of its length.
+FURTHEST = 64.0
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Counterfactuals that are there already, such as those of DiCE or alibi.
+
+    Each is offered as it is. If it is not certified and `repair` is set, points on the way from it to a robust point
+    follow: a background row of the wanted class or, without any, a point further on from the input. What does not
+    satisfy the constraints of the space is never offered: it is repaired first, or left out.
+
+    Parameters
+    ----------
+    points : data frame or array_like of shape (rows, features)
+        One row per input, in raw units; a frame may have its columns in any order, and others besides, such as the
+        outcome. A row without any value says that there is no counterfactual for its input.
+    repair : bool, default True
+        Whether to look for others where a given one fails.
+
+    Examples
+    --------
+    >>> from apas import Feature, FeatureSpace, FeedForward
+    >>> task = Task(FeedForward([[[1.0]]], [[-4.0]]), FeatureSpace([Feature("income", "integer", low=0, high=9)]))
+    >>> search = Search(task, 0, np.array([2.0]), 1)
+    >>> [c.point.tolist() for c in Given([[4.0]], repair=False).candidates(search)]
+    [[4.0]]
+    """
+
+    points: Any
+    repair: bool = True
+
+    def __post_init__(self) -> None:
+        check_flag(self.repair, "repair")
+
+    @property
+    def ordered(self) -> bool:
+        """True: the first certified one is wanted, since those that follow are further from the given point."""
+        return True
+
+    def unsupported(self, task: Task) -> str | None:
+        """None; points that do not fit the space are an error."""
+        self.numbers(task)
+        return None
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse points that cannot belong to so many inputs."""
+        given = len(self.points) if hasattr(self.points, "__len__") else 0
+        if given != rows:
+            raise InputError(
+                f"`points` of Given must have one row per input ({rows}), got {given}; leave a row empty (NaN) where "
+                "there is no counterfactual."
+            )
+
+    def numbers(self, task: Task) -> _Array:
+        """The points as numbers per cell, NaN where there is none."""
+        space = task.space
+        return task.once(
+            ("given", id(self)), lambda: space.numbers(own_columns(self.points, space), "points", gaps=True)
+        )
+
+    def candidates(self, search: Search) -> _Asking:
+        """The given point if it is allowed and valid, then those of its repair.
+
+        The generator returns why there was nothing to offer, or None.
+        """
+        points = self.numbers(search.task)
+        if search.row >= len(points):
+            self.check_rows(search.row + 1)
+        return _offered(search, points[search.row], self.repair)
+
+
+def _offered(search: Search, given: _Array, repair: bool) -> _Asking:
+    if np.isnan(given).any():
+        return "`points` has no counterfactual for this input"
+    given, space = search.settled(given), search.task.space
+    broken = [
+        f.name for f, fine in zip(space, space.allowed(given[None], search.input[None])[0], strict=True) if not fine
+    ]
+    complaint: str | None = f"the given point breaks the constraints of {', '.join(broken)}"
+    if broken and not repair:
+        return complaint
+    start = search.snapped(given) if broken else given
+    slack: float | None = -np.inf
+    if _is_usable(search, start):
+        slack = yield Candidate(start)
+        complaint = None
+    else:
+        which = f"{complaint}, and the nearest that does not" if broken else "the given point"
+        complaint = f"{which} is not of class {search.target!r}, or not different from what there is already"
+    if repair:
+        yield from _repaired(search, start, slack)
+    return complaint
+
+
+def _is_usable(search: Search, point: _Array) -> bool:
+    return bool((point != search.input).any()) and search.is_different(point) and search.is_valid(point)
+
+
+def _repaired(search: Search, start: _Array, slack: float | None) -> Generator[Candidate, float | None, None]:
+    """Points between the start and robust points, the nearest to the start first."""
+    offered = {start.tobytes()}
+    for anchor in chain(_known_anchors(search, start), _ray_anchors(search, start)):
+        reached = yield Candidate(anchor, final=False)
+        if reached is not None and reached < 0:
+            continue
+        first = 0.0
+        if reached is not None and slack is not None and slack < 0:
+            first = yield from _first_robust(search, start, anchor)
+        # a look that passed is no certificate: should the first one fail, there are others further along
+        for t in np.linspace(first, 1.0, PARTS + 1):
+            point = _between(search, start, anchor, float(t))
+            if point.tobytes() not in offered and _is_usable(search, point):
+                offered.add(point.tobytes())
+                yield Candidate(point)
+
+
+def _first_robust(search: Search, start: _Array, anchor: _Array) -> Generator[Candidate, float | None, float]:
+    """Least part of the way from the start, which fails, to the anchor, which does not, at which a point passes."""
+    known = {start.tobytes(): False, anchor.tobytes(): True}
+    fails, passes = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (fails + passes) / 2
+        point = _between(search, start, anchor, middle)
+        key = point.tobytes()
+        if key not in known and _is_usable(search, point):
+            slack = yield Candidate(point, final=False)
+            known[key] = slack is not None and slack >= 0
+        fails, passes = (fails, middle) if known.get(key, False) else (middle, passes)
+    return passes
+
+
+def _between(search: Search, start: _Array, anchor: _Array, t: float) -> _Array:
+    """The allowed point at a part of the way: what has an order moves along, the rest changes half-way."""
+    if t in (0.0, 1.0):  # as they are, whatever interpolation would round
+        return anchor if t else start
+    jumps = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
+    return search.snapped(np.where(jumps, anchor if t >= 0.5 else start, (1 - t) * start + t * anchor))
+
+
+def _known_anchors(search: Search, start: _Array) -> Iterator[_Array]:
+    """Background rows of the wanted class, as far as the input may become them: the nearest to the start first."""
+    task = search.task
+    rows = task.once(("rows", search.target), lambda: rows_of_class(task, search.target))
+    if not len(rows):
+        return
+    rows = np.unique(task.space.snapped(rows, np.broadcast_to(search.input, rows.shape)), axis=0)
+    rows = rows[task.valid(rows, search.target)]
+    costs = task.space.costs(rows, np.broadcast_to(start, rows.shape), task.distance)
+    rows = rows[np.argsort(costs, kind="stable")]
+    rank = 0
+    while rank < len(rows):
+        if not np.array_equal(rows[rank], start) and _is_usable(search, rows[rank]):
+            yield rows[rank]
+        rank += 1 if rank < ONE_BY_ONE else rank // 2
+
+
+def _ray_anchors(search: Search, start: _Array) -> Iterator[_Array]:
+    """Points beyond the start as seen from the input, each twice as far, until the ranges end."""
+    jumps = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
+    last, length = start, 2.0
+    while length <= FURTHEST:
+        point = search.snapped(np.where(jumps, start, search.input + length * (start - search.input)))
+        if np.array_equal(point, last):
+            return
+        if _is_usable(search, point):
+            yield point
+        last, length = point, 2 * length

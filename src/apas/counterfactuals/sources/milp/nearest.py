@@ -1,0 +1,428 @@
+"""The cheapest allowed change of one input that reaches a margin: incumbents, tightening, attempts.
+
+Within the cost of a good point, and with the margin that is asked for, most units can only be on one side of their
+kinks. How far each can go is a linear program; where that settles a unit, the others are settled more easily.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.counterfactuals.search.source import NoneExists, Search
+from apas.counterfactuals.sources.milp.changes import Reach, moves_from, unit_ranges
+from apas.counterfactuals.sources.milp.program import DUST, TIE, Contrast, Effect, cheapest_program, widest_program
+from apas.counterfactuals.space.pieces import INSTEAD, Piece
+from apas.display.numbers import at_most
+from apas.errors import Unsupported
+from apas.models.base import class_indices, needs_strict
+from apas.models.feedforward import FeedForward
+from apas.optimize.highs import Accept, Best, Relaxed, by_solver, least_cost
+from apas.optimize.program import Mixed
+from apas.worst_case.milp import advise, verified_bound
+
+__all__ = ["MISS", "Attempt", "Found", "Guess", "Nearest", "climbed", "improved", "tightened"]
+
+_Array = NDArray[np.float64]
+_Ranges = list[tuple[_Array, _Array]]
+#: Units that may change sides in one step of an improvement, linear programs for it, and steps.
+FREE, NODES, STEPS = 8, 60, 12
+#: Ranges are wider than what was proved by this part.
+OUTWARD = 1e-9
+#: How much of what is left of a column is tried in one step of a climb, and how many steps there are.
+CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
+
+
+def climbed(effect: Effect, margin: float, deadline: float) -> _Array | None:
+    """Amounts with a margin, not cheap: one column after the other, always the one that brings most for its cost.
+
+    None if no single step brings anything before the margin is reached.
+    """
+    moves = effect.moves
+    amounts, paid = np.zeros(len(moves)), 0.0
+    reached = effect.margin(amounts)[0]
+    for _ in range(CLIMB):
+        if reached >= margin or time.monotonic() > deadline:
+            break
+        steps = _steps(effect, amounts)
+        gains = effect.margins(steps)[0] - reached
+        costs = np.array([effect.cost(step)[0] for step in steps]) - paid
+        far = np.flatnonzero(gains >= margin - reached)
+        if len(far):
+            amounts = steps[far[costs[far].argmin()]]
+        else:
+            worth = np.where(gains > 0, gains / np.maximum(costs, 1e-9), 0.0)
+            if not worth.max(initial=0.0) > 0:
+                return None
+            amounts = steps[worth.argmax()]
+        reached, paid = effect.margin(amounts)[0], effect.cost(amounts)[0]
+    return amounts if reached >= margin else None
+
+
+def _steps(effect: Effect, amounts: _Array) -> _Array:
+    """Rows of amounts that differ from some in one column, and in what it excludes or needs."""
+    moves, found = effect.moves, []
+    for column in range(len(moves)):
+        for part in CLIMB_PARTS:
+            step = amounts.copy()
+            rest = part * (moves.top[column] - amounts[column])
+            step[(moves.feature == moves.feature[column]) & (np.arange(len(moves)) != column)] = 0.0
+            step[column] += np.ceil(rest) if moves.integer[column] else rest
+            if moves.parent[column] >= 0:
+                step[moves.parent[column]] = 1.0
+            kept = effect.rounded(step)
+            if kept is not None and (kept != amounts).any():
+                found.append(kept)
+    return np.array(found).reshape(-1, len(moves))
+
+
+def improved(
+    program: Mixed, effect: Effect, accept: Accept, best: Best, relaxed: Relaxed, deadline: float
+) -> Best:  # fmt: skip
+    """Walk from a point to cheaper ones, while only the units that are closest to their kinks may change sides."""
+    switches = program.switches
+    if switches is None or best.values is None:
+        return best
+    for _ in range(STEPS):
+        layers = effect.arguments(best.values)
+        beyond = switches.sign * (
+            np.array([layers[i][k] for i, k in zip(switches.layer, switches.unit, strict=True)]) - switches.kink
+        )
+        fixed = np.argsort(np.abs(beyond) / switches.width)[FREE:]
+        low, high = program.low.copy(), program.high.copy()
+        low[switches.column[fixed]] = high[switches.column[fixed]] = (beyond[fixed] >= 0).astype(float)
+        part = replace(program, low=low, high=high)
+        further = least_cost(part, accept, start=best, nodes=NODES, deadline=deadline, relaxed=relaxed)
+        if not further.cost < best.cost * (1 - 1e-6):
+            break
+        best = further
+    return best
+
+
+def tightened(program: Mixed, ranges: _Ranges, relaxed: Relaxed, deadline: float) -> _Ranges | None:
+    """Ranges of the units that could be on either side, as narrow as the program proves; None if it has no point."""
+    switches = program.switches
+    found = [(low.copy(), high.copy()) for low, high in ranges]
+    if switches is None:
+        return found
+    relaxed.read(program)
+    for i, k, form, const in zip(switches.layer, switches.unit, switches.form, switches.const, strict=True):
+        if time.monotonic() > deadline:
+            break
+        low, high = relaxed.least(form) + const, const - relaxed.least(-form)
+        if low > high:
+            return None
+        spread = OUTWARD * (abs(low) + abs(high))
+        found[i][0][k], found[i][1][k] = max(found[i][0][k], low - spread), min(found[i][1][k], high + spread)
+    return found
+
+
+#: How far a point may miss its margin, in units of what the margin is a sum of.
+MISS = 1e-7
+#: By what a change is stretched that does not go far enough.
+STRETCHES = np.array([1.01, 1.03, 1.07, 1.15, 1.3, 1.6, 2.0, 3.0, 5.0])
+#: Linear programs for a program as it is, and after its ranges were tightened.
+EASY, HARD = 60, 2000
+#: How often ranges are tightened at most, and what part of the units must settle to do it once more.
+ROUNDS, WORTHWHILE = 5, 0.1
+
+
+@dataclass
+class Attempt:
+    """The search for the cheapest point with a margin, within a limit of the cost.
+
+    Attributes
+    ----------
+    effect : Effect
+    margin : float
+    budget : float
+        The limit; it falls to the cost of what is found.
+    relaxed : Relaxed
+    deadline : float
+    beyond : Best
+        The cheapest point that was come across beyond the limit.
+    """
+
+    effect: Effect
+    margin: float
+    budget: float
+    relaxed: Relaxed
+    deadline: float
+    beyond: Best = field(default_factory=Best)
+
+    def run(self) -> Best:
+        """The cheapest point within the limit; beyond it, if one was met there and is no worse than any other."""
+        best = self._least(self._program(), EASY, Best())
+        if best.complete:
+            return best
+        if best.values is None:
+            best = self._started()
+        if best.values is not None:
+            best = self._improved(best)
+        program = self._tightened()
+        if program is None:
+            return best
+        best = self._least(program, HARD, best)
+        return best if best.complete else by_solver(program, self.accept, best, self.deadline)
+
+    def _least(self, program: Mixed, nodes: int, start: Best) -> Best:
+        return least_cost(program, self.accept, start=start, nodes=nodes, deadline=self.deadline, relaxed=self.relaxed)
+
+    def accept(self, values: _Array) -> tuple[_Array, float] | None:
+        """The point that values stand for, or one beyond it, if it has the margin and is within the limit."""
+        amounts = self.effect.rounded(values)
+        if amounts is None:
+            return None
+        reached, size = self.effect.margin(amounts)
+        if not reached >= self.margin - MISS * size:
+            stretched = self._stretched(amounts)
+            if stretched is None:
+                return None
+            amounts = stretched
+        cost = self._cost(amounts)
+        if cost <= self._limit:
+            return amounts, cost
+        if cost < self.beyond.cost:  # there may be cheaper ones that are beyond the limit as well
+            self.beyond = Best(amounts, cost)
+        return None
+
+    @property
+    def _limit(self) -> float:
+        slack = 0.0 if self.effect.distance == "l1" else TIE * len(self.effect.moves)
+        return self.budget * (1 + DUST) + DUST + slack
+
+    def _stretched(self, amounts: _Array) -> _Array | None:
+        moves = self.effect.moves
+        longer = np.where(moves.integer, amounts, np.minimum(STRETCHES[:, None] * amounts, moves.top))
+        far = np.flatnonzero(self.effect.margins(longer)[0] >= self.margin)
+        return longer[far[0]] if len(far) else None
+
+    def _program(self, ranges: _Ranges | None = None) -> Mixed:
+        effect = self.effect
+        return cheapest_program(effect.net, self._reach, effect.goal, self.margin, tuple(effect.avoid), ranges)
+
+    @property
+    def _reach(self) -> Reach:
+        return Reach(self.effect.moves, self.budget, self.effect.distance)
+
+    def _started(self) -> Best:
+        """Some point, within the limit or not."""
+        amounts = None if self.beyond.values is not None else climbed(self.effect, self.margin, self.deadline)
+        return self.beyond if amounts is None else Best(amounts, self._cost(amounts))
+
+    def _cost(self, amounts: _Array) -> float:
+        """What the program says that amounts cost."""
+        cost, total = self.effect.cost(amounts)
+        return cost if self.effect.distance == "l1" else cost + TIE * total
+
+    def _improved(self, best: Best) -> Best:
+        """A cheaper point near a point, which also becomes the limit."""
+        self.budget = best.cost
+        best = improved(self._program(), self.effect, self.accept, best, self.relaxed, self.deadline)
+        self.budget = best.cost
+        return best
+
+    def _tightened(self) -> Mixed | None:
+        """The program with ranges that take it into account; None if that leaves nothing."""
+        ranges = unit_ranges(self.effect.net, self._reach)
+        program = self._program(ranges)
+        for _ in range(ROUNDS):
+            narrower = tightened(program, ranges, self.relaxed, self.deadline)
+            if narrower is None:
+                return None
+            ranges, before = narrower, program.integer.sum()
+            program = self._program(ranges)
+            if program.integer.sum() > (1 - WORTHWHILE) * before:
+                break
+        return program
+
+
+#: How much of each column is tried by itself.
+GUESSED_PARTS = (0.25, 0.5, 1.0)
+#: Guesses are this much larger than they would be if margins were linear.
+SPARE = 1.25
+
+
+class Guess:
+    """Costs of margins, from single changes and from what was found for other margins.
+
+    Parameters
+    ----------
+    effect : Effect
+    """
+
+    def __init__(self, effect: Effect) -> None:
+        moves = effect.moves
+        #: Margins and what they cost.
+        self.known: list[tuple[float, float]] = []
+        self.full = float((moves.cost * moves.top).sum())
+        column = np.tile(np.arange(len(moves)), len(GUESSED_PARTS))
+        part = np.outer(GUESSED_PARTS, moves.top)
+        amounts = np.zeros((len(column), len(moves)))
+        row, parent = np.arange(len(column)), moves.parent[column]
+        amounts[row[parent >= 0], parent[parent >= 0]] = 1.0
+        amounts[row, column] = np.where(moves.integer, np.ceil(part), part).reshape(-1)
+        cost, margin = amounts @ moves.cost, effect.margins(amounts)[0]
+        self.start = effect.margin(np.zeros(len(moves)))[0]
+        self.single = (cost, margin) if effect.distance == "l1" else (np.empty(0), np.empty(0))
+        worth = np.divide(margin - self.start, cost, out=np.zeros_like(cost), where=cost > 0)
+        best = np.zeros(int(moves.feature.max(initial=-1)) + 1)
+        np.maximum.at(best, moves.feature[column], worth)
+        #: What a unit of cost adds to the margin at most, by such changes: of one feature, or of all at once.
+        self.worth = float(best.max(initial=0.0) if effect.distance == "l1" else best.sum())
+
+    def cost(self, margin: float) -> float:
+        """A cost that is likely to do for a margin."""
+        needed = margin - self.start
+        enough = [cost for known, cost in self.known if known >= margin]
+        enough += self.single[0][self.single[1] >= margin].tolist()
+        below = max(((m, c) for m, c in self.known if self.start < m < margin), default=None)
+        if below is not None:
+            likely = SPARE * below[1] * needed / (below[0] - self.start)
+        else:
+            likely = SPARE * needed / self.worth if self.worth > 0 else self.full / 4
+        return float(min([max(likely, 0.0), *((1 + DUST) * c for c in enough)])) + DUST
+
+
+#: How far the model may be from what the program makes of it, in units of what the margin is a sum of.
+AGREEMENT = 1e-4
+#: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
+ALLOWANCE = 1e-8
+
+
+@dataclass(frozen=True)
+class Found:
+    """An allowed point of the wanted class.
+
+    Attributes
+    ----------
+    point : ndarray of shape (features,)
+    margin : float
+        What the model gives it.
+    reach : float
+        It is also a point for all margins up to this one, which includes what rounding may do.
+    cost : float
+        Sum or maximum of the differences.
+    """
+
+    point: _Array
+    margin: float
+    reach: float
+    cost: float
+
+
+class Nearest:
+    """Cheapest changes of the input of a search.
+
+    Parameters
+    ----------
+    search : Search
+    net : FeedForward
+        What the model does with encoded rows.
+    parts : sequence of Piece or None
+        What each feature adds to what reaches the first layer of `net`.
+    time_limit : float
+        Seconds per point.
+
+    Examples
+    --------
+    >>> from apas.counterfactuals.space.feature import Feature
+    >>> from apas.counterfactuals.space.pieces import pieces_of
+    >>> from apas.counterfactuals.search.source import Task
+    >>> from apas.counterfactuals.space.space import FeatureSpace
+    >>> net = FeedForward([[[1.0, -1.0], [0.5, 1.0]], [[1.0], [1.0]]], [[0.0, 0.0], [-2.0]])
+    >>> task = Task(net, FeatureSpace([Feature("a", low=0, high=4), Feature("b", "integer", low=0, high=4)]))
+    >>> parts = [piece.through(net.weights[0]) for piece in pieces_of(task).parts]
+    >>> nearest = Nearest(Search(task, 0, np.array([0.0, 1.0]), 1), net, parts, time_limit=10.0)
+    >>> [nearest.at(margin).point.round(6).tolist() for margin in (0.0, 1.5)]
+    [[0.0, 2.0], [0.0, 3.0]]
+    """
+
+    def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
+        self.search, self.net, self.time_limit = search, net, time_limit
+        self.moves = moves_from(search, parts, net.weights[0], net.biases[0])
+        self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
+        self.effect = Effect(net, self.moves, self.goal, search.task.distance, search.avoid)
+        self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
+        self.full = float((self.moves.cost * self.moves.top).sum())
+        self.guess = Guess(self.effect)
+        self.solver = Relaxed()
+
+    def at(self, margin: float) -> Found | None:
+        """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
+        for _ in range(4 if len(self.moves) else 0):
+            best = self._solved(margin)
+            if best.values is None:
+                return None
+            found = self._proper(best.values)
+            if found is not None:
+                self.guess.known.append((margin, found.cost))
+                return found
+            # whoever is valid by a hair is not after rounding
+            margin += 4 * MISS * self.effect.margin(best.values)[1]
+        return None
+
+    def widest(self) -> Found | None:
+        """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
+        reach = Reach(self.moves, np.inf, self.search.task.distance)
+        program = widest_program(self.net, reach, self.goal, self.search.avoid)
+        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, reach))
+        left = deadline - time.monotonic()
+        advice = advise(program.as_program(counts=True), enough=allowance, target=-np.inf, time_limit=left)
+        if advice.point is not None:
+            amounts = self.effect.rounded(advice.point)
+            found = None if amounts is None else self._proper(amounts)
+            if found is not None:
+                return found
+        for counts in (False, True) if advice.bound > allowance or np.isneginf(advice.bound) else ():
+            # what is proved of more points holds of fewer, and most proofs need not tell counts apart
+            bound = verified_bound(program.as_program(counts=counts), above=allowance, deadline=deadline)
+            if bound is not None:
+                raise NoneExists(_none(allowance - bound, self.search))
+        return None
+
+    def _deadline(self) -> float:
+        return min(time.monotonic() + self.time_limit, self.search.task.deadline)
+
+    def _solved(self, margin: float) -> Best:
+        """The search is limited to a cost that is likely to do, and that is raised if it does not."""
+        deadline, budget = self._deadline(), self.guess.cost(margin)
+        while True:
+            budget = budget if budget < self.full else np.inf
+            attempt = Attempt(self.effect, margin, budget, self.solver, deadline)
+            best = attempt.run()
+            if best.values is not None or not np.isfinite(budget):
+                return best
+            if time.monotonic() > deadline:
+                return attempt.beyond
+            budget = min(2 * budget, max(attempt.beyond.cost, budget) * (1 + DUST) + DUST)
+
+    def _proper(self, amounts: _Array) -> Found | None:
+        """The point that amounts lead to, as the space has it and the model sees it; None if that is not valid."""
+        search, task = self.search, self.search.task
+        wish, point = self.moves.numbers(search.input, amounts), search.input.copy()
+        for i in np.flatnonzero(wish != point).tolist():
+            feature, own = task.space.features[i], search.input[i : i + 1]
+            point[i : i + 1] = feature.snapped(wish[i : i + 1], own)
+            if not feature.allows(point[i : i + 1], own).all():
+                return None
+        margin = float(task.margins(point[None], search.target)[0])
+        expected, size = self.effect.margin(amounts)
+        if not abs(margin - expected) <= AGREEMENT * size:
+            raise Unsupported(
+                "MilpSource needs every feature to enter the model by itself and along straight lines, but the model "
+                f"gives row {search.row} of `X`, changed, a margin of {margin:g} instead of {expected:g}; {INSTEAD}"
+            )
+        fine = margin > 0 if self.strict else margin >= 0
+        if not fine or not search.is_different(point):
+            return None
+        return Found(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
+
+
+def _none(most: float, search: Search) -> str:
+    beside = " that differs from those found" if search.avoid else ""
+    return f"it is proved that no allowed change{beside} leads to {search.target!r}: no margin exceeds {at_most(most)}"

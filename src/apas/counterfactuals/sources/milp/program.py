@@ -1,0 +1,382 @@
+"""The mixed-integer program of the cheapest change: units as rows and columns, and its effect evaluated.
+
+Units whose phase is the same over all that is within reach are no variables at all: they are written in terms of those
+before them. Any other has a column for its activation, and rows only on the sides from which a wrong value could help
+the margin: with relu units a 0-1 column is needed where a unit should be large, none where it should be small. Every
+big M is the end of a proven range; columns are scaled by powers of two to ranges within [-1, 1].
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.counterfactuals.sources.milp.changes import Moves, Reach, unit_ranges
+from apas.models.activations import LEAKY_SLOPE, activate
+from apas.models.feedforward import FeedForward
+from apas.optimize.program import Mixed, Sheet, Switch, power_above
+from apas.worst_case.intervals import activation_range
+
+__all__ = ["Contrast", "Effect", "cheapest_program", "count_columns", "sides", "widest_program", "write_units"]
+
+_Array = NDArray[np.float64]
+_Flags = NDArray[np.bool_]
+#: Per layer the range of what reaches its units.
+_Ranges = list[tuple[_Array, _Array]]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The margin: the least of ``scores @ signs + const``, one column per rival."""
+
+    signs: _Array
+    const: _Array
+
+    @classmethod
+    def of(cls, net: FeedForward, wanted: int) -> Contrast:
+        """What the scores of a network are compared by.
+
+        Examples
+        --------
+        >>> net = FeedForward([[[1.0, 2.0, 3.0]]], [[0.0, 0.0, 0.0]], output="softmax")
+        >>> Contrast.of(net, 1).signs.T.tolist()
+        [[-1.0, 1.0, 0.0], [0.0, 1.0, -1.0]]
+        """
+        outputs, sign = net.weights[-1].shape[1], 1.0 if wanted == 1 else -1.0
+        if outputs == 1:
+            return cls(np.array([[sign]]), np.array([-sign * net.offset]))
+        if outputs == 2:
+            return cls(np.array([[-sign], [sign]]), np.array([-sign * net.offset]))
+        signs = -np.delete(np.eye(outputs), wanted, axis=1)
+        signs[wanted] = 1.0
+        return cls(signs + 0.0, np.zeros(outputs - 1))
+
+    def margins(self, scores: _Array) -> _Array:
+        """Margins of rows of scores."""
+        return np.asarray((scores @ self.signs + self.const).min(axis=-1))
+
+    def weights(self, net: FeedForward) -> list[_Array]:
+        """Per hidden layer how much the margin can change at most if a unit is off by 1."""
+        weight, found = np.abs(self.signs).max(axis=1), []
+        for w in net.weights[:0:-1]:
+            weight = np.abs(w) @ weight
+            found.append(weight)
+        return found[::-1]
+
+    def size(self, net: FeedForward, ranges: _Ranges) -> float:
+        """How large what margins are sums of can be while units stay within ranges; at least 1."""
+        sizes = [1.0 + float(np.abs(self.const).max())]
+        for weight, (low, high) in zip(self.weights(net), ranges, strict=False):
+            sizes.append(sizes[0] + float(weight @ np.maximum(np.abs(low), np.abs(high))))
+        return max(sizes)
+
+
+def sides(net: FeedForward, goal: Contrast) -> list[tuple[_Flags, _Flags]]:
+    """Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0, 1.0]], [[1.0], [-1.0]]], [[0.0, 0.0], [0.0]])
+    >>> [(large.tolist(), small.tolist()) for large, small in sides(net, Contrast.of(net, 1))]
+    [([True, False], [False, True])]
+    """
+    large, small = (goal.signs > 0).any(axis=1), (goal.signs < 0).any(axis=1)
+    found = []
+    for w in net.weights[:0:-1]:
+        up, down = w > 0, w < 0
+        large, small = (
+            np.asarray((up & a | down & b).any(axis=1)) for a, b in ((large, small), (small, large))
+        )  # fmt: skip
+        found.append((large, small))
+    return found[::-1]
+
+
+def count_columns(net: FeedForward, ranges: _Ranges, needs: list[tuple[_Flags, _Flags]]) -> int:
+    """How many columns `write_units` will add."""
+    count = 0
+    for name, (low, high), (large, small) in zip(net.activations, ranges, needs, strict=False):
+        unsettled = np.isnan(_settled(name, low, high)[0])
+        count += int(unsettled.sum())
+        if name == "hard_tanh":
+            count += int((unsettled & large & (low < -1)).sum() + (unsettled & small & (high > 1)).sum())
+        else:
+            count += int((unsettled & large).sum())
+    return count
+
+
+def write_units(
+    sheet: Sheet, net: FeedForward, moves: Moves, ranges: _Ranges, needs: list[tuple[_Flags, _Flags]], goal: Contrast
+) -> tuple[_Array, _Array]:  # fmt: skip
+    """Write the hidden units; returns the scores as ``form @ v + const``, `form` of shape (outputs, columns)."""
+    form, const = np.zeros((len(moves.base), sheet.total)), moves.base
+    form[:, : len(moves)] = moves.gain.T
+    weights = goal.weights(net)
+    for i, name in enumerate(net.activations):
+        form, const = _layer(sheet, i, name, form, const, ranges[i], needs[i], weights[i])
+        form, const = net.weights[i + 1].T @ form, const @ net.weights[i + 1] + net.biases[i + 1]
+    return form, const
+
+
+def _layer(
+    sheet: Sheet, i: int, name: str, form: _Array, const: _Array, ends: tuple[_Array, _Array],
+    need: tuple[_Flags, _Flags], weight: _Array,
+) -> tuple[_Array, _Array]:  # fmt: skip
+    """Activations in terms of the columns."""
+    slope, height = _settled(name, *ends)
+    unsettled = np.flatnonzero(np.isnan(slope)).tolist()
+    slope = np.nan_to_num(slope)
+    after, after_const = slope[:, None] * form, slope * const + height
+    least, most = activation_range(name, *ends)
+    for k in unsettled:
+        scale = power_above(max(abs(least[k]), abs(most[k])))
+        a = sheet.column(least[k] / scale, most[k] / scale)
+        after[k, a] = scale
+        low, high = float(ends[0][k]), float(ends[1][k])
+        unit = _Unit(sheet, (i, k), a, scale, form[k], float(const[k]), low, high, float(weight[k]))
+        large, small = bool(need[0][k]), bool(need[1][k])
+        if name == "hard_tanh":
+            unit.clipped(large=large, small=small)
+        else:
+            unit.kinked(0.0 if name == "relu" else LEAKY_SLOPE, large=large, small=small)
+    return after, after_const
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Rows between the activation of a unit, ``scale * v[a]``, and what reaches it, ``form @ v + const``."""
+
+    sheet: Sheet
+    place: tuple[int, int]
+    a: int
+    scale: float
+    form: _Array
+    const: float
+    low: float
+    high: float
+    weight: float
+
+    def switch(self, kink: float, sign: float) -> int:
+        """A 0-1 column that says on which side of a kink the unit is."""
+        column, value = self.sheet.binary(), np.zeros(self.sheet.total)
+        value[self.a] = self.scale
+        width = self.high - self.low
+        self.sheet.switches.append(
+            Switch(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
+        )
+        return column
+
+    def at_most(
+        self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0
+    ) -> None:  # fmt: skip
+        """Bound the activation by slope * z + height + when[1] * v[when[0]]; with sign -1 both sides are negated."""
+        values = -slope * self.form
+        values[self.a] += self.scale
+        if when is not None:
+            values[when[0]] -= sign * when[1]
+        side = slope * self.const + sign * height
+        self.sheet.row(values, *((-np.inf, side) if sign > 0 else (side, np.inf)))
+
+    def kinked(self, slope: float, *, large: bool, small: bool) -> None:
+        """Relu, or leaky with a slope below 0: the larger of two lines."""
+        if small:
+            self.at_most(1.0, 0.0, sign=-1.0)
+            if slope:
+                self.at_most(slope, 0.0, sign=-1.0)
+        if large:
+            alive, rest = self.switch(0.0, 1.0), 1 - slope
+            self.at_most(1.0, -rest * self.low, (alive, rest * self.low))
+            self.at_most(slope, 0.0, (alive, rest * self.high))
+
+    def clipped(self, *, large: bool, small: bool) -> None:
+        """Hard tanh: at most max(z, -1) and, mirrored, at least min(z, 1); its other ends are those of its column."""
+        for needed, sign, low, high in ((large, 1.0, self.low, self.high), (small, -1.0, -self.high, -self.low)):
+            if needed and low >= -1:
+                self.at_most(1.0, 0.0, sign=sign)
+            elif needed:
+                free = self.switch(-sign, sign)  # 1: at most z, 0: at most -1
+                self.at_most(1.0, -1 - low, (free, 1 + low), sign)
+                self.at_most(0.0, -1.0, (free, min(high, 1.0) + 1), sign)
+
+
+def _settled(name: str, low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    """Slope and height of an activation that is a straight line on a range; slope NaN where it is not."""
+    nothing = np.zeros_like(low)
+    if name == "identity":
+        return nothing + 1.0, nothing
+    if name == "hard_tanh":
+        flat = (low >= 1) | (high <= -1)
+        slope = np.where(flat, 0.0, np.where((low >= -1) & (high <= 1), 1.0, np.nan))
+        return slope, np.where(flat, np.where(low >= 1, 1.0, -1.0), 0.0)
+    below = 0.0 if name == "relu" else LEAKY_SLOPE
+    return np.where(low >= 0, 1.0, np.where(high <= 0, below, np.nan)), nothing
+
+
+#: Amounts below this are none.
+DUST = 1e-9
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Moves of one input, and the network that they act on.
+
+    Attributes
+    ----------
+    net : FeedForward
+    moves : Moves
+    goal : Contrast
+    distance : {"l1", "linf"}
+    avoid : sequence of frozenset of int
+        Sets of features that must not change together.
+
+    Examples
+    --------
+    >>> one = np.ones(1)
+    >>> moves = Moves(-one, np.array([0]), 2 * one, one, np.array([[3.0]]), one, one < 0, np.array([-1]))
+    >>> net = FeedForward([[[1.5]]], [[0.0]])
+    >>> effect = Effect(net, moves, Contrast.of(net, 1), "l1")
+    >>> effect.margins(np.array([[0.0], [1.0]]))[0].tolist(), effect.cost(0.5 * one)
+    ([-1.0, 2.0], (0.5, 0.5))
+    """
+
+    net: FeedForward
+    moves: Moves
+    goal: Contrast
+    distance: str
+    avoid: Sequence[frozenset[int]] = ()
+
+    def rounded(self, values: _Array) -> _Array | None:
+        """Amounts that can be taken, near the values of the first columns; None if they would change too much."""
+        moves = self.moves
+        amounts = np.clip(values[: len(moves)], 0.0, moves.top)
+        amounts = np.where(moves.integer, np.rint(amounts), np.where(amounts > DUST, amounts, 0.0))
+        amounts[moves.children[amounts[moves.parent[moves.children]] == 0]] = 0.0
+        if self.avoid:
+            changed = frozenset(moves.feature[(amounts > 0) & (moves.shift != 0)].tolist())
+            if any(known <= changed for known in self.avoid):
+                return None
+        return amounts
+
+    def cost(self, amounts: _Array) -> tuple[float, float]:
+        """What amounts cost, and the sum of all differences."""
+        differences = np.bincount(self.moves.feature, weights=self.moves.cost * amounts)
+        total = float(differences.sum())
+        return (total if self.distance == "l1" else float(differences.max(initial=0.0))), total
+
+    def margins(self, amounts: _Array) -> tuple[_Array, _Array]:
+        """Margins of rows of amounts, and the size of what they are sums of."""
+        a = self.moves.base + amounts @ self.moves.gain
+        size = np.abs(a).max(axis=-1)
+        for name, w, b in zip(self.net.activations, self.net.weights[1:], self.net.biases[1:], strict=True):
+            a = activate(name, a)
+            size = np.abs(a) @ np.abs(w).max(axis=1) + np.abs(b).max()
+            a = a @ w + b
+        return self.goal.margins(a), 1.0 + size
+
+    def margin(self, amounts: _Array) -> tuple[float, float]:
+        """The same for one row."""
+        margins, sizes = self.margins(amounts[None])
+        return float(margins[0]), float(sizes[0])
+
+    def arguments(self, amounts: _Array) -> list[_Array]:
+        """What reaches the hidden units, layer by layer."""
+        z = self.moves.base + amounts @ self.moves.gain
+        found = [z]
+        for name, w, b in zip(self.net.activations, self.net.weights[1:], self.net.biases[1:], strict=True):
+            z = activate(name, z.copy()) @ w + b
+            found.append(z)
+        return found[:-1]
+
+
+_Sets = tuple[frozenset[int], ...]
+#: With "linf" the sum of all differences counts a little, so that nothing changes without need.
+TIE = 1e-6
+
+
+def cheapest_program(
+    net: FeedForward,
+    reach: Reach,
+    goal: Contrast,
+    margin: float,
+    avoid: _Sets = (),
+    ranges: list[tuple[_Array, _Array]] | None = None,
+) -> Mixed:
+    """Least cost with at least this margin; the first columns are the moves.
+
+    Parameters
+    ----------
+    net : FeedForward
+        With relu, leaky_relu, hard_tanh and identity units.
+    reach : Reach
+        What may be done, and at what cost.
+    goal : Contrast
+    margin : float
+    avoid : tuple of frozenset of int
+        Of each set of features one must stay as it is.
+    ranges : list of pairs of ndarray, optional
+        Of what reaches the hidden units, if more is known than `unit_ranges` would find.
+    """
+    ranges, needs = unit_ranges(net, reach) if ranges is None else ranges, sides(net, goal)
+    moves, largest = reach.moves, reach.distance == "linf"
+    sheet = Sheet(len(moves) + largest + count_columns(net, ranges, needs))
+    sheet.columns(np.zeros(len(moves)), reach.top, moves.integer)
+    cost = np.zeros(sheet.total)
+    cost[: len(moves)] = moves.cost * (TIE if largest else 1.0)
+    if largest:
+        t = sheet.column(0.0, min(reach.budget, 1.0 + float((moves.cost * reach.top).sum())))
+        cost[t] = 1.0
+        for columns in _by_feature(reach):
+            sheet.sparse({t: -1.0, **dict(zip(columns, moves.cost[columns].tolist(), strict=True))}, -np.inf, 0.0)
+    form, const = write_units(sheet, net, moves, ranges, needs, goal)
+    for signs, offset in zip(goal.signs.T, goal.const, strict=True):
+        sheet.row(signs @ form, margin - float(signs @ const + offset), np.inf)
+    _write_moves(sheet, reach, avoid)
+    if not largest and np.isfinite(reach.budget):
+        sheet.row(cost.copy(), -np.inf, reach.budget)
+    return sheet.finished(cost, net.activations)
+
+
+def widest_program(net: FeedForward, reach: Reach, goal: Contrast, avoid: _Sets = ()) -> Mixed:
+    """Largest margin, as the least negative of it: the last of its first ``len(moves) + 1`` columns."""
+    ranges, needs = unit_ranges(net, reach, scores=True), sides(net, goal)
+    moves = reach.moves
+    sheet = Sheet(len(moves) + 1 + count_columns(net, ranges, needs))
+    sheet.columns(np.zeros(len(moves)), reach.top, moves.integer)
+    low, high = ranges[-1]
+    up, down = np.maximum(goal.signs, 0.0), np.minimum(goal.signs, 0.0)
+    least, most = low @ up + high @ down + goal.const, high @ up + low @ down + goal.const
+    t = sheet.column(float(least.min()), float(most.min()))
+    form, const = write_units(sheet, net, moves, ranges, needs, goal)
+    for signs, offset in zip(goal.signs.T, goal.const, strict=True):
+        values = signs @ form
+        values[t] -= 1.0
+        sheet.row(values, -float(signs @ const + offset), np.inf)
+    _write_moves(sheet, reach, avoid)
+    cost = np.zeros(sheet.total)
+    cost[t] = -1.0
+    return sheet.finished(cost, net.activations)
+
+
+def _by_feature(reach: Reach) -> list[list[int]]:
+    starts = reach.moves.starts.tolist()
+    return [list(range(a, b)) for a, b in itertools.pairwise([*starts, len(reach.moves)])]
+
+
+def _write_moves(sheet: Sheet, reach: Reach, avoid: _Sets) -> None:
+    """Of the ways to change a feature at most one; no child without its parent; and what must not change together."""
+    moves, top = reach.moves, reach.top
+    if (moves.integer & (moves.parent < 0)).any():
+        for columns in _by_feature(reach):
+            roots = [c for c in columns if moves.parent[c] < 0 and moves.integer[c]]
+            if len(roots) > 1 and moves.top[roots].max() <= 1:
+                sheet.sparse(dict.fromkeys(roots, 1.0), -np.inf, 1.0)
+    for child in moves.children.tolist():
+        sheet.sparse({child: 1.0, int(moves.parent[child]): -float(top[child])}, -np.inf, 0.0)
+    changeable = set(moves.feature.tolist())
+    for features in avoid:
+        if features <= changeable:  # otherwise one of them stays as it is anyway
+            indicators = np.flatnonzero((moves.parent < 0) & np.isin(moves.feature, list(features)))
+            sheet.sparse(dict.fromkeys(indicators.tolist(), 1.0), -np.inf, len(features) - 1.0)

@@ -1,0 +1,163 @@
+"""Candidates among known rows: the nearest ones that the model puts into the wanted class."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.space.feature import Feature
+from apas.errors import InputError
+
+__all__ = ["NearestNeighbours", "rows_of_class"]
+
+_Array = NDArray[np.float64]
+#: How many neighbours are asked for at first; then twice as many each time.
+FIRST = 16
+#: The tree and the space add differences up in different orders, so that bounds may be off by a few roundings.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class NearestNeighbours:
+    """The nearest background rows of the wanted class, cheapest first.
+
+    The class is the one the model gives. Values of a row that the input may not take, since the feature is immutable,
+    changes in one direction only or moves in steps, are replaced by the nearest ones it may; what the model then still
+    puts into the wanted class is a candidate.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> from apas.counterfactuals.space.space import FeatureSpace
+    >>> space = FeatureSpace([Feature("income", high=9.0, low=0.0), Feature("age", "integer", mutable=False)])
+    >>> net = FeedForward([[[1.0], [0.0]]], [[-4.0]], feature_names=space.names)
+    >>> task = Task(net, space, background=np.array([[8.0, 30.0], [5.0, 60.0], [1.0, 40.0]]))
+    >>> search = Search(task, 0, np.array([2.0, 40.0]), 1)
+    >>> [c.point.tolist() for c in NearestNeighbours().candidates(search)]
+    [[5.0, 40.0], [8.0, 40.0]]
+    """
+
+    @property
+    def ordered(self) -> bool:
+        """Whether no candidate costs less than those before it."""
+        return True
+
+    def unsupported(self, task: Task) -> str | None:
+        """None if there are rows to look among, else the error a user reads."""
+        if task.background is None or not len(task.background):
+            return "NearestNeighbours looks among known rows; pass some, such as the training table, as `background`."
+        return None
+
+    def candidates(self, search: Search) -> Iterator[Candidate]:
+        """Different rows in the order of their costs, allowed by the space and valid on the model."""
+        task = search.task
+        label = search.target
+        known = task.once(("neighbours", label), lambda: _Known(task, rows_of_class(task, label)))
+        if not len(known.rows):
+            raise InputError(
+                f"`background` must hold a row that the model puts into the wanted class {label!r}, got none; give "
+                "more rows, or use another source."
+            )
+        return _by_cost(search, known)
+
+
+def rows_of_class(task: Task, label: Any) -> _Array:
+    """Different background rows that the model puts into a class, moved into the ranges of the space."""
+    if task.background is None:
+        return np.empty((0, len(task.space)))
+    rows = task.background[np.array([c == label for c in task.background_classes], dtype=bool)]
+    lows, highs = np.transpose([f.ends for f in task.space])
+    return np.unique(np.clip(rows, lows, highs) + 0.0, axis=0)  # + 0.0 makes -0.0 the 0.0 it equals
+
+
+class _Known:
+    """Known rows of a class in a tree, whose distances are lower bounds of costs.
+
+    Only features that change freely are in it. Of the others it is not known before an input is given which of their
+    values remain.
+    """
+
+    def __init__(self, task: Task, rows: _Array) -> None:
+        from scipy.spatial import cKDTree
+
+        self.task, self.rows = task, rows
+        self.power = 1.0 if task.distance == "l1" else np.inf
+        moved = np.stack([_moved(f, rows[:, i]) for i, f in enumerate(task.space)], axis=1)
+        self.free: NDArray[np.bool_] = np.asarray(np.isfinite(moved).all(axis=0))
+        moved = moved[:, self.free].sum(axis=1) if self.power == 1 else moved[:, self.free].max(axis=1, initial=0.0)
+        #: How much nearer than the row itself what is made of it can be, at most.
+        self.dust = float(moved.max(initial=0.0))
+        self.tree = cKDTree(self._coordinates(rows))
+
+    def nearest(self, point: _Array, count: int) -> tuple[NDArray[np.intp], float]:
+        """Numbers of the nearest rows, and a lower bound of the costs of all others."""
+        count = min(count, len(self.rows))
+        apart, found = self.tree.query(self._coordinates(point[None])[0], k=np.arange(1, count + 1), p=self.power)
+        if count == len(self.rows):
+            return found, np.inf
+        bound = max(0.0, float(apart[-1]) - self.dust) / (len(self.task.space) if self.power == 1 else 1)
+        return found, bound * (1 - ROUNDING)
+
+    def _coordinates(self, rows: _Array) -> _Array:
+        """Rows as points whose Minkowski distance is the sum, or the largest, of the differences of free features."""
+        columns = [np.zeros((len(rows), 1))]  # a tree needs one
+        for i, feature in enumerate(self.task.space):
+            if not self.free[i]:
+                continue
+            if feature.kind == "categorical":  # two of its columns differ where levels do
+                hit = np.equal(rows[:, i, None], np.arange(len(feature.values or ())))
+                columns.append(np.where(hit, 0.5 if self.power == 1 else 1.0, 0.0))
+            else:
+                columns.append(rows[:, i, None] / feature.span)
+        return np.concatenate(columns, axis=1)
+
+
+def _moved(feature: Feature, values: _Array) -> _Array:
+    """How far values are from the nearest allowed ones, in units of the range; infinite for what is not free."""
+    if not feature.mutable or feature.direction is not None:
+        return np.full(len(values), np.inf)
+    anywhere = np.full(len(values), np.nan)  # from nowhere: no original value that would be allowed as well
+    apart = feature.differences(feature.snapped(values, anywhere), values)
+    return np.nan_to_num(apart, nan=np.inf)
+
+
+def _by_cost(search: Search, known: _Known) -> Iterator[Candidate]:
+    """Candidates in the order of their costs: one is held back while the rows still to come could cost less."""
+    waiting: list[tuple[float, int]] = []
+    points: dict[int, _Array] = {}
+    looked_at: set[int] = set()
+    seen: set[bytes] = set()
+    count, bound = FIRST, 0.0
+    while bound < np.inf:
+        found, bound = known.nearest(search.input, count)
+        new = np.array([n for n in found.tolist() if n not in looked_at], dtype=np.intp)
+        looked_at.update(new.tolist())
+        for number, point, cost in _usable(search, known.rows[new], new, seen):
+            points[number] = point
+            heapq.heappush(waiting, (cost, number))
+        while waiting and waiting[0][0] <= bound:
+            yield Candidate(points.pop(heapq.heappop(waiting)[1]))
+        count *= 2
+
+
+def _usable(
+    search: Search, rows: _Array, numbers: NDArray[np.intp], seen: set[bytes]
+) -> Iterator[tuple[int, _Array, float]]:
+    """What rows become when the space allows them only in part: number, point and cost of those still of use."""
+    task = search.task
+    inputs = np.broadcast_to(search.input, rows.shape)
+    points = task.space.snapped(rows, inputs)
+    kept = (points != inputs).any(axis=1)
+    if kept.any():  # preprocessing need not take an empty table
+        kept[kept] = task.valid(points[kept], search.target)
+    for i in np.flatnonzero(kept):
+        key = points[i].tobytes()
+        if key not in seen and search.is_different(points[i]):
+            seen.add(key)
+            yield int(numbers[i]), points[i], search.cost(points[i])

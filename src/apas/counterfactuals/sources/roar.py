@@ -1,0 +1,602 @@
+"""`Roar`: rows that survive when a linear surrogate of the model moves in the worst way.
+
+`Surrogate` scores points by ``slopes @ point + intercept``, at least 0 for the wanted class. When slopes and intercept
+together move within a ball, the lowest score of a point is known in closed form: the score minus the radius times the
+dual norm of the point with a 1 for the intercept appended.
+
+A row can be moved in the columns that the model sees, freely, as published methods do; or in coordinates of the space,
+between its limits, from where there is a way back to an allowed row.
+
+Near the row the model is replaced by a line (`Surrogate`). The loss of a point is the log loss
+of its worst score while the line moves within a ball, plus a price times the distance from the row; it is minimised by
+gradient descent (Adam). Of several prices the row of the highest that is still valid on the model is taken.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas._validation import check_integer, check_number
+from apas.counterfactuals.search.smooth import Relaxed, derives, first_and_by_cost, usable
+from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.feature import Feature
+from apas.errors import InputError, Unsupported
+from apas.models.base import Differentiable, needs_strict, valid
+from apas.shifts.points import standard_normals
+
+__all__ = [
+    "BALLS",
+    "PRICES",
+    "Columns",
+    "InSpace",
+    "Neighbourhood",
+    "Neighbours",
+    "Roar",
+    "Surrogate",
+    "fitted",
+    "fitted_by_default",
+]
+
+_Array = NDArray[np.float64]
+BALLS = ("linf", "l1")
+#: Decimals that are kept of slopes and intercept.
+DECIMALS = 4
+#: Newton steps of a fit at most, halvings of each, and the step that ends it.
+NEWTON_STEPS, HALVINGS, SMALL = 50, 30, 1e-9
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """Scores along a line.
+
+    Attributes
+    ----------
+    slopes : ndarray of shape (columns,)
+    intercept : float
+
+    Examples
+    --------
+    >>> line = Surrogate(np.array([2.0, -1.0]), -0.5)
+    >>> line.worst(np.array([[1.0, 0.5]]), np.array([0.1]), "linf")
+    (array([0.75]), array([[ 1.9, -1.1]]))
+    """
+
+    slopes: _Array
+    intercept: float
+
+    def worst(self, points: _Array, radii: _Array, ball: str) -> tuple[_Array, _Array]:
+        """The lowest scores (rows,) of lines within the radius of each row, and their derivatives (rows, columns)."""
+        scores = points @ self.slopes + self.intercept
+        sizes, signs = np.abs(points), np.sign(points)
+        if ball == "linf":  # every entry moves against the point, and the intercept down
+            return scores - radii * (sizes.sum(axis=1) + 1.0), self.slopes - radii[:, None] * signs
+        rows, largest = np.arange(len(points)), sizes.argmax(axis=1)  # all of the move goes where it does most harm
+        by_point = np.tile(self.slopes, (len(points), 1))
+        by_point[rows, largest] -= np.where(sizes[rows, largest] > 1.0, radii * signs[rows, largest], 0.0)
+        return scores - radii * np.maximum(sizes.max(axis=1), 1.0), by_point
+
+    def in_units(self, origin: _Array, units: _Array) -> Surrogate:
+        """The same line for points p, where it was made for ``(p - origin) / units``."""
+        slopes = self.slopes / units
+        return Surrogate(slopes, self.intercept - float(slopes @ origin))
+
+    def rounded(self) -> Surrogate:
+        """The line with the decimals that are kept."""
+        return Surrogate(self.slopes.round(DECIMALS), round(self.intercept, DECIMALS))
+
+
+def fitted(points: _Array, hit: NDArray[np.bool_], weights: _Array) -> Surrogate | None:
+    """Logistic regression of hits on points, each with its weight, and half the squared slopes as a penalty.
+
+    Parameters
+    ----------
+    points : ndarray of shape (rows, columns)
+    hit : ndarray of bool, shape (rows,)
+        Which points are of the wanted class.
+    weights : ndarray of shape (rows,)
+
+    Returns
+    -------
+    Surrogate or None
+        None if all points are of one class, since there is no line between them then.
+
+    Examples
+    --------
+    >>> line = fitted(np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([False, False, True, True]), np.ones(4))
+    >>> round(float(-line.intercept / line.slopes[0]), 6)
+    1.5
+    """
+    from scipy.special import expit
+
+    if hit.all() or not hit.any():
+        return None
+    columns = np.column_stack([points, np.ones(len(points))])
+    penalty = np.append(np.ones(points.shape[1]), 0.0)
+    wanted, found = hit.astype(np.float64), np.zeros(points.shape[1] + 1)
+
+    def loss(theta: _Array) -> float:
+        scores = columns @ theta
+        return float(weights @ (np.logaddexp(0.0, scores) - wanted * scores) + 0.5 * penalty @ theta**2)
+
+    reached = loss(found)
+    for _ in range(NEWTON_STEPS):
+        chance = expit(columns @ found)
+        gradient = columns.T @ (weights * (chance - wanted)) + penalty * found
+        bend = (columns * (weights * chance * (1.0 - chance))[:, None]).T @ columns + np.diag(penalty)
+        bend[-1, -1] += np.finfo(float).eps * (1.0 + weights.sum())  # so that it can be solved where weights vanish
+        step = np.linalg.solve(bend, gradient)
+        for _ in range(HALVINGS):
+            tried = loss(found - step)
+            if tried <= reached:
+                break
+            step = 0.5 * step
+        else:
+            break  # nothing but rounding is left
+        found, reached = found - step, tried
+        if np.abs(step).max() < SMALL:
+            break
+    return Surrogate(found[:-1], float(found[-1]))
+
+
+def fitted_by_default(points: _Array, hit: NDArray[np.bool_], weights: _Array) -> Surrogate | None:
+    """The same by scikit-learn with its default settings, whose 100 iterations need not be enough.
+
+    With many columns of levels they are not: the published lines are where these iterations ended.
+
+    Examples
+    --------
+    >>> hit = np.array([False, False, True, True])
+    >>> line = fitted_by_default(np.array([[0.0], [1.0], [2.0], [3.0]]), hit, np.ones(4))
+    >>> round(float(-line.intercept / line.slopes[0]), 3)
+    1.5
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if hit.all() or not hit.any():
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = LogisticRegression().fit(points, hit, sample_weight=weights)
+    return Surrogate(found.coef_[0], float(found.intercept_[0]))
+
+
+_Hit = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What a line is fitted to.
+
+    Attributes
+    ----------
+    points : ndarray of shape (neighbours, coordinates)
+        The row itself comes first.
+    hit : ndarray of bool, shape (neighbours,)
+        Which of them have the wanted class.
+    mean, spread : ndarray of shape (coordinates,)
+        Of the known rows; the spread is 1 for what never changes.
+    """
+
+    points: _Array
+    hit: _Hit
+    mean: _Array
+    spread: _Array
+
+
+class Neighbourhood(Protocol):
+    """What a descent needs to know about the row that it starts from.
+
+    Attributes
+    ----------
+    search : Search
+    start, weights : ndarray of shape (coordinates,)
+        The row, and what a unit of each coordinate costs.
+    width : int
+        How many standard normal numbers a neighbour is made of.
+    """
+
+    search: Search
+    start: _Array
+    weights: _Array
+    width: int
+
+    def drawn(self, normals: _Array, local: bool) -> Neighbours:
+        """Draw neighbours of the row, or of the mean of the known rows."""
+        ...
+
+    def tangent(self) -> Surrogate:
+        """The margin of the model as it is at the row."""
+        ...
+
+    def inside(self, points: _Array) -> _Array:
+        """The nearest points that may be looked at."""
+        ...
+
+
+class Columns:
+    """A row as the model sees it, that may go anywhere.
+
+    Examples
+    --------
+    >>> from apas import FeatureSpace, FeedForward
+    >>> from apas.counterfactuals.search.source import Task
+    >>> space = FeatureSpace([Feature("income", low=0, high=10)], scale="minmax")
+    >>> task = Task(space.bind(FeedForward([[[2.0]]], [[-1.0]])), space, background=np.array([[2.0], [6.0]]))
+    >>> columns = Columns(Search(task, 0, np.array([3.0]), 1))
+    >>> found = columns.drawn(np.array([[0.0], [1.5]]), local=True)
+    >>> found.points.tolist(), found.hit.tolist()
+    ([[0.3], [0.6]], [False, True])
+    """
+
+    def __init__(self, search: Search) -> None:
+        self.search, self.task = search, search.task
+        self.start = self.task.encoded(search.input[None])[0]
+        self.weights = np.ones(len(self.start))
+        self.width = len(self.start)
+
+    def drawn(self, normals: _Array, local: bool) -> Neighbours:
+        """Draw points around the row, or around the mean of the known rows."""
+        mean, spread = _mean_and_spread(self._known)
+        points = (self.start if local else mean) + normals * spread
+        points[0] = self.start
+        return Neighbours(points, self.valid(points), mean, spread)
+
+    def reversed(self, normals: _Array) -> Neighbours:
+        """Draw what the published experiments fitted the last line to where features have levels: see `Roar`.
+
+        Columns of levels are drawn as frequent as they are and replaced by whether they are the row's, and the class
+        is turned round. Without such columns it is what `drawn` gives.
+        """
+        found, bits = self.drawn(normals, local=False), self._bits
+        if not bits.any():
+            return found
+        points = found.points.copy()
+        for j in np.flatnonzero(bits):
+            points[1:, j] = _by_frequency(self._known[:, j], normals[1:, j])
+        same = np.where(bits, points == self.start, points)
+        mean, spread = np.where(bits, 0.0, found.mean), np.where(bits, 1.0, found.spread)
+        return Neighbours(same, ~self.valid(points), mean, spread)
+
+    @property
+    def _known(self) -> _Array:
+        """Known rows as the model sees them."""
+        return self.task.once("columns/known", lambda: self.task.encoded(_background(self.search)))
+
+    @property
+    def _bits(self) -> _Hit:
+        """Which columns stand for levels."""
+        found = np.zeros(self.width, dtype=bool)
+        if isinstance(self.task.model, CodedModel) and self.task.space.coding.n_columns == self.width:
+            for feature, part in zip(self.task.space, self.task.space.coding.slices, strict=True):
+                found[part] = feature.is_level
+        return found
+
+    def valid(self, points: _Array) -> _Hit:
+        """Which points the model puts into the wanted class."""
+        labels = np.empty(len(points), dtype=object)
+        labels[:] = self.search.target
+        strict = needs_strict(self.task.model.classes, labels)
+        return valid(self.task.model.margin(points, self.search.target), strict)
+
+    def tangent(self) -> Surrogate:
+        """The margin of the model as it is at the row."""
+        assert isinstance(self.task.model, Differentiable)
+        margins, slopes = self.task.model.input_gradient(self.start[None], self.search.target)
+        return _line(float(margins[0]), slopes[0], self.start)
+
+    def inside(self, points: _Array) -> _Array:
+        """The points themselves."""
+        return points
+
+
+class InSpace:
+    """A row in coordinates of the space: numbers from the low end of their range in units of it, levels as 0 and 1.
+
+    Examples
+    --------
+    >>> from apas import FeatureSpace, FeedForward
+    >>> from apas.counterfactuals.search.source import Task
+    >>> space = FeatureSpace([Feature("income", "integer", low=2, high=12)])
+    >>> task = Task(space.bind(FeedForward([[[1.0]]], [[-6.0]])), space, background=np.array([[2.0], [6.0]]))
+    >>> place = InSpace(Search(task, 0, np.array([3.0]), 1))
+    >>> found = place.drawn(np.array([[0.0], [1.7]]), local=True)
+    >>> found.points.round(9).tolist(), found.hit.tolist()
+    ([[0.1], [0.4]], [False, True])
+    >>> place.numbers(np.array([[0.42]]))
+    array([[6.]])
+    """
+
+    def __init__(self, search: Search) -> None:
+        self.search, task = search, search.task
+        self._relaxed = Relaxed(search)
+        self._at = self._relaxed.at
+        self._origin = self._origins()
+        self.start = self._relaxed.start - self._origin
+        self.weights = self._relaxed.weights
+        self.width = len(task.space)
+
+    def drawn(self, normals: _Array, local: bool) -> Neighbours:
+        """Draw rows around the row, or around the mean of the known rows.
+
+        Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there; what
+        a feature cannot be becomes the nearest that it can, whether or not the row may change so.
+        """
+        task, rows = self.search.task, np.empty(normals.shape)
+        background = _background(self.search)
+        for i, feature in enumerate(task.space):
+            values, original = background[:, i], float(self.search.input[i])
+            if feature.kind in ("categorical", "binary"):
+                rows[:, i] = _by_frequency(values, normals[:, i])
+                continue
+            size = float(values.std()) or self._at.units[i]
+            wanted = (original if local else values.mean()) + size * normals[:, i]
+            rows[:, i] = _possible(feature, wanted, original)
+        rows[0] = self.search.input
+        mean, spread = _mean_and_spread(self._at.of(background) - self._origin)
+        return Neighbours(self._at.of(rows) - self._origin, task.valid(rows, self.search.target), mean, spread)
+
+    def tangent(self) -> Surrogate:
+        """The margin of the model as it is at the row."""
+        margins, slopes = self._relaxed.gradients(self._relaxed.start[None])
+        return _line(float(margins[0]), slopes[0], self.start)
+
+    def inside(self, points: _Array) -> _Array:
+        """The nearest points within the limits of the space."""
+        return self._relaxed.inside(points + self._origin) - self._origin
+
+    def numbers(self, points: _Array) -> _Array:
+        """The nearest allowed rows, as numbers per cell."""
+        moved = points != self.start  # adding the origin again need not give the digits that were there
+        return self._relaxed.numbers(np.where(moved, points + self._origin, self._relaxed.start))
+
+    def _origins(self) -> _Array:
+        """Where coordinates are 0: the low end of a range, else of what is known."""
+        found = np.zeros(self._at.size)
+        known = self.search.input[None] if self.search.task.background is None else _background(self.search)
+        for i, (feature, part) in enumerate(zip(self.search.task.space, self._at.slices, strict=True)):
+            if feature.kind != "categorical":
+                low = feature.ends[0] if np.isfinite(feature.ends[0]) else float(known[:, i].min())
+                found[part] = low / self._at.units[i]
+        return found
+
+
+def _background(search: Search) -> _Array:
+    assert search.task.background is not None
+    return search.task.background
+
+
+def _mean_and_spread(points: _Array) -> tuple[_Array, _Array]:
+    spread = points.std(axis=0)
+    return points.mean(axis=0), np.where(spread > 0, spread, 1.0)
+
+
+def _by_frequency(values: _Array, normals: _Array) -> _Array:
+    """Values as frequent as they are, each chosen by a standard normal number."""
+    from scipy.special import ndtr
+
+    places = (ndtr(normals) * len(values)).astype(np.intp)
+    return np.asarray(np.sort(values)[np.minimum(places, len(values) - 1)])
+
+
+def _possible(feature: Feature, wanted: _Array, original: float) -> _Array:
+    """The nearest values that a feature can have, also where this row may not change to them."""
+    free = feature if feature.mutable and feature.direction is None else replace(feature, mutable=True, direction=None)
+    found = free.snapped(wanted, np.full(len(wanted), np.nan))
+    return np.where(np.isnan(found), original, found)  # a range without a step in it has no values
+
+
+def _line(margin: float, slopes: _Array, start: _Array) -> Surrogate:
+    return Surrogate(slopes, margin - float(slopes @ start))
+
+
+SURROGATES = ("local", "gradient", "published")
+#: What a unit of distance may cost, as in the published experiments.
+PRICES = np.array([0.0005, 0.001, 0.005, *(0.01 + 0.05 * np.arange(22)).round(2)])
+#: Adam's settings, the change of the loss that ends a descent, and how many steps it takes at most.
+RATE, BETAS, EPSILON = 0.001, (0.9, 0.999), 1e-8
+TOLERANCE, STEPS = 1e-4, 5000
+#: How wide the weights of neighbours are: this times the root of the number of coordinates.
+KERNEL = 0.75
+#: Further radii, as parts of the way from the radius to the largest slope, beyond which no slope keeps its sign.
+WIDER = (0.1, 0.2, 0.4, 0.8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roar:
+    """Robust algorithmic recourse: rows that a line in place of the model accepts even after the worst move.
+
+    The first candidate has the highest price of distance that is valid on the model before a higher one is not. If
+    it is not certified, rows of other prices and of larger radii follow, the cheapest first.
+
+    Parameters
+    ----------
+    surrogate : {"local", "gradient", "published"}, default "local"
+        The line: a logistic regression on neighbours drawn around the row and weighted by how near they are, which only
+        asks the model for classes; the margin's own derivative at the row; or the regression as it was used in the
+        published experiments (see Notes).
+    radius : float, default 0.1
+        How far slopes and intercept of the line move.
+    ball : {"linf", "l1"}, default "linf"
+        Whether each may move so far, or all of them together.
+    samples : int, default 20000
+        Number of neighbours.
+
+    Notes
+    -----
+    The published experiments drew neighbours around the mean of the known rows rather than around the row; they used
+    slopes that belong to standardised columns as if they belonged to the model's own; they ended fits after 100
+    iterations; and they chose the price on one draw of neighbours and the row on another, so that some rows are not
+    valid even on the model. Where features have levels, the second line separated the *other* class, by whether columns
+    equal those of the row. ``"published"`` does all this, the last in `recourse` only.
+
+    References
+    ----------
+    Upadhyay, Joshi and Lakkaraju (2021), "Towards Robust and Reliable Algorithmic Recourse", NeurIPS.
+
+    Examples
+    --------
+    >>> from apas import Feature, FeatureSpace, FeedForward
+    >>> space = FeatureSpace([Feature(name, low=0, high=1) for name in ("income", "savings")])
+    >>> net = FeedForward([[[8.0], [4.0]]], [[-6.0]], feature_names=space.names)
+    >>> search = Search(Task(net, space), 0, np.array([0.2, 0.3]), 1)
+    >>> first = next(Roar(surrogate="gradient").candidates(search))
+    >>> first.point.round(2).tolist(), search.is_valid(first.point)
+    ([0.81, 0.3], True)
+    """
+
+    surrogate: str = "local"
+    radius: float = 0.1
+    ball: str = "linf"
+    samples: int = 20_000
+
+    def __post_init__(self) -> None:
+        for name, known in (("surrogate", SURROGATES), ("ball", BALLS)):
+            if getattr(self, name) not in known:
+                choices = " or ".join([", ".join(f'"{k}"' for k in known[:-1]), f'"{known[-1]}"'])
+                raise InputError(f"`{name}` of Roar must be {choices}, got {getattr(self, name)!r}.")
+        check_number(self.radius, "radius", "Roar", least=0.0)
+        object.__setattr__(self, "samples", check_integer(self.samples, "samples", "Roar", least=2))
+
+    @property
+    def ordered(self) -> bool:
+        """True: the row of the chosen price is wanted if it is certified, else the cheapest that is."""
+        return True
+
+    def unsupported(self, task: Task) -> str | None:
+        """None if there is what the line is made from, else the error a user reads."""
+        if self.surrogate != "gradient":
+            if task.background is None or not len(task.background):
+                return (
+                    f'Roar(surrogate="{self.surrogate}") draws neighbours with the spread of known rows; pass some, '
+                    'such as the training table, as `background`, or use surrogate="gradient".'
+                )
+            return None
+        if derives(task.model, np.zeros(task.model.n_features), task.model.classes[0]):
+            return None
+        return (
+            f'Roar(surrogate="gradient") needs a model that knows its derivatives, got {task.model!r}; use '
+            'surrogate="local", which only asks it for classes.'
+        )
+
+    def candidates(self, search: Search) -> Generator[Candidate, Any, str]:
+        """Different rows, allowed by the space and valid on the model: the one of `radius`, then others by cost.
+
+        The generator returns why there are no more.
+        """
+        place = InSpace(search)
+        lines = self._lines(search, place)
+        if lines is None:
+            return f"all {self.samples} neighbours are of one class, so that Roar has no line between classes"
+        found = yield from first_and_by_cost(search, self._rows(place, *lines))
+        return "no further prices and radii" if found else "at no price and radius Roar found a row that is valid"
+
+    def recourse(self, search: Search) -> _Array:
+        """The row of the published method in the columns of the model: no limits, valid on the model or not.
+
+        Parameters
+        ----------
+        search : Search
+            Made by hand: ``Search(Task(space.bind(model), space, background=...), number, numbers, target)``.
+
+        Returns
+        -------
+        ndarray of shape (columns,)
+            The input itself if all neighbours are of one class.
+        """
+        complaint = self.unsupported(search.task)
+        if complaint is not None:
+            raise Unsupported(complaint)
+        place = Columns(search)
+        lines = self._lines(search, place)
+        if lines is None:
+            return np.array(place.start)
+        choosing, last = lines
+        rows = self._descended(place, choosing, self.radius, PRICES)
+        chosen = _before_the_fall(place.valid(rows))
+        if choosing is not last:
+            rows, chosen = self._descended(place, last, self.radius, PRICES[[chosen]]), 0
+        found: _Array = rows[chosen]
+        return found
+
+    def _rows(self, place: InSpace, choosing: Surrogate, last: Surrogate) -> Iterator[_Array]:
+        """The row of the chosen price, if it can be offered; then those of all prices and radii."""
+        search = place.search
+        points = self._descended(place, choosing, self.radius, PRICES)
+        chosen = _before_the_fall(search.task.valid(place.numbers(points), search.target))
+        if choosing is not last:
+            points = self._descended(place, last, self.radius, PRICES)
+        yield usable(search, place.numbers(points[[chosen]]))
+        wider = self.radius + np.array(WIDER) * max(0.0, float(np.abs(last.slopes).max()) - self.radius)
+        further = self._descended(place, last, np.repeat(wider, len(PRICES)), np.tile(PRICES, len(wider)))
+        yield usable(search, place.numbers(np.concatenate([points, further])))
+
+    def _lines(self, search: Search, place: Neighbourhood) -> tuple[Surrogate, Surrogate] | None:
+        """The line that the price is chosen on, and the one that the row is from."""
+        if self.surrogate == "gradient":
+            line = place.tangent()
+            return line, line
+        found = [self._fitted(search, place, number) for number in range(2 if self.surrogate == "published" else 1)]
+        return None if found[0] is None or found[-1] is None else (found[0], found[-1])
+
+    def _fitted(self, search: Search, place: Neighbourhood, number: int) -> Surrogate | None:
+        """A regression on neighbours, of which the row itself is one."""
+        stream = Stream(search.task.entropy, f"roar/{search.row}/{number}")
+        normals, local = standard_normals(place.width, stream, 0, self.samples), self.surrogate == "local"
+        near = place.reversed(normals) if number and isinstance(place, Columns) else place.drawn(normals, local)
+        scaled = (near.points - near.mean) / near.spread
+        far = np.square(scaled - scaled[0]).sum(axis=1) / (KERNEL**2 * len(near.mean))
+        line = (fitted if local else fitted_by_default)(scaled, near.hit, np.exp(-0.5 * far))
+        if line is None:
+            return None
+        return (line.in_units(near.mean, near.spread) if local else line).rounded()
+
+    def _descended(self, place: Neighbourhood, line: Surrogate, radii: float | _Array, prices: _Array) -> _Array:
+        """Where the loss stops falling, one point per price, shape (prices, coordinates)."""
+        from scipy.special import expit
+
+        points = np.tile(place.start, (len(prices), 1))
+        radii = np.broadcast_to(np.asarray(radii, dtype=np.float64), prices.shape)
+        first, second = np.zeros_like(points), np.zeros_like(points)
+        going, last = np.arange(len(points)), np.full(len(points), np.inf)
+        for step in range(1, STEPS + 1):
+            if time.monotonic() > place.search.task.deadline:
+                break
+            at = points[going]
+            scores, slopes = line.worst(at, radii[going], self.ball)
+            moved = (at - place.start) * place.weights
+            loss = np.logaddexp(0.0, -scores) + prices[going] * np.abs(moved).sum(axis=1)
+            still = ~(np.abs(last[going] - loss) < TOLERANCE)
+            last[going] = loss
+            if not still.all():
+                going, at, scores, slopes, moved = (a[still] for a in (going, at, scores, slopes, moved))
+                if not going.size:
+                    break
+            price = prices[going, None] * place.weights * np.sign(moved)
+            gradient = price - expit(-scores)[:, None] * slopes
+            first[going] = BETAS[0] * first[going] + (1 - BETAS[0]) * gradient
+            second[going] = BETAS[1] * second[going] + (1 - BETAS[1]) * gradient**2
+            size = np.sqrt(second[going] / (1 - BETAS[1] ** step)) + EPSILON
+            points[going] = place.inside(at - RATE * first[going] / (1 - BETAS[0] ** step) / size)
+        return points
+
+
+def _before_the_fall(valid: NDArray[np.bool_]) -> int:
+    """The first row that is valid while the next is not; the last if there is none.
+
+    Examples
+    --------
+    >>> _before_the_fall(np.array([False, True, True, False, True])), _before_the_fall(np.array([False, True]))
+    (2, 1)
+    """
+    falls = np.flatnonzero(valid[:-1] & ~valid[1:])
+    return int(falls[0]) if len(falls) else len(valid) - 1

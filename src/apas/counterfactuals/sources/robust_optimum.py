@@ -1,0 +1,493 @@
+"""`RobustOptimum`: the cheapest row that survives, by optimising the sampled constraint itself.
+
+Near a point the slack is taken to be linear. With one linear constraint the cheapest point of a box is found greedily:
+go back to the input as far as the box allows, then move the features that give most slack for what they cost. What
+comes out is looked at as it is; the box shrinks where the slack was not linear, and grows where it was.
+
+A mixed-integer program makes the margin on the model itself as large as it must be, and takes the cheapest row of that
+margin; but rows of one margin differ in how much of it the shifts can take. Here the constraint is the one that is
+certified in the end: that at most so many of the sampled shifted models fail, or that a bound is proved.
+
+What is optimised to fail just as often as allowed fails a fresh test every other time. So the optimum is not what is
+tested, but a path through it: from rows that fail less often and cost more to rows that cost less. Its order is fixed
+before the fresh draws are made, all of it is tested on the same ones at full confidence, and the cheapest row before
+the first that fails is returned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import check_flag
+from apas.counterfactuals.search.source import Candidate, Search, Task, Trial
+from apas.counterfactuals.search.tests import Demanding
+from apas.counterfactuals.sources.milp.source import MilpSource
+from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
+
+__all__ = ["NEIGHBOURS", "Plausible", "RobustOptimum", "climbed", "descended", "outlier_factor"]
+
+_Array = NDArray[np.float64]
+#: Neighbours whose density a row is compared with.
+NEIGHBOURS = 20
+
+
+def outlier_factor(rows: _Array, neighbours: int = NEIGHBOURS) -> Any:
+    """Scikit-learn's local outlier factor, fitted to rows as the model sees them."""
+    from sklearn.neighbors import LocalOutlierFactor
+
+    return LocalOutlierFactor(n_neighbors=neighbours, novelty=True).fit(rows)
+
+
+@dataclass(frozen=True)
+class Plausible:
+    """Says which rows are no outliers among the background rows."""
+
+    task: Task
+    fitted: Any
+
+    @classmethod
+    def of(cls, task: Task) -> Plausible:
+        """Fitted once per task."""
+        rows = task.background if task.background is not None else np.empty((0, len(task.space)))
+        return cls(task, task.once("plausible", lambda: outlier_factor(task.encoded(rows))))
+
+    def inside(self, points: _Array) -> NDArray[np.bool_]:
+        """Which rows are no outliers."""
+        return np.asarray(self.fitted.predict(self.task.encoded(points)) > 0) if len(points) else np.ones(0, dtype=bool)
+
+    def pulled(self, search: Search, trial: Trial, points: _Array) -> _Array:
+        """The rows that are no outliers; and, towards known rows, the nearest to each that are none either."""
+        fine = self.inside(points)
+        if fine.all() or self.task.background is None:
+            return points[fine]
+        known = self.task.background[self.task.valid(self.task.background, search.target)]
+        if not len(known):
+            return points[fine]
+        costs = self.task.space.costs(known, np.broadcast_to(search.input, known.shape), self.task.distance)
+        near = known[np.argsort(costs, kind="stable")[:20]]
+        ends = points[:: max(1, len(points) // 4)]
+        rows = [search.snapped(e + t * (k - e)) for e in ends for k in near for t in np.linspace(0.1, 1.0, 10)]
+        found = np.unique(np.vstack([points[fine], np.array(rows)]), axis=0)
+        found = found[self.inside(found) & self.task.valid(found, search.target)]
+        slacks = np.nan_to_num(trial.slacks(found), nan=-np.inf) if len(found) else np.empty(0)
+        return found[slacks >= 0] if (slacks >= 0).any() else found
+
+
+#: Widths of the trust region that are tried together, in units of its present width; and how much slack is asked for,
+#: in units of what the step is expected to cost.
+WIDTHS = np.array([4.0, 2.0, 1.0, 0.5, 0.25])
+EXTRA = np.array([0.0, 0.1])
+#: Present width at the start and where it ends, in units of the ranges; and by what part a cost must fall to go on.
+FIRST, LAST, GAIN = 0.02, 2e-4, 3e-4
+#: A derivative is a difference over this part of the range.
+STEP = 1e-4
+ROUNDS = 40
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """The row, in units of the features' ranges where it can be."""
+
+    search: Search
+    spans: _Array
+    smooth: NDArray[np.bool_]
+    """Features that may move by any amount."""
+    stepped: NDArray[np.bool_]
+    """Features that may move, but in steps or from level to level."""
+
+    @classmethod
+    def of(cls, search: Search) -> _Ground:
+        features = search.task.space.features
+        mutable = np.array([f.mutable for f in features])
+        smooth = np.array([not f.is_level and f.step is None and f.listed is None for f in features])
+        return cls(search, np.array([f.span for f in features]), mutable & smooth, mutable & ~smooth)
+
+    def held(self, trial: Trial, start: _Array) -> _Ground:
+        """One feature of each set that must not change as a whole is left alone: what would help least."""
+        if not self.search.avoid:
+            return self
+        slopes, keep = np.abs(_slopes(self, trial, start)), np.ones(len(start), dtype=bool)
+        for known in self.search.avoid:
+            same = [j for j in sorted(known) if start[j] == self.search.input[j]]
+            if same and keep[same].all():
+                keep[min(same, key=lambda j: float(slopes[j]))] = False
+        return replace(self, smooth=self.smooth & keep, stepped=self.stepped & keep)
+
+    def costs(self, points: _Array) -> _Array:
+        space, x = self.search.task.space, self.search.input
+        return space.costs(points, np.broadcast_to(x, points.shape), self.search.task.distance)
+
+    def snapped(self, points: _Array) -> _Array:
+        return self.search.task.space.snapped(points, np.broadcast_to(self.search.input, points.shape).copy())
+
+    def usable(self, points: _Array) -> _Array:
+        """Snapped, different from each other and from what the row already has."""
+        points = np.unique(self.snapped(points), axis=0)
+        return points[[self.search.is_different(p) for p in points]]
+
+
+def descended(search: Search, trial: Trial, start: _Array) -> tuple[_Array | None, Trial]:
+    """A cheap point near `start` with slack at least 0 on all draws of the trial, and the trial of points near it.
+
+    The point is None if none was met.
+
+    Parameters
+    ----------
+    search : Search
+    trial : Trial
+    start : ndarray of shape (features,)
+        Allowed by the space; need not have slack.
+    """
+    ground = _Ground.of(search).held(trial, start)
+    best: _Array | None = None
+    point, near = start, trial
+    for _ in range(3):  # the draws that matter at the end need not be those that mattered at the start
+        near = trial.near(point)
+        point = _descended(ground, near, point)
+        whole = float(trial.slacks(point[None])[0])
+        if whole >= 0 and (best is None or ground.costs(point[None])[0] < ground.costs(best[None])[0] * (1 - GAIN)):
+            best = point
+        elif best is not None:
+            break
+    return best, near
+
+
+def climbed(search: Search, trial: Trial, start: _Array) -> _Array:
+    """A point near `start` with as much slack as there is, up to 0."""
+    return _descended(_Ground.of(search).held(trial, start), trial, start)
+
+
+def _descended(ground: _Ground, trial: Trial, start: _Array) -> _Array:
+    point, slack = start, float(trial.slacks(start[None])[0])
+    width = FIRST
+    for _ in range(ROUNDS):
+        if time.monotonic() > ground.search.task.deadline:
+            break
+        slopes = _slopes(ground, trial, point)
+        found = _smooth_step(ground, trial, point, slack, slopes, width)
+        if found is None:
+            found = _stepped(ground, trial, point, slack, slopes)
+        if found is None:
+            width /= 8
+            if width < LAST:
+                break
+            continue
+        point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
+    return point
+
+
+def _slopes(ground: _Ground, trial: Trial, point: _Array) -> _Array:
+    """Slack per range of each smooth feature, 0 for the others."""
+    places = np.flatnonzero(ground.smooth)
+    slopes = np.zeros(len(point))
+    if not len(places):
+        return slopes
+    others = np.repeat(point[None], len(places), axis=0)
+    highs = np.array([ground.search.task.space.features[int(j)].ends[1] for j in places])
+    steps = STEP * ground.spans[places] * np.where(point[places] + STEP * ground.spans[places] > highs, -1.0, 1.0)
+    others[np.arange(len(places)), places] += steps
+    slopes[places] = trial.slopes(point, others) / steps * ground.spans[places]
+    return slopes
+
+
+def _smooth_step(
+    ground: _Ground, trial: Trial, point: _Array, slack: float, slopes: _Array, width: float
+) -> tuple[_Array, float, float] | None:
+    """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
+    if not ground.smooth.any():
+        return None
+    tries, widths = [], []
+    for w in WIDTHS * width:
+        for extra in EXTRA:
+            tries.append(_linear(ground, point, slack - extra * w * np.abs(slopes).max(initial=0.0), slopes, w))
+            widths.append(w)
+    points = ground.snapped(np.array(tries))
+    slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
+    return _better(ground, points, slacks, np.array(widths), point, slack)
+
+
+def _better(
+    ground: _Ground, points: _Array, slacks: _Array, widths: _Array, point: _Array, slack: float
+) -> tuple[_Array, float, float] | None:
+    different = np.array([ground.search.is_different(p) for p in points], dtype=bool)
+    costs = np.where((slacks >= 0) & different, ground.costs(points), np.inf)
+    i = int(costs.argmin())
+    now = float(ground.costs(point[None])[0]) if slack >= 0 else np.inf
+    if costs[i] < now * (1 - GAIN):
+        return points[i], float(slacks[i]), float(widths[i])
+    if slack < 0 and not np.isfinite(costs[i]):  # nothing passes yet: climb
+        i = int(np.where(different, slacks, -np.inf).argmax())
+        if slacks[i] > slack:
+            return points[i], float(slacks[i]), float(widths[i])
+    return None
+
+
+def _linear(ground: _Ground, point: _Array, slack: float, slopes: _Array, width: float) -> _Array:
+    """The cheapest point of the trust region whose slack is 0 if the slack is linear."""
+    search = ground.search
+    features = search.task.space.features
+    low, high = point - width * ground.spans, point + width * ground.spans
+    for j, feature in enumerate(features):
+        least, most = feature.ends
+        least = max(least, search.input[j]) if feature.direction == "increase" else min(least, search.input[j])
+        most = min(most, search.input[j]) if feature.direction == "decrease" else max(most, search.input[j])
+        low[j], high[j] = max(low[j], least), min(high[j], most)
+    fixed = ~ground.smooth
+    low[fixed] = high[fixed] = point[fixed]
+    low, high = np.minimum(low, point), np.maximum(high, point)
+    base = np.clip(search.input, low, high)
+    needed = -(slack + float(slopes @ ((base - point) / ground.spans)))
+    room = np.where(slopes > 0, high - base, base - low) / ground.spans  # how far each may go the way that helps
+    if needed <= 0:
+        return base
+    if search.task.distance == "linf":
+        return _spread(ground, base, slopes, room, needed, low, high)
+    moved = base.copy()
+    for j in np.argsort(-np.abs(slopes)):
+        if needed <= 0 or slopes[j] == 0:
+            break
+        step = min(room[j], needed / abs(slopes[j]))
+        moved[j] += np.sign(slopes[j]) * step * ground.spans[j]
+        needed -= step * abs(slopes[j])
+    return np.clip(moved, low, high)
+
+
+def _spread(
+    ground: _Ground, base: _Array, slopes: _Array, room: _Array, needed: float, low: _Array, high: _Array
+) -> _Array:
+    """The same where the largest change counts: all features move, none farther than it takes."""
+    already = np.abs(base - ground.search.input) / ground.spans
+    a, b = 0.0, float((already + room).max(initial=0.0))
+    for _ in range(40):
+        middle = 0.5 * (a + b)
+        gained = float((np.abs(slopes) * np.clip(middle - already, 0.0, room)).sum())
+        a, b = (a, middle) if gained >= needed else (middle, b)
+    steps = np.clip(b - already, 0.0, room)
+    return np.clip(base + np.sign(slopes) * steps * ground.spans, low, high)
+
+
+def _stepped(
+    ground: _Ground, trial: Trial, point: _Array, slack: float, slopes: _Array
+) -> tuple[_Array, float, float] | None:
+    """The best change of one feature that moves in steps, the smooth ones making up for it."""
+    others = _one_step_away(ground, point)
+    if not len(others):
+        return None
+    slacks = np.nan_to_num(trial.slacks(others), nan=-np.inf)
+    tries, widths = [], []
+    for other, s in zip(others, slacks, strict=True):
+        for w in (FIRST, 4 * FIRST, 1.0):
+            tries.append(_linear(ground, other, s, slopes, w) if np.isfinite(s) else other)
+            widths.append(FIRST)
+    points = ground.snapped(np.array([*others, *tries]))
+    again = np.concatenate([slacks, np.nan_to_num(trial.slacks(points[len(others) :]), nan=-np.inf)])
+    return _better(ground, points, again, np.array([FIRST] * len(others) + widths), point, slack)
+
+
+def _one_step_away(ground: _Ground, point: _Array) -> _Array:
+    """Rows in which one stepped feature has another value: what it was, the next ones, or any other category."""
+    found = []
+    features, x = ground.search.task.space.features, ground.search.input
+    for j in np.flatnonzero(ground.stepped):
+        feature, value = features[int(j)], point[j]
+        if feature.kind == "categorical":
+            values = set(np.arange(len(feature.values or ()), dtype=np.float64).tolist())
+        elif feature.listed is not None:
+            place = int(np.searchsorted(feature.listed, value))
+            values = {float(v) for v in feature.listed[max(0, place - 1) : place + 2]}
+        else:
+            size = feature.step or 1.0
+            values = {value + k * size for k in (-8, -2, -1, 1, 2, 8)}
+        for other in sorted((values | {float(x[j])}) - {float(value)}):
+            row = point.copy()
+            row[j] = other
+            found.append(row)
+    return ground.usable(np.array(found)) if found else np.empty((0, len(point)))
+
+
+_Asking = Generator[Candidate, float | None, _Array | None]
+#: How far along the way from the input through the optimum the rows of a path lie.
+WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 21)])
+#: How much slack the rows of a path keep where few models are known, in parts of what the worst of them takes away.
+SPARE = (0.25, 0.5, 1.0, 2.0)
+#: Where between the last of these rows and the one with most slack further ones lie.
+BETWEEN = (0.15, 0.3, 0.45, 0.6, 0.8)
+#: So much slack the safest row of a path should have, in parts of what the shifts take away.
+CLEARLY = 0.1
+#: Known rows that are looked at to find one that survives.
+KNOWN = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustOptimum:
+    """The cheapest rows that survive the shifted models of the search, and rows around them.
+
+    Starts from what `MilpSource` finds where it can be used, else from known rows that survive, else from the input,
+    and goes on by linear steps; whatever model, preprocessing and set of shifts.
+
+    Parameters
+    ----------
+    plausible : bool, default False
+        Offer only rows that are no outliers among the background rows (local outlier factor, 20 neighbours).
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]], feature_names=("income", "savings"))
+    >>> space = apas.FeatureSpace([apas.Feature(n, low=0, high=2) for n in net.feature_names])
+    >>> found = apas.generate(net, [[0.2, 0.3]], 0.05, space=space, source=RobustOptimum(), rng=0)
+    >>> found.certificates.certified.tolist()
+    [True]
+    """
+
+    plausible: bool = False
+
+    def __post_init__(self) -> None:
+        check_flag(self.plausible, "plausible")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the first certified candidate is the one to return."""
+        return True
+
+    def unsupported(self, task: Task) -> str | None:
+        """None if the source can work on the task, else the error a user reads."""
+        known = 0 if task.background is None else len(task.background)
+        if self.plausible and known <= NEIGHBOURS:
+            return (
+                f"RobustOptimum(plausible=True) compares with known rows, more than {NEIGHBOURS}, got {known}; pass "
+                "them as `background`."
+            )
+        return None
+
+    def candidates(self, search: Search) -> Iterator[Candidate]:
+        """A path through the optimum; then rows that are safer and cost more."""
+        return self._found(search)
+
+    def _found(self, search: Search) -> Generator[Candidate, float | None, None]:
+        trial = search.trial
+        start, more = yield from _started(search, trial)
+        if trial is None:
+            yield from more
+            return
+        best, near = descended(search, trial, search.input if start is None else start)
+        anchors = [a for a in (best, start) if a is not None]
+        if trial.few:
+            anchors += _safer(search, trial, best, search.input if start is None else start)
+        elif best is not None:
+            anchors += _stretched(search, trial, near, best, anchors)
+        allowed = Plausible.of(search.task) if self.plausible else None
+        path = _path(search, near, anchors, allowed)
+        if path is not None:
+            yield Candidate(path[0], path=path, between=allowed is None)
+        if allowed is None:
+            yield from more
+
+
+def _safer(search: Search, trial: Trial, best: _Array | None, start: _Array) -> list[_Array]:
+    """The cheapest rows with some slack left, and one with most: of few models the next may be worse than all seen."""
+    anchor = start if best is None else best
+    lost = abs(float(search.task.margins(anchor[None], search.target)[0] - trial.slacks(anchor[None])[0]))
+    found: list[_Array] = []
+    for part in SPARE if best is not None else ():
+        point, _ = descended(search, Demanding(trial, part * lost), anchor if not found else found[-1])
+        if point is None or time.monotonic() > search.task.deadline:
+            break
+        found.append(point)
+    last = found[-1] if found else anchor
+    top = climbed(search, Demanding(trial, 2 * SPARE[-1] * lost), last)
+    between = [search.snapped(last + part * (top - last)) for part in BETWEEN]
+    return [*found, *between, top]
+
+
+def _stretched(search: Search, trial: Trial, near: Trial, best: _Array, anchors: list[_Array]) -> list[_Array]:
+    """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
+    known = np.vstack([_along(search, best, WAY[:1]), *anchors])
+    slacks = np.nan_to_num(near.slacks(known), nan=-np.inf)
+    wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])
+    if slacks.max() >= wanted:
+        return []
+    point, _ = descended(search, Demanding(trial, wanted), best)
+    return [] if point is None else [point]
+
+
+def _started(
+    search: Search, trial: Trial | None
+) -> Generator[Candidate, float | None, tuple[_Array | None, Iterator[Candidate]]]:
+    """A row that survives, if one is easily found, and the rest of the source it came from."""
+    source = MilpSource()
+    if source.unsupported(search.task) is None:
+        asking = source.candidates(search)
+        slack: float | None = None
+        begun = False
+        while True:
+            try:
+                candidate = asking.send(slack) if begun and isinstance(asking, Generator) else next(asking)
+            except StopIteration:
+                return None, iter(())
+            if candidate.final and not _is_open(trial, candidate.point):
+                return candidate.point, asking
+            begun, slack = True, (yield replace(candidate, final=False))
+    if trial is not None and len(rows_of_class(search.task, search.target)):
+        return _between_known(search, trial), iter(())
+    return None, iter(())
+
+
+def _is_open(trial: Trial | None, point: _Array) -> bool:
+    """Whether a row does not pass and nothing tells how far it is from that; then a larger margin is asked for."""
+    return trial is not None and bool(np.isnan(trial.slacks(point[None])[0]))
+
+
+def _between_known(search: Search, trial: Trial) -> _Array | None:
+    """The cheapest row that survives on the way from the input to a known row that does."""
+    known = []
+    for candidate, _ in zip(NearestNeighbours().candidates(search), range(KNOWN), strict=False):
+        known.append(candidate.point)
+    if not known:
+        return None
+    slacks = np.nan_to_num(trial.slacks(np.array(known)), nan=-np.inf)
+    robust = [known[i] for i in np.flatnonzero(slacks >= 0)[:5]] or [known[int(slacks.argmax())]]
+    ways = [w for row in robust for w in _along(search, row, np.linspace(1.0, 0.05, 20))]
+    ways = [w for w in [*robust, *ways] if search.is_different(w)]
+    good = np.nan_to_num(trial.slacks(np.array(ways)), nan=-np.inf)
+    costs = [search.cost(w) if s >= 0 else np.inf for w, s in zip(ways, good, strict=True)]
+    best: _Array = ways[int(np.argmin(costs))] if np.isfinite(min(costs)) else robust[0]
+    return best
+
+
+def _path(search: Search, trial: Trial, anchors: list[_Array], allowed: Plausible | None) -> _Array | None:
+    """Rows around the optimum from the safest to the cheapest."""
+    if not anchors:
+        return None
+    points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
+    points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
+    points = points[search.task.valid(points, search.target)] if len(points) else points
+    if allowed is not None and len(points):
+        points = allowed.pulled(search, trial, points)
+    if not len(points):
+        return None
+    slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
+    return _falling(points, slacks, np.array([search.cost(p) for p in points]))
+
+
+def _along(search: Search, anchor: _Array, ways: _Array) -> _Array:
+    """Rows on the way from the input through the anchor; categories have no way, they are the anchor's."""
+    points = search.input + ways[:, None] * (anchor - search.input)
+    fixed = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
+    inputs = np.repeat(search.input[None], len(ways), axis=0)
+    return search.task.space.snapped(np.where(fixed, anchor, points), inputs)
+
+
+def _falling(points: _Array, slacks: _Array, costs: _Array) -> _Array:
+    """Rows by falling slack, those that cost no less than a safer one left out."""
+    kept: list[int] = []
+    for i in np.argsort(-slacks, kind="stable"):
+        if not kept or costs[i] < costs[kept[-1]]:
+            kept.append(int(i))
+    return points[kept]

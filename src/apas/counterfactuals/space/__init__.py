@@ -1,0 +1,1 @@
+"""Which rows are allowed, in raw units, and how a model sees them."""

@@ -1,0 +1,375 @@
+"""How a model sees the rows of a space: cells as numbers, scaling, one-hot and thermometer columns."""
+
+from __future__ import annotations
+
+import itertools
+import reprlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import check_matrix, is_frame
+from apas.counterfactuals.space.feature import ON_GRID, Feature, numbers
+from apas.errors import InputError
+from apas.models.base import Described, LibraryBacked, Model, Named, Parameters, Raw, offers
+from apas.models.convert import as_model, encoded_rows
+from apas.models.digest import canonical
+
+if TYPE_CHECKING:
+    from apas.counterfactuals.space.space import FeatureSpace
+
+__all__ = ["CodedModel", "Coding", "bound", "checked_table", "levels_of", "missing_rows", "numbers_of"]
+
+_Array = NDArray[np.float64]
+
+
+def checked_table(X: Any, names: tuple[str, ...], argument: str) -> Any:
+    """A table with exactly these columns: a data frame in their order, or a 2-D array."""
+    if is_frame(X):  # the names of features are texts, while pandas numbers columns that were given none
+        X = X.set_axis([str(c) for c in X.columns], axis=1)
+    try:
+        return check_matrix(X, len(names), names)
+    except InputError as error:  # what is checked here is a table of the space, whatever the model has
+        said = str(error).replace("`X`", f"`{argument}`").replace("the model's columns", "the space's columns")
+        raise InputError(said.replace("as the model has features", "as the space has features")) from None
+
+
+def missing_rows(table: Any) -> NDArray[np.bool_]:
+    """Which rows of a data frame or 2-D array hold nothing at all."""
+    import pandas as pd
+
+    return np.asarray(np.all(pd.isna(table), axis=1), dtype=bool)
+
+
+def numbers_of(feature: Feature, cells: NDArray[Any], argument: str, rows: NDArray[np.intp] | None = None) -> _Array:
+    """Values of a numeric column, numbers of the levels of any other.
+
+    Parameters
+    ----------
+    feature : Feature
+    cells : ndarray of shape (n,)
+    argument : str
+        What the table is called, for errors.
+    rows : ndarray of int, shape (n,), optional
+        Where the cells are in the table, for errors; unless given they are all of its rows.
+
+    Examples
+    --------
+    >>> numbers_of(Feature("housing", "categorical", values=("own", "rent")), np.array(["rent", "own"]), "X")
+    array([1., 0.])
+    """
+    if feature.is_level:
+        return _level_numbers(feature, cells, argument, rows)
+    try:
+        values = np.full(len(cells), np.nan) if cells.dtype.kind in "mMc" else np.asarray(cells, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.array([_number(cell) for cell in cells])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        cell = cells[bad[0]]
+        raise InputError(
+            f"`{argument}` must hold finite numbers in column {feature.name!r}, which is {feature.kind}, but row "
+            f"{_place(int(bad[0]), rows)} is {reprlib.repr(cell.item() if isinstance(cell, np.generic) else cell)}; "
+            "fill, encode or drop it."
+        )
+    return values
+
+
+def _place(row: int, rows: NDArray[np.intp] | None) -> int:
+    return row if rows is None else int(rows[row])
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def _level_numbers(
+    feature: Feature, cells: NDArray[Any], argument: str, rows: NDArray[np.intp] | None
+) -> _Array:  # fmt: skip
+    places = {value: float(i) for i, value in enumerate(feature.values or ())}
+    found = np.empty(len(cells))
+    for row, cell in enumerate(cells.tolist()):  # a number equals its level whatever its type: 1.0 is 1
+        try:
+            place = places.get(cell)
+        except TypeError:  # a list, say, which is no level
+            place = None
+        if place is None:
+            known = ", ".join(repr(v) for v in (feature.values or ())[:8])
+            more = ", ..." if len(places) > 8 else ""
+            raise InputError(
+                f"`{argument}` has {reprlib.repr(cell)} in row {_place(row, rows)} of column {feature.name!r}, whose "
+                f"levels are {known}{more}; add it to the space, or correct the row."
+            )
+        found[row] = place
+    return found
+
+
+def levels_of(feature: Feature, numbers: _Array) -> NDArray[Any] | list[Any]:
+    """Raw cells of a column: levels for their numbers, integers where the feature is one."""
+    if feature.is_level:
+        values = feature.values or ()
+        return [values[int(n)] for n in numbers]
+    if feature.kind == "integer" and (numbers == np.rint(numbers)).all():
+        return numbers.astype(np.int64)
+    return numbers
+
+
+class Coding:
+    """Columns per feature, in the order of the features.
+
+    Parameters
+    ----------
+    features : sequence of Feature
+    scale : {"minmax"} or None
+
+    Examples
+    --------
+    >>> grade = Feature("grade", "ordinal", values=("low", "middle", "high"), code="thermometer")
+    >>> Coding([grade], None).encode(np.array([[1.0], [2.0]]))
+    array([[1., 1., 0.],
+           [1., 1., 1.]])
+    """
+
+    def __init__(self, features: Sequence[Feature], scale: str | None) -> None:
+        self.features = tuple(features)
+        self.scale = scale
+        ends = np.cumsum([0, *(width(f) for f in self.features)])
+        self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
+        self.n_columns = int(ends[-1])
+        #: What is subtracted from a number, and what it is divided by then.
+        self.lines = [_line(f, scale) for f in self.features]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, those of levels as pandas and scikit-learn would call them."""
+        return tuple(name for f in self.features for name in _names(f))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the model sees the numbers as they are in the table."""
+        return self.scale is None and all(f.code == "number" and _own_numbers(f) for f in self.features)
+
+    def encode(self, rows: _Array) -> _Array:
+        """Numbers per cell (see `FeatureSpace`) as the columns of the model."""
+        found = np.empty((len(rows), self.n_columns))
+        for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
+            found[:, part] = self._coded(i, feature, rows[:, i])
+        return found
+
+    def decode(self, columns: _Array) -> _Array:
+        """Numbers per cell of columns that `encode` made, or that are near such."""
+        found = np.empty((len(columns), len(self.features)))
+        for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
+            block = columns[:, part]
+            if not feature.is_level:
+                base, width_ = self.lines[i]
+                found[:, i] = _without_dust(feature, base + width_ * block[:, 0], abs(base) + width_)
+                continue
+            table = self._coded(i, feature, np.arange(len(feature.values or ()), dtype=np.float64))
+            found[:, i] = np.abs(block[:, None, :] - table).sum(axis=2).argmin(axis=1)
+        return found
+
+    def _coded(self, i: int, feature: Feature, cells: _Array) -> _Array:
+        if feature.code == "number":
+            base, width_ = self.lines[i]
+            values = cells
+            if feature.is_level and _own_numbers(feature):
+                values = np.array(feature.values, dtype=np.float64)[cells.astype(int)]
+            return ((values - base) / width_)[:, None]
+        levels = np.arange(len(feature.values or ()))
+        hit = levels == cells[:, None] if feature.code == "onehot" else levels <= cells[:, None]
+        return hit.astype(np.float64)
+
+
+def _without_dust(feature: Feature, values: _Array, size: float) -> _Array:
+    """Values on the grid or the list of a feature where rounding, of numbers of that size, has moved them off it."""
+    if feature.listed is not None:
+        near = feature.listed[np.abs(values[:, None] - feature.listed).argmin(axis=1)]
+    elif feature.kind == "integer":  # also between its steps, where what was not changed may be
+        near = np.rint(values)
+    elif feature.step is not None:
+        near = feature.on_grid(np.rint((values - feature.anchor) / feature.step))
+    else:
+        return values
+    dust = ON_GRID * (feature.step or 0.0) + 8 * np.spacing(np.maximum(size, np.abs(near)))
+    return np.where(np.abs(values - near) <= dust, near, values)
+
+
+def width(feature: Feature) -> int:
+    """How many columns a feature takes."""
+    return 1 if feature.code == "number" else len(feature.values or ())
+
+
+def _own_numbers(feature: Feature) -> bool:
+    """Whether a number stands for itself: that of a level only if levels are numbers."""
+    return not feature.is_level or numbers(feature.values or ())
+
+
+def _names(feature: Feature) -> list[str]:
+    if feature.code == "number":
+        return [feature.name]
+    sign = "_" if feature.code == "onehot" else ">="
+    return [f"{feature.name}{sign}{value}" for value in feature.values or ()]
+
+
+def _line(feature: Feature, scale: str | None) -> tuple[float, float]:
+    """What is subtracted from a number, and what it is divided by then."""
+    if scale is None or feature.code != "number":
+        return 0.0, 1.0
+    if feature.is_level:
+        levels = feature.values or ()
+        values: Sequence[Any] = levels if _own_numbers(feature) else range(len(levels))
+        low, high = float(min(values)), float(max(values))
+    else:
+        low, high = feature.ends
+    if not np.isfinite(high - low) or high <= low:
+        raise InputError(
+            f'`scale` "minmax" needs a range of feature {feature.name!r} with high above low, got {low:g} to {high:g}; '
+            "give it `low` and `high`."
+        )
+    return low, high - low
+
+
+#: Capabilities that need nothing of the space.
+_PASSED_ON = ("margin_scale", "input_gradient", "parameter_gradient", "as_feedforward", "dtype")
+
+
+def bound(model: Any, space: FeatureSpace) -> Model:
+    """The model as one that takes raw rows of the space: itself if it does so, else behind the space's coding."""
+    net = as_model(model)
+    names = net.feature_names if offers(net, Named) else None
+    raw = net.n_raw_features if offers(net, Raw) else net.n_features
+    complaint: str | None = None
+    if raw == len(space) and (names is None or set(names) == set(space.names)):
+        # a model behind a coding takes raw rows whatever scale the space has: to code them twice would be wrong
+        complaint = None if isinstance(net, CodedModel) else _complaint(net, space)
+        if complaint is None:
+            return net
+    elif raw == len(space) == space.coding.n_columns:
+        missing = next(n for n in names or () if n not in space.names)
+        raise InputError(f"`space` must have the model's columns, but it lacks {missing!r}; add it.")
+    if space.coding.n_columns == raw:
+        _check_order(space, names)
+        return CodedModel(net, space)
+    raise InputError(
+        complaint
+        or f"`space` must match the model, which takes {raw} columns, but it has {len(space)} features in "
+        f"{space.coding.n_columns} columns; describe exactly the columns the model was trained with."
+    )
+
+
+def _complaint(net: Model, space: FeatureSpace) -> str | None:
+    """None if the model takes raw rows of the space, whose columns it has; else what it says about them."""
+    if not offers(net, Raw):
+        if space.coding.is_plain:
+            _check_order(space, net.feature_names if offers(net, Named) else None)
+            return None
+        return ""
+    scales = offers(net, Described) and "preprocessing" in net.describe()  # a pipeline does so by itself
+    if space.scale is not None and not scales:
+        return ""
+    import pandas as pd
+
+    rows = max(len(f.values or ()) if f.is_level else 1 for f in space.features)
+    columns = {f.name: [_example(f, row) for row in range(rows)] for f in space.features}
+    try:
+        encoded_rows(net, pd.DataFrame(columns))
+    except InputError as error:
+        said = str(error).split(": ", 1)[-1]
+        return f"`space` must have kinds and levels that the model knows, but its preprocessing says: {said}"
+    return None
+
+
+def _example(feature: Feature, row: int) -> Any:
+    """A value of the feature; over the rows, all levels occur."""
+    if feature.is_level and feature.values:
+        return feature.values[row % len(feature.values)]
+    return float(np.clip(feature.ends, -1e6, 1e6).mean())
+
+
+def _check_order(space: FeatureSpace, names: tuple[str, ...] | None) -> None:
+    """If the model names its columns, those that stand for one feature must be where the space has them."""
+    if names is None or tuple(names) == space.coding.names:
+        return
+    for feature, part in zip(space.features, space.coding.slices, strict=True):
+        if part.stop - part.start == 1 and names[part.start] != feature.name:
+            raise InputError(
+                f"`space` must have the features in the order of the model's columns, but column {part.start} is "
+                f"{names[part.start]!r} for the model and {feature.name!r} for the space."
+            )
+
+
+class CodedModel:
+    """A model that encodes raw rows by the coding of a space; it offers what the model behind it offers."""
+
+    def __init__(self, net: Any, space: FeatureSpace) -> None:
+        self._net, self._space = net, space
+        for name in ("margin", "shifted_margins", *_PASSED_ON):
+            if hasattr(net, name):
+                setattr(self, name, getattr(net, name))
+        if offers(net, LibraryBacked):
+            self.library_classes = self._library_classes
+
+    margin: Any
+    shifted_margins: Any
+
+    @property
+    def space(self) -> FeatureSpace:
+        """The space whose coding the model stands behind."""
+        return self._space
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Class labels of the model behind."""
+        return self._net.classes  # type: ignore[no-any-return]
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs in model units."""
+        return self._net.n_features  # type: ignore[no-any-return]
+
+    @property
+    def parameters(self) -> Parameters:
+        """Parameters of the model behind."""
+        return self._net.parameters  # type: ignore[no-any-return]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features of the space."""
+        return self._space.names
+
+    @property
+    def n_raw_features(self) -> int:
+        """Number of features of the space."""
+        return len(self._space)
+
+    def encode(self, X: Any) -> _Array:
+        """Raw rows as the model behind sees them."""
+        return self.encoded(self._space.numbers(X))
+
+    def encoded(self, numbers: _Array) -> _Array:
+        """The same for rows of numbers per cell."""
+        columns = self._space.coding.encode(numbers)
+        return self._net.encode(columns) if offers(self._net, Raw) else columns
+
+    def _library_classes(self, X: Any) -> NDArray[Any]:
+        return self._net.library_classes(self._space.encode(X))  # type: ignore[no-any-return]
+
+    def describe(self) -> dict[str, Any]:
+        """What decides the output besides the parameters, the coding included."""
+        behind = {"classes": [canonical(c) for c in self.classes], "n_features": self.n_features}
+        behind = self._net.describe() if offers(self._net, Described) else behind
+        return {**behind, "feature_names": list(self.feature_names), "coding": canonical(self._coding())}
+
+    def _coding(self) -> dict[str, Any]:
+        """What of the space the model depends on: not what may change, nor how."""
+        coding = self._space.coding
+        return {"columns": list(coding.names), "lines": [list(line) for line in coding.lines]}
+
+    def __repr__(self) -> str:
+        return f"<{self._net!r} behind a space of {len(self._space)} features>"

@@ -1,0 +1,450 @@
+"""`FeatureSpace`: which tables are allowed, read off a table, from a TOML file or by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._atomic import write_text
+from apas._sanitise import shown
+from apas._validation import is_frame, is_path
+from apas.counterfactuals.space.coding import Coding, checked_table, levels_of, missing_rows, numbers_of
+from apas.counterfactuals.space.feature import Feature, is_same
+from apas.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from apas.models.base import Model
+
+__all__ = ["FeatureSpace", "features_from", "inferred", "read_toml", "written"]
+
+
+def inferred(
+    frame: Any,
+    *,
+    label: str | None,
+    immutable: Sequence[str],
+    increase: Sequence[str],
+    decrease: Sequence[str],
+    **given: Mapping[str, Any],
+) -> tuple[Feature, ...]:
+    """One feature per column but the label; `given` has what is said about columns, by attribute and column."""
+    if not is_frame(frame):
+        raise InputError(f"`frame` of FeatureSpace.from_frame must be a pandas data frame, got {type(frame).__name__}.")
+    if label is not None and label not in frame.columns:
+        raise InputError(f"`label` of FeatureSpace.from_frame must be a column of the frame, got {label!r}.")
+    columns = [c for c in frame.columns if c != label]
+    doubled = [c for c in columns if columns.count(c) > 1]
+    if doubled:
+        raise InputError(f"`frame` of FeatureSpace.from_frame must have each column once, got {doubled[0]!r} twice.")
+    listed = {"immutable": immutable, "increase": increase, "decrease": decrease}
+    called = {"kind": "kinds", "range": "ranges", "step": "steps", "code": "codes"}
+    for attribute, names in {**listed, **given}.items():
+        argument = called.get(attribute, attribute)
+        wanted = Mapping if attribute in given else Collection
+        if isinstance(names, str) or not isinstance(names, wanted):
+            what = "a mapping from columns" if wanted is Mapping else "a list of columns"
+            raise InputError(f"`{argument}` of FeatureSpace.from_frame must be {what}, got {names!r}.")
+        unknown = [n for n in names if n not in columns]
+        if unknown:
+            raise InputError(
+                f"`{argument}` of FeatureSpace.from_frame names column {unknown[0]!r}, which the frame does not have; "
+                f"its columns are {', '.join(str(c) for c in columns[:8])}{', ...' if len(columns) > 8 else ''}."
+            )
+    both = [c for c in increase if c in decrease]
+    if both:
+        raise InputError(f"feature {both[0]!r} must not only increase and only decrease; make it immutable instead.")
+    if not len(frame):
+        raise InputError("`frame` of FeatureSpace.from_frame must have rows to read ranges and levels from, got none.")
+    found = []
+    for column in columns:
+        said = {name: values[column] for name, values in given.items() if column in values}
+        direction = "increase" if column in increase else "decrease" if column in decrease else None
+        cells = frame[column].infer_objects()  # numbers may come as objects
+        found.append(_inferred_feature(cells, str(column), said, column not in immutable, direction))
+    return tuple(found)
+
+
+def _inferred_feature(cells: Any, name: str, said: dict[str, Any], mutable: bool, direction: str | None) -> Feature:
+    missing = int(np.count_nonzero(cells.isna()))
+    if missing:
+        raise InputError(
+            f"`frame` must have a value in every cell, but column {name!r} lacks {missing}; fill them or drop the rows."
+        )
+    kind = said.get("kind") or _kind(cells, said)
+    numeric = kind in ("continuous", "integer")
+    # all that was said, also what does not go together: the feature refuses that
+    details: dict[str, Any] = {"values": said.get("values"), "step": said.get("step")}
+    if "range" in said or (numeric and "values" not in said):
+        details["low"], details["high"] = _range(cells, said, name)
+    if not numeric and "values" not in said:
+        details["values"] = _levels(cells)
+    return Feature(name, kind, mutable=mutable, direction=direction, code=said.get("code"), **details)
+
+
+def _kind(cells: Any, said: dict[str, Any]) -> str:
+    if getattr(cells.dtype, "ordered", False):
+        return "ordinal"
+    numeric = getattr(cells.dtype, "kind", "O") in "iuf"
+    # a categorical column may have more levels than occur
+    found, said_more = set(_levels(cells)), any(name in said for name in ("range", "step", "values"))
+    if not said_more and (found == {0, 1} or (len(found) == 2 and not numeric)):
+        return "binary"
+    if not numeric:
+        return "categorical"
+    return "integer" if bool((cells == np.rint(cells)).all()) and cells.dtype.kind in "iu" else "continuous"
+
+
+def _range(cells: Any, said: dict[str, Any], name: str) -> tuple[float, float]:
+    if "range" not in said:
+        try:
+            return float(cells.min()), float(cells.max())
+        except (TypeError, ValueError):
+            raise InputError(
+                f"column {name!r} of `frame` must hold numbers to be one, got {cells.iloc[0]!r}."
+            ) from None
+    ends = said["range"]
+    if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
+        raise InputError(f"`ranges` must give column {name!r} its lowest and highest value, got {ends!r}.")
+    return ends[0], ends[1]
+
+
+def _levels(cells: Any) -> tuple[Any, ...]:
+    """Levels in the order a categorical column has, else sorted, so that two tables give the same space."""
+    if hasattr(cells, "cat"):
+        return tuple(cells.cat.categories.tolist())
+    found = list(dict.fromkeys(cells.tolist()))
+    try:
+        return tuple(sorted(found))
+    except TypeError:
+        return tuple(found)
+
+
+KEYS = ("kind", "range", "low", "high", "values", "step", "mutable", "direction", "code")
+
+
+def read_toml(path: str | PathLike[str]) -> tuple[tuple[Feature, ...], str | None]:
+    """The features and the scale that a file describes."""
+    if not is_path(path):
+        raise InputError(f"`path` of FeatureSpace.from_toml must be the name of a file, got {path!r}.")
+    file = Path(path)
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"the space {str(file)!r} cannot be read: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:  # bad encoding, bad TOML, numbers of too many digits
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"the space {str(file)!r} is not TOML: {why}.") from None
+    return features_from(content)
+
+
+def features_from(content: Mapping[str, Any]) -> tuple[tuple[Feature, ...], str | None]:
+    """The features and the scale in what a TOML file holds.
+
+    Examples
+    --------
+    >>> features, scale = features_from({"features": {"age": {"kind": "integer", "range": [18, 99]}}})
+    >>> features[0].high, scale
+    (99.0, None)
+    """
+    if not isinstance(content, Mapping):
+        raise InputError(f"a space is made from what `to_dict` gives, got {type(content).__name__}.")
+    strange = [key for key in content if key not in ("scale", "features")]
+    if strange:
+        raise InputError(
+            f"a space has the entries `scale` and `features`, got {strange[0]!r}; put it under [features]."
+        )
+    described = content.get("features")
+    if not isinstance(described, Mapping) or not described:
+        raise InputError("a space needs a table [features.NAME] for each column, got none.")
+    return tuple(_feature_from_table(str(name), said) for name, said in described.items()), content.get("scale")
+
+
+def _feature_from_table(name: str, said: Any) -> Feature:
+    if not isinstance(said, Mapping):
+        raise InputError(
+            f'feature {name!r} of a space must be a table such as {{kind = "integer"}}, got {shown(said)}.'
+        )
+    strange = [key for key in said if key not in KEYS]
+    if strange:
+        raise InputError(f"feature {name!r} has the unknown entry {strange[0]!r}; it may have {', '.join(KEYS)}.")
+    details = dict(said)
+    if "range" in details:
+        ends = details.pop("range")
+        if not isinstance(ends, list | tuple) or len(ends) != 2 or "low" in said or "high" in said:
+            raise InputError(f"`range` of feature {name!r} must be [low, high] and stand alone, got {shown(ends)}.")
+        details |= {"low": ends[0], "high": ends[1]}
+    if isinstance(details.get("values"), list):
+        details["values"] = tuple(details["values"])
+    return Feature(name, **details)
+
+
+def written(content: Mapping[str, Any], path: str | PathLike[str] | None) -> str:
+    """The text of a TOML file; written to `path` if there is one."""
+    lines = [f"scale = {_value(content['scale'])}", ""] if content.get("scale") else []
+    for name, said in content["features"].items():
+        exact = said["kind"] not in ("continuous", "integer")  # the level 1.0 must not come back as 1
+        lines += [f"[features.{_key(name)}]", *(f"{key} = {_value(value, exact)}" for key, value in said.items()), ""]
+    text = "\n".join(lines)
+    if path is not None:
+        try:
+            write_text(Path(path), text)
+        except OSError as error:
+            raise InputError(f"the space {str(path)!r} cannot be written: {error.strerror or error}.") from None
+    return text
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: Any, exact: bool = False) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, int | float):
+        whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        return repr(int(value) if whole and not exact else value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_value(v, exact) for v in value)}]"
+    raise InputError(f"a space can be written with texts, numbers and true or false, got {value!r}.")
+
+
+_Array = NDArray[np.float64]
+DISTANCES = ("l1", "linf")
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """The features of a table, what they may be, and how they may change.
+
+    Inside, a row is a vector of numbers, one per feature: the value of a continuous or integer feature, the number of
+    the level of an ordinal, categorical or binary one.
+
+    Parameters
+    ----------
+    features : sequence of Feature
+        One per column, in the order of the columns.
+    scale : {"minmax"}, optional
+        Scale numbers to [0, 1] by their ranges before they reach a model that has no preprocessing of its own.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"income": [1800.0, 2500.0], "housing": ["rent", "own"]})
+    >>> space = FeatureSpace.from_frame(table, increase=["income"])
+    >>> space["income"].direction, space["housing"].values
+    ('increase', ('own', 'rent'))
+    """
+
+    features: Sequence[Feature]
+    scale: str | None = None
+
+    def __post_init__(self) -> None:
+        features = tuple(self.features) if isinstance(self.features, Iterable) else ()
+        strangers = [f for f in features if not isinstance(f, Feature)]
+        if strangers or not features:
+            got = "none" if not strangers else repr(strangers[0])
+            raise InputError(f"`features` of FeatureSpace must be apas.Feature objects, one per column, got {got}.")
+        names = [f.name for f in features]
+        doubled = sorted({n for n in names if names.count(n) > 1})
+        if doubled:
+            raise InputError(f"`features` of FeatureSpace must have different names, got {doubled[0]!r} twice.")
+        if self.scale not in (None, "minmax"):
+            raise InputError(f'`scale` of FeatureSpace must be "minmax" or None, got {self.scale!r}.')
+        object.__setattr__(self, "features", features)
+        _ = self.coding  # a range that scaling needs and does not have is an error now, not later
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        kinds: Mapping[str, str] | None = None,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        values: Mapping[str, Sequence[Any]] | None = None,
+        steps: Mapping[str, float] | None = None,
+        codes: Mapping[str, str] | None = None,
+        immutable: Sequence[str] = (),
+        increase: Sequence[str] = (),
+        decrease: Sequence[str] = (),
+        label: str | None = None,
+        scale: str | None = None,
+    ) -> FeatureSpace:
+        """Read the features off a table: kinds from the types of its columns, ranges and levels from its rows.
+
+        Parameters
+        ----------
+        frame : data frame
+            Numbers with a fraction are continuous, whole numbers integer, 0 and 1 or two texts binary, other texts
+            categorical; an ordered pandas categorical is ordinal.
+        kinds, ranges, values, steps, codes : mapping from column name, optional
+            What differs from that: see `Feature`.
+        immutable, increase, decrease : sequence of str
+            Columns that may not change, may only grow, may only fall.
+        label : str, optional
+            A column that is no feature.
+        scale : {"minmax"}, optional
+        """
+        features = inferred(
+            frame, label=label, immutable=immutable, increase=increase, decrease=decrease,
+            kind=kinds or {}, range=ranges or {}, values=values or {}, step=steps or {}, code=codes or {},
+        )  # fmt: skip
+        return cls(features, scale)
+
+    @classmethod
+    def from_toml(cls, path: str | PathLike[str]) -> FeatureSpace:
+        """Read a space from a TOML file; `to_toml` shows what it looks like."""
+        return cls(*read_toml(path))
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> FeatureSpace:
+        """Make a space from what `to_dict` gives."""
+        return cls(*features_from(content))
+
+    def to_toml(self, path: str | PathLike[str] | None = None) -> str:
+        """The space as the text of a TOML file, which is written as well if a path is given."""
+        return written(self.to_dict(), path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The space as JSON values."""
+        described: dict[str, Any] = {"scale": self.scale} if self.scale else {}
+        return {**described, "features": {f.name: _described(f) for f in self.features}}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(f.name for f in self.features)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __iter__(self) -> Iterator[Feature]:
+        return iter(self.features)
+
+    def __getitem__(self, name: str) -> Feature:
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        raise KeyError(name)
+
+    @cached_property
+    def coding(self) -> Coding:
+        """How a model without preprocessing sees a row."""
+        return Coding(self.features, self.scale)
+
+    def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False) -> _Array:
+        """A table in raw units as one number per cell, shape (rows, features); unknown categories are an error.
+
+        With `gaps`, a row without any value is one of NaN rather than an error.
+        """
+        table = checked_table(X, self.names, argument)
+        there = np.arange(len(table))
+        if gaps:
+            there = np.flatnonzero(~missing_rows(table))
+        found = np.full((len(table), len(self)), np.nan)
+        for i, feature in enumerate(self.features):
+            cells = np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i])
+            found[there, i] = numbers_of(feature, cells[there], argument, there)
+        return found
+
+    def table(self, numbers: _Array, index: Any = None) -> DataFrame:
+        """Numbers per cell as a data frame in raw units; whole numbers come back as integers."""
+        import pandas as pd
+
+        if all(f.kind == "continuous" for f in self.features):  # one block is much faster than one column at a time
+            return pd.DataFrame(np.array(numbers, order="F"), columns=[f.name for f in self.features], index=index)
+        return pd.DataFrame({f.name: levels_of(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index)
+
+    def like(self, numbers: _Array, X: Any, rows: Any = None) -> Any:
+        """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from."""
+        if is_frame(X):
+            table = self.table(numbers, index=X.index if rows is None else X.index[rows])
+            return table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
+        frame = self.table(numbers)
+        plain = all(not f.is_level or _are_numbers(f) for f in self.features)
+        return frame.to_numpy(dtype=np.float64 if plain else object)
+
+    def snapped(self, points: _Array, inputs: _Array) -> _Array:
+        """The nearest allowed rows, feature by feature; what was not changed is allowed."""
+        columns = [f.snapped(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)]
+        return np.stack(columns, axis=1)
+
+    def settled(self, points: _Array, inputs: _Array) -> _Array:
+        """The rows with the very numbers of their inputs wherever they differ from them by rounding alone."""
+        return np.where(is_same(points, inputs, self._sizes), inputs, points)
+
+    @cached_property
+    def _sizes(self) -> _Array:
+        return np.array([f.size for f in self.features])
+
+    def allowed(self, points: _Array, inputs: _Array) -> NDArray[np.bool_]:
+        """Which cells satisfy their constraints, shape (rows, features)."""
+        return np.stack([f.allows(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
+
+    def differences(self, points: _Array, inputs: _Array) -> _Array:
+        """How far the cells are apart in units of their ranges (0 or 1 for categories), shape (rows, features)."""
+        return np.stack([f.differences(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
+
+    def costs(self, points: _Array, inputs: _Array, distance: str = "l1") -> _Array:
+        """What the changes cost, shape (rows,): mean ("l1") or largest ("linf") of the differences."""
+        apart = self.differences(points, inputs)
+        return np.asarray(apart.mean(axis=1) if distance == "l1" else apart.max(axis=1))
+
+    def bind(self, model: Any) -> Model:
+        """The model as one that takes rows of this space in raw units.
+
+        A pipeline does so already. Any other model is put behind the coding of the space: numbers (scaled if the space
+        says so), one-hot and thermometer columns, in the order of the features.
+        """
+        from apas.counterfactuals.space.coding import bound
+
+        return bound(model, self)
+
+    def encode(self, X: Any) -> _Array:
+        """Rows in raw units as a model without preprocessing sees them."""
+        return self.coding.encode(self.numbers(X))
+
+    def decode(self, Z: Any) -> DataFrame:
+        """What `encode` made of rows, turned back."""
+        table = checked_table(Z, self.coding.names, "Z")
+        try:
+            columns = np.asarray(table, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("`Z` must hold the numbers that `encode` gives, one per column of the model.") from None
+        return self.table(self.coding.decode(columns))
+
+
+def _described(feature: Feature) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": feature.kind}
+    if feature.low is not None and feature.high is not None:
+        found["range"] = [feature.low, feature.high]
+    else:
+        found |= {n: getattr(feature, n) for n in ("low", "high") if getattr(feature, n) is not None}
+    if feature.values is not None:
+        found["values"] = list(feature.values)
+    if feature.step is not None and not (feature.kind == "integer" and feature.step == 1):
+        found["step"] = feature.step
+    if not feature.mutable:
+        found["mutable"] = False
+    if feature.direction is not None:
+        found["direction"] = feature.direction
+    if feature.code != ("onehot" if feature.kind == "categorical" else "number"):
+        found["code"] = feature.code
+    return found
+
+
+def _are_numbers(feature: Feature) -> bool:
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in feature.values or ())

@@ -1,0 +1,423 @@
+"""`evaluate`: ask for metrics by name, get a table."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import entropy_of
+from apas._validation import check_delta, check_jobs, is_frame
+from apas.certification.api import certify
+from apas.certification.max_shift.api import max_shift
+from apas.certification.robust_fraction import robust_fraction
+from apas.counterfactuals.defaults import own_columns
+from apas.counterfactuals.result import Counterfactuals
+from apas.display.numbers import plain
+from apas.display.tables import html_table
+from apas.errors import InputError
+from apas.metrics.distance import broken, l1, linf, share_changed
+from apas.metrics.plausibility import distance_to_data, lof
+from apas.metrics.validity import read_retrained, valid_rows
+from apas.models.base import Model
+from apas.models.convert import encoded_rows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+__all__ = ["DRAWING", "METRICS", "NEEDED", "Asked", "Columns", "Evaluation", "evaluate", "retrained_columns"]
+
+_Array = NDArray[np.float64]
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What metrics are computed from: only the counterfactuals that were found."""
+
+    counterfactuals: Counterfactuals
+    background: _Array | None
+    retrained: tuple[Model, ...]
+    delta: float | None
+    n_jobs: int
+    entropy: int
+
+    @cached_property
+    def found(self) -> Counterfactuals:
+        """The counterfactuals that were found."""
+        return self.counterfactuals[self.counterfactuals.found]
+
+    @cached_property
+    def table(self) -> DataFrame:
+        """The counterfactuals in raw units."""
+        return self.found.space.table(self.found.numbers)
+
+    @cached_property
+    def points(self) -> _Array:
+        """The counterfactuals as the model sees them."""
+        return encoded_rows(self.found.model, self.table)[1]
+
+    @cached_property
+    def inputs(self) -> _Array:
+        """The inputs as the model sees them."""
+        return encoded_rows(self.found.model, self.found.space.table(self.found.origins))[1]
+
+    @cached_property
+    def valid(self) -> NDArray[np.bool_]:
+        """Which are valid on the model itself."""
+        return valid_rows(self.found.model, self.table, self.found.target, "`model`")
+
+    @property
+    def shifted(self) -> dict[str, Any]:
+        """What all questions about shifts share."""
+        found = self.found
+        return {"target": found.target, "shifts": found.shifts, "n_jobs": self.n_jobs}
+
+
+def _validity(asked: Asked) -> Columns:
+    later = [
+        valid_rows(model, asked.table, asked.found.target, f"`retrained[{i}]`")
+        for i, model in enumerate(asked.retrained)
+    ]
+    return {"valid": asked.valid, **dict(zip(retrained_columns(len(later)), later, strict=True))}
+
+
+def _l0(asked: Asked) -> Columns:
+    found = asked.found
+    return {"l0": share_changed(found.space.differences(found.numbers, found.origins))}
+
+
+def _cost(asked: Asked) -> Columns:
+    found = asked.found
+    return {"cost": found.space.costs(found.numbers, found.origins, found.distance)}
+
+
+def _violations(asked: Asked) -> Columns:
+    found = asked.found
+    return {"violations": broken(found.space, found.numbers, found.origins)}
+
+
+def _delta_validity(asked: Asked) -> Columns:
+    answers = certify(asked.found.model, asked.table, asked.delta, method="interval", **asked.shifted)
+    return {"delta_validity": answers.certified}
+
+
+def _robust_fraction(asked: Asked) -> Columns:
+    curves = robust_fraction(asked.found.model, asked.table, asked.delta, rng=asked.entropy, **asked.shifted)
+    return {"robust_fraction": np.array([curve.estimate[0] for curve in curves])}
+
+
+def _max_shift(asked: Asked) -> Columns:
+    answers = max_shift(asked.found.model, asked.table, rng=asked.entropy, **asked.shifted)
+    return {"max_shift": np.array([answer.delta for answer in answers])}
+
+
+#: How each metric is computed: columns with an entry per counterfactual that was found.
+METRICS: Mapping[str, Callable[[Asked], Columns]] = {
+    "validity": _validity,
+    "l1": lambda asked: {"l1": l1(asked.inputs, asked.points)},
+    "l0": _l0,
+    "linf": lambda asked: {"linf": linf(asked.inputs, asked.points)},
+    "cost": _cost,
+    "lof": lambda asked: {"lof": lof(asked.background, asked.points)},
+    "distance_to_data": lambda asked: {"distance_to_data": distance_to_data(asked.background, asked.points)},
+    "violations": _violations,
+    "delta_validity": _delta_validity,
+    "robust_fraction": _robust_fraction,
+    "max_shift": _max_shift,
+}
+#: What a metric cannot do without, and what to pass.
+NEEDED = {
+    "lof": ("background", "the known rows, such as the training table"),
+    "distance_to_data": ("background", "the known rows, such as the training table"),
+    "delta_validity": ("delta", "how far the model may move"),
+    "robust_fraction": ("delta", "how far the model may move"),
+}
+#: Which metrics draw.
+DRAWING = ("robust_fraction", "max_shift")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """Metrics of counterfactuals.
+
+    Attributes
+    ----------
+    rows : data frame
+        One line per counterfactual, with the index of the inputs: row, rank, found, and the metrics asked for (see
+        `evaluate`). Missing where nothing was found.
+    valid : ndarray of bool
+        Which counterfactuals were found and are valid on the model itself.
+    metrics : tuple of str
+    retrained : int
+        Number of retrained models.
+    delta : float or None
+        The shift that the metrics about shifts are for.
+    entropy : int or None
+        What shifts were drawn from; None if nothing was drawn.
+
+    Examples
+    --------
+    >>> import apas
+    >>> from apas.counterfactuals.result import Counterfactuals
+    >>> from apas.metrics import evaluate
+    >>> net = apas.FeedForward([[[1.0], [1.0]]], [[-1.0]])
+    >>> points = [[0.9, 0.3], [0.3, 0.6], [float("nan"), float("nan")]]
+    >>> given = Counterfactuals.from_frame(net, [[0.2, 0.3], [0.3, 0.3], [0.1, 0.1]], points)
+    >>> found = evaluate(given, metrics=("validity", "l1"))
+    >>> found.rows["valid"].tolist()
+    [True, False, <NA>]
+    >>> found
+    <Evaluation: 3 counterfactuals: found 0.6667, vm1 0.3333, l1 0.35.>
+    """
+
+    rows: DataFrame
+    valid: NDArray[np.bool_]
+    metrics: tuple[str, ...]
+    retrained: int = 0
+    delta: float | None = None
+    entropy: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def summary(self) -> Series[float]:
+        """Shares and means, as the paper's tables have them.
+
+        ``found``, ``vm1`` (valid on the model), ``vm2`` (valid on the model and on the retrained one; for several
+        retrained models ``vm2_0``, ``vm2_1``, ... and their mean ``vm2``) and ``delta_validity`` are shares of *all*
+        counterfactuals asked for: one that was not found counts as a failure. Everything else is a mean over the
+        counterfactuals that are valid on the model.
+        """
+        import pandas as pd
+
+        found = {"found": _mean(self.rows["found"].to_numpy(dtype=bool))}
+        for metric in self.metrics:
+            if metric == "validity":
+                found |= self._validity()
+            elif metric == "delta_validity":
+                found[metric] = _mean(self._said(metric))
+            else:
+                found[metric] = _mean(self.rows[metric].to_numpy(dtype=np.float64)[self.valid])
+        return pd.Series(found, dtype=np.float64)
+
+    def _validity(self) -> dict[str, float]:
+        both = [_mean(self.valid & self._said(name)) for name in retrained_columns(self.retrained)]
+        shares = {"vm1": _mean(self.valid)}
+        if len(both) > 1:
+            shares |= {f"vm2_{i}": share for i, share in enumerate(both)}
+        return {**shares, "vm2": float(np.mean(both))} if both else shares
+
+    def _said(self, column: str) -> NDArray[np.bool_]:
+        """A column of truth values, False where nothing was found."""
+        return np.asarray(self.rows[column].to_numpy(dtype=bool, na_value=False))
+
+    def to_frame(self) -> DataFrame:
+        """One line per counterfactual, as in `rows`."""
+        return self.rows.copy()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON values; null where there is nothing to say."""
+        lines = zip(self.rows.index, self.rows.to_dict("records"), strict=True)
+        return {
+            "format": "apas-evaluation",
+            "metrics": list(self.metrics),
+            "retrained": self.retrained,
+            "delta": self.delta,
+            "entropy": None if self.entropy is None else hex(self.entropy),
+            "summary": {str(name): _json(value) for name, value in self.summary().items()},
+            "counterfactuals": [
+                {"index": plain(label), **{str(name): _json(value) for name, value in line.items()}}
+                for label, line in lines
+            ],
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Evaluation) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        if not len(self):
+            return "No counterfactuals."
+        numbers = ", ".join(f"{name} {_short(value)}" for name, value in self.summary().items())
+        return f"{len(self)} counterfactual{'s' if len(self) > 1 else ''}: {numbers}."
+
+    def __repr__(self) -> str:
+        return f"<Evaluation: {self}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.rows, caption=str(self))
+
+
+def retrained_columns(count: int) -> list[str]:
+    """Names of the columns about so many retrained models.
+
+    Examples
+    --------
+    >>> retrained_columns(1), retrained_columns(2)
+    (['valid_retrained'], ['valid_retrained_0', 'valid_retrained_1'])
+    """
+    return ["valid_retrained"] if count == 1 else [f"valid_retrained_{i}" for i in range(count)]
+
+
+def _short(value: float) -> str:
+    """Four digits; but what is less than all is not written as 1."""
+    text = f"{value:.4g}"
+    return f"{value:.17g}" if value < 1 <= float(text) else text
+
+
+def _mean(values: NDArray[Any]) -> float:
+    return float(values.mean()) if len(values) else np.nan
+
+
+def _json(value: Any) -> Any:
+    import pandas as pd
+
+    return None if pd.isna(value) else plain(value)
+
+
+DEFAULT = ("validity", "l1", "l0", "lof")
+
+
+def evaluate(
+    counterfactuals: Counterfactuals,
+    *,
+    background: Any = None,
+    retrained: Sequence[Any] = (),
+    metrics: Sequence[str] = DEFAULT,
+    delta: float | None = None,
+    n_jobs: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> Evaluation:
+    """Measure counterfactuals: one row per counterfactual, and a summary.
+
+    Parameters
+    ----------
+    counterfactuals : Counterfactuals
+        From `generate`, or those of another tool through `Counterfactuals.from_frame`.
+    background : array_like or data frame of shape (b, features), optional
+        Known rows in raw units, of all classes, such as the training table. For "lof" and "distance_to_data".
+    retrained : sequence of models, optional
+        Models that came after the one the counterfactuals are for. For "validity".
+    metrics : sequence of str, default ("validity", "l1", "l0", "lof")
+        What to measure; see the notes. Without `background` the default is without "lof".
+    delta : float, optional
+        How far the parameters may move, in the terms of the counterfactuals' shift set. For "delta_validity" and
+        "robust_fraction".
+    n_jobs : int, default 1
+        Number of processes; the metrics do not depend on it.
+    rng : None, int or numpy.random.Generator
+        Seed of the draws of "robust_fraction" and "max_shift"; recorded in the result.
+
+    Returns
+    -------
+    Evaluation
+
+    Notes
+    -----
+    Encoded variables are the inputs as the model sees them: scaled, one-hot and so on, by the space or by the model's
+    own pipeline.
+
+    - "validity": whether the model gives the wanted class (column ``valid``), and whether each retrained model does
+      (``valid_retrained``, or ``valid_retrained_0``, ... for several).
+    - "l1", "linf": mean and largest absolute difference over the encoded variables.
+    - "l0": share of the features, not the encoded variables, that change by at least 1e-4 of their range (categories:
+      at all), rounded to three digits.
+    - "cost": the distance that the counterfactuals were made for, feature by feature: numbers and levels in units of
+      their range, categories 0 or 1.
+    - "lof": 1, or -1 for an outlier among the background rows by scikit-learn's `LocalOutlierFactor` with 20
+      neighbours, in encoded variables.
+    - "distance_to_data": distance to the nearest background row, measured as l1.
+    - "violations": number of cells that break a constraint of the space.
+    - "delta_validity": whether interval bounds prove that every shift up to `delta` keeps the class.
+    - "robust_fraction": estimated share of the shifts of size `delta` that keep the class.
+    - "max_shift": the largest shift at which sampling certifies the class, with the defaults of `max_shift`.
+
+    References
+    ----------
+    Marzari, Leofante, Cicalese and Farinelli (2024), "Rigorous Probabilistic Guarantees for Robust Counterfactual
+    Explanations", ECAI, Section 7.
+
+    Examples
+    --------
+    >>> import apas
+    >>> from apas.counterfactuals.result import Counterfactuals
+    >>> net, later = (apas.FeedForward([[[1.0], [1.0]]], [[b]]) for b in (-1.0, -1.1))
+    >>> given = Counterfactuals.from_frame(net, [[0.2, 0.3], [0.3, 0.3]], [[0.9, 0.3], [0.3, 0.75]])
+    >>> found = evaluate(given, retrained=[later], metrics=("validity", "l1", "l0", "max_shift"), rng=0)
+    >>> found.summary()[["vm1", "vm2", "l1", "l0"]].round(4).tolist()
+    [1.0, 0.5, 0.2875, 0.5]
+    """
+    names = _names(metrics if metrics is not DEFAULT or background is not None else DEFAULT[:-1])
+    if not isinstance(counterfactuals, Counterfactuals):
+        raise InputError(
+            f"`counterfactuals` must be what apas.generate gives, got {type(counterfactuals).__name__}; take those of "
+            "other tools with Counterfactuals.from_frame(model, X, points)."
+        )
+    _check_given(names, {"background": background, "delta": delta})
+    if isinstance(delta, Iterable) and not isinstance(delta, str):
+        raise InputError(f"`delta` of evaluate must be one number for all rows, got {reprlib.repr(delta)}.")
+    draws = any(name in DRAWING for name in names)
+    asked = Asked(
+        counterfactuals,
+        None if background is None else _encoded_background(counterfactuals, background),
+        read_retrained(retrained, counterfactuals.space, counterfactuals.model.classes),
+        None if delta is None else float(check_delta(delta, 1)[0]),
+        check_jobs(n_jobs),
+        entropy_of(rng),
+    )
+    return Evaluation(
+        _table(counterfactuals, {k: v for name in names for k, v in METRICS[name](asked).items()}),
+        _spread(counterfactuals.found, asked.valid, False), names, len(asked.retrained), asked.delta,
+        asked.entropy if draws else None,
+    )  # fmt: skip
+
+
+def _names(metrics: Any) -> tuple[str, ...]:
+    known = ", ".join(repr(name) for name in METRICS)
+    if isinstance(metrics, str) or not isinstance(metrics, Iterable):
+        raise InputError(f"`metrics` must be a list of names out of {known}, got {metrics!r}; pass [name] for one.")
+    names = tuple(dict.fromkeys(metrics))
+    for name in names:
+        if not isinstance(name, str) or name not in METRICS:
+            raise InputError(f"`metrics` must be out of {known}, got {name!r}.")
+    return names
+
+
+def _check_given(names: tuple[str, ...], given: Mapping[str, Any]) -> None:
+    for name in names:
+        argument, what = NEEDED.get(name, ("", ""))
+        if argument and given[argument] is None:
+            raise InputError(f"`{argument}` must be given for the metric {name!r}: {what}; or leave the metric out.")
+
+
+def _encoded_background(counterfactuals: Counterfactuals, background: Any) -> _Array:
+    space = counterfactuals.space
+    known = space.numbers(own_columns(background, space), "background")
+    return encoded_rows(counterfactuals.model, space.table(known))[1]
+
+
+def _table(counterfactuals: Counterfactuals, columns: Columns) -> DataFrame:
+    """One line per counterfactual, with gaps where nothing was found."""
+    import pandas as pd
+
+    points, found = counterfactuals.points, counterfactuals.found
+    index = points.index if is_frame(points) else pd.RangeIndex(len(counterfactuals))
+    shown: dict[str, Any] = {"row": counterfactuals.row, "rank": counterfactuals.rank, "found": found}
+    for name, values in columns.items():
+        whole = _spread(found, values, None if values.dtype == bool else np.nan)
+        shown[name] = pd.array(whole, dtype="boolean") if values.dtype == bool else whole
+    return pd.DataFrame(shown, index=index)
+
+
+def _spread(found: NDArray[np.bool_], values: NDArray[Any], gap: Any) -> NDArray[Any]:
+    """Values of those that were found among all, the others filled up with `gap`."""
+    whole = np.full(len(found), gap, dtype=object if gap is None else values.dtype)
+    whole[found] = values
+    return whole

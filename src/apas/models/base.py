@@ -1,0 +1,390 @@
+"""What a model offers: parameters with names, margins, the one place that decides what is valid, and capabilities.
+
+The margin of a row towards a class is, for a binary model, ``logit(p) - logit(threshold)`` for class 1 and its
+negative for class 0 (for scores compared with a threshold themselves: ``score - threshold``); with more classes it
+is the wanted score minus the best other one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apas.errors import InputError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from apas.models.feedforward import FeedForward
+
+__all__ = [
+    "ABSENT",
+    "Arithmetic",
+    "Dense",
+    "Described",
+    "Differentiable",
+    "LibraryBacked",
+    "Model",
+    "Named",
+    "Parameters",
+    "Raw",
+    "Scaled",
+    "class_indices",
+    "margins_from_scores",
+    "needs_strict",
+    "offers",
+    "valid",
+]
+
+#: The kind of a tensor that stands for one that the model does not have.
+ABSENT = "absent"
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """All parameters of a model as one read-only vector, cut into named tensors.
+
+    Build it with `Parameters.from_arrays`. Tensor ``i`` is ``values[slices[i]].reshape(shapes[i])``.
+
+    Attributes
+    ----------
+    values : ndarray of shape (k,)
+        Every parameter, read-only float64.
+    names : tuple of str
+        One name per tensor, such as ``"layer0.weight"``.
+    kinds : tuple of str
+        ``"weight"`` or ``"bias"`` per tensor, or ``"absent"``: the zeros of a bias that does not exist, which no shift
+        set moves.
+    layers : tuple of str
+        The layer each tensor belongs to.
+    shapes : tuple of tuple of int
+        Shape per tensor.
+    slices : tuple of slice
+        Where each tensor lies in `values`.
+
+    Examples
+    --------
+    >>> p = Parameters.from_arrays([[[1.0, 2.0]], [3.0, 4.0]], names=["out.weight", "out.bias"],
+    ...                            kinds=["weight", "bias"], layers=["out", "out"])
+    >>> p.values, p.shapes
+    (array([1., 2., 3., 4.]), ((1, 2), (2,)))
+    >>> p.layer_names
+    ('out',)
+    """
+
+    values: NDArray[np.float64]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    layers: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    slices: tuple[slice, ...]
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Sequence[ArrayLike],
+        *,
+        names: Sequence[str],
+        kinds: Sequence[str],
+        layers: Sequence[str],
+    ) -> Parameters:
+        """Join arrays into one vector.
+
+        Parameters
+        ----------
+        arrays : sequence of array_like
+            One array per tensor, in the order in which the vector shall hold them.
+        names, kinds, layers : sequence of str
+            One entry per tensor; `kinds` holds ``"weight"``, ``"bias"`` or ``"absent"``.
+        """
+        if not len(arrays) == len(names) == len(kinds) == len(layers):
+            raise InputError(
+                "`arrays`, `names`, `kinds` and `layers` of Parameters.from_arrays must have the same length, "
+                f"got {len(arrays)}, {len(names)}, {len(kinds)} and {len(layers)}."
+            )
+        for kind in kinds:
+            if kind not in ("weight", "bias", ABSENT):
+                raise InputError(f'`kinds` must hold "weight", "bias" or "{ABSENT}", got {kind!r}.')
+        tensors = [np.asarray(array, dtype=np.float64) for array in arrays]
+        ends = np.cumsum([0, *(t.size for t in tensors)]).tolist()
+        values = np.concatenate([t.ravel() for t in tensors]) if tensors else np.empty(0)
+        values.flags.writeable = False
+        return cls(
+            values=values,
+            names=tuple(names),
+            kinds=tuple(kinds),
+            layers=tuple(layers),
+            shapes=tuple(t.shape for t in tensors),
+            slices=tuple(slice(a, b) for a, b in itertools.pairwise(ends)),
+        )
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The distinct layers, in the order in which they appear."""
+        return tuple(dict.fromkeys(self.layers))
+
+    @property
+    def exist(self) -> NDArray[np.bool_]:
+        """Which entries of `values` are parameters of the model, rather than stand for absent ones, shape (k,)."""
+        sizes = [part.stop - part.start for part in self.slices]
+        return np.repeat([kind != ABSENT for kind in self.kinds], sizes)
+
+    def tensor(self, index: int) -> NDArray[np.float64]:
+        """Tensor number `index`, a read-only view in its own shape."""
+        return self.values[self.slices[index]].reshape(self.shapes[index])
+
+
+_Capability = TypeVar("_Capability")
+
+
+def offers(model: object, capability: type[_Capability]) -> TypeIs[_Capability]:
+    """Whether `model` has the members of a protocol: what ``isinstance`` says, a hundred times faster.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0]]], [[0.0]])
+    >>> offers(net, Dense), offers(net, Raw)
+    (True, False)
+    """
+    if _class_offers(type(model), capability):  # type: ignore[arg-type]
+        return True
+    # what a class does not have, an instance may have been given
+    return all(hasattr(model, name) for name in vars(capability) if not name.startswith("_"))
+
+
+@cache
+def _class_offers(kind: Any, capability: Any) -> bool:
+    return all(hasattr(kind, name) for name in vars(capability) if not name.startswith("_"))
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A classifier whose parameters can be shifted.
+
+    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`.
+    """
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Class labels; of two, the second is "class 1"."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, in model units."""
+        ...
+
+    @property
+    def parameters(self) -> Parameters:
+        """Every parameter that may move."""
+        ...
+
+    def margin(self, X: NDArray[np.float64], target: Any) -> NDArray[np.float64]:
+        """Margins of the rows `X` towards `target` (one label, or one per row), shape (rows,)."""
+        ...
+
+    def shifted_margins(
+        self,
+        X: NDArray[np.float64],
+        target: Any,
+        directions: NDArray[np.float64],
+        delta: float | NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
+        ...
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A model that knows the names of its columns."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns a user passes, or None."""
+        ...
+
+
+@runtime_checkable
+class Raw(Protocol):
+    """A model that takes rows in raw units and turns them into model units itself."""
+
+    @property
+    def n_raw_features(self) -> int:
+        """Number of columns a user passes."""
+        ...
+
+    def encode(self, X: Any) -> NDArray[np.float64]:
+        """Rows in raw units (array or data frame) as a matrix in model units."""
+        ...
+
+
+@runtime_checkable
+class Dense(Protocol):
+    """A model that is a dense feed-forward network in model units."""
+
+    def as_feedforward(self) -> FeedForward:
+        """Give the same network as a `FeedForward`."""
+        ...
+
+
+@runtime_checkable
+class Differentiable(Protocol):
+    """A model whose margins have gradients, each row on a shifted model of its own."""
+
+    def input_gradient(
+        self, X: NDArray[np.float64], target: Any, moves: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
+        ...
+
+    def parameter_gradient(
+        self, X: NDArray[np.float64], target: Any, moves: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
+        ...
+
+
+@runtime_checkable
+class Scaled(Protocol):
+    """A model that knows how large the numbers get inside it."""
+
+    def margin_scale(
+        self, X: NDArray[np.float64], radii: NDArray[np.float64], delta: float | NDArray[np.float64] = 1.0
+    ) -> NDArray[np.float64]:
+        """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
+        ...
+
+
+@runtime_checkable
+class Arithmetic(Protocol):
+    """A model that knows in which arithmetic it is computed where it is used; all others are taken at their word."""
+
+    @property
+    def dtype(self) -> str:
+        """The name of its floating point numbers: "float64" or "float32"."""
+        ...
+
+
+@runtime_checkable
+class LibraryBacked(Protocol):
+    """A model made from another library's object, which can be asked for its own opinion."""
+
+    def library_classes(self, X: Any) -> NDArray[Any]:
+        """Classes of the raw rows `X` according to the library that trained the model."""
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A model whose architecture (and preprocessing) can be written down."""
+
+    def describe(self) -> dict[str, Any]:
+        """All that decides the output besides the parameters, as JSON values."""
+        ...
+
+
+_Array = NDArray[np.float64]
+
+
+def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> NDArray[np.intp]:
+    """Position in `classes` of the wanted class of each row.
+
+    Examples
+    --------
+    >>> class_indices(("no", "yes"), "yes", 2)
+    array([1, 1])
+    """
+    positions = {label: i for i, label in enumerate(classes)}
+    if isinstance(target, str | int | float | np.generic):
+        return np.full(rows, _position(positions, target, classes))
+    labels = np.asarray(target, dtype=object)
+    if labels.ndim > 1:
+        raise InputError(f"`target` must be one class or one per row, got an array of shape {labels.shape}.")
+    if labels.ndim == 1 and len(labels) != rows:
+        raise InputError(
+            f"`target` must be one class or one per row ({rows}), got {len(labels)} values; "
+            "pass a single label to want the same class for all rows."
+        )
+    found = [_position(positions, label, classes) for label in labels.reshape(-1).tolist()]
+    return np.broadcast_to(np.array(found, dtype=np.intp), (rows,))
+
+
+def _position(positions: dict[Any, int], label: Any, classes: tuple[Any, ...]) -> int:
+    try:
+        return positions[label]
+    except (KeyError, TypeError):  # TypeError: an unhashable label, such as a list
+        hint = " (a text, while the classes are not)" if _same_text(classes, label) else ""
+        message = f"`target` must be one of the model's classes {_listed(classes)}, got {label!r}{hint}."
+        raise InputError(message) from None
+
+
+def _same_text(classes: tuple[Any, ...], label: Any) -> bool:
+    return isinstance(label, str) and label in [str(c) for c in classes]
+
+
+def _listed(classes: tuple[Any, ...]) -> str:
+    shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
+    return f"({shown}{', ...' if len(classes) > 10 else ''})"
+
+
+def margins_from_scores(scores: _Array, wanted: NDArray[np.intp], offset: float) -> _Array:
+    """Reduce scores of shape (..., rows, outputs) to margins of shape (..., rows).
+
+    Parameters
+    ----------
+    scores : ndarray of shape (..., rows, outputs)
+        One score (class 1 of a binary model) or one per class.
+    wanted : ndarray of int, shape (rows,)
+        Position of the wanted class.
+    offset : float
+        What the score of a binary model is compared with (the threshold's logit).
+
+    Examples
+    --------
+    >>> margins_from_scores(np.array([[1.0, 4.0, 3.0]]), np.array([1]), 0.0)
+    array([1.])
+    """
+    outputs = scores.shape[-1]
+    if outputs <= 2:
+        score = scores[..., 0] if outputs == 1 else scores[..., 1] - scores[..., 0]
+        margins = score - offset
+        margins *= 2 * wanted - 1  # the sign flips for class 0
+        return margins
+    where = np.broadcast_to(wanted[:, None], (*scores.shape[:-1], 1))
+    chosen = np.take_along_axis(scores, where, axis=-1)[..., 0]
+    others = scores.copy()
+    np.put_along_axis(others, where, -np.inf, axis=-1)
+    # `max` keeps a NaN of another class, so that such a row is never valid
+    return np.asarray(chosen - others.max(axis=-1))
+
+
+def needs_strict(classes: tuple[Any, ...], target: NDArray[Any]) -> NDArray[np.bool_]:
+    """Rows whose margin must be above 0 rather than at least 0: all but those that want class 1 of a binary model.
+
+    Examples
+    --------
+    >>> needs_strict((0, 1), np.array([0, 1]))
+    array([ True, False])
+    """
+    return np.asarray(target != classes[1]) if len(classes) == 2 else np.ones(len(target), dtype=bool)
+
+
+def valid(margins: _Array, strict: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether each margin means "the model gives the target class"; NaN never does.
+
+    Examples
+    --------
+    >>> valid(np.array([0.0, 0.0, float("nan")]), np.array([False, True, False]))
+    array([ True, False, False])
+    """
+    return np.asarray(np.where(strict, margins > 0, margins >= 0))

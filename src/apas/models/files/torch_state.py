@@ -1,0 +1,320 @@
+"""Dense networks from the state of a PyTorch module: names and arrays, read as data.
+
+The record is a program for Python's unpickler, which could call anything. Here the few instructions that a state of
+tensors needs are followed by hand: they make tuples, dictionaries and descriptions of tensors, and call nothing.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.errors import InputError, UnsafeFile, Unsupported
+from apas.models.feedforward import FeedForward
+from apas.models.files.archive import read_archive
+from apas.models.files.description import CONVERT, Stated
+
+__all__ = ["Tensor", "read_record", "read_state", "state_dtype", "state_layers"]
+
+#: Most bytes of a record: enough for a thousand layers.
+RECORD = 2**18
+STORAGES = tuple(
+    f"{kind}Storage" for kind in ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+)
+DICTIONARY, TENSOR, PARAMETER = (
+    "collections OrderedDict",
+    "torch._utils _rebuild_tensor_v2",
+    "torch._utils _rebuild_parameter",
+)
+KNOWN = {DICTIONARY, TENSOR, PARAMETER, *(f"torch {name}" for name in STORAGES)}
+_MARK = object()
+_CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (), "MARK": _MARK}
+_VALUES = ("BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "BINFLOAT", "SHORT_BINUNICODE")
+
+
+@dataclass(frozen=True)
+class Global:
+    """A name that the record would import."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where the numbers of a tensor are."""
+
+    key: str
+    dtype: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as the record describes it: a view of `count` numbers that are kept under `key`."""
+
+    key: str
+    dtype: str
+    count: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes], str]:
+    """What a file of `torch.save` holds: the dictionary, the numbers by key, and ``"<"`` or ``">"``."""
+    folders = [name.removesuffix("data.pkl") for name in members if name.split("/")[1:] == ["data.pkl"]]
+    if len(folders) != 1:
+        raise InputError(f"{path} is an archive, but not one of torch.save: it has no data.pkl.")
+    if any(name.startswith(f"{folders[0]}code/") or name == f"{folders[0]}constants.pkl" for name in members):
+        raise UnsafeFile(f"{path} is a TorchScript program, which could run code when read; {CONVERT}.")
+    record = members[f"{folders[0]}data.pkl"]
+    if len(record) > RECORD:
+        raise InputError(f"{path} has a record of {len(record)} bytes, more than the {RECORD} that apas reads.")
+    try:
+        state = _Reader(path).follow(record)
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        if isinstance(error, InputError | UnsafeFile):
+            raise
+        raise InputError(f"{path} has a damaged record, which cannot be followed.") from None
+    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
+        raise InputError(
+            f"{path} must hold a dictionary of tensors by name, but holds another thing; write it with "
+            "torch.save(module.state_dict(), path)."
+        )
+    prefix = f"{folders[0]}data/"
+    storages = {name.removeprefix(prefix): content for name, content in members.items() if name.startswith(prefix)}
+    order = members.get(f"{folders[0]}byteorder", b"little")
+    return state, storages, ">" if order.strip() == b"big" else "<"
+
+
+class _Reader:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+
+    def follow(self, record: bytes) -> Any:
+        for opcode, argument, _ in pickletools.genops(record):
+            if opcode.name == "STOP":
+                (result,) = self._stack
+                return result
+            self._step(opcode.name, argument)
+        raise ValueError("no end")
+
+    def _step(self, name: str, argument: Any) -> None:
+        stack = self._stack
+        if name in _CONSTANTS:
+            stack.append(_CONSTANTS[name])
+        elif name in _VALUES:
+            stack.append(argument)
+        elif name in ("EMPTY_DICT", "EMPTY_LIST"):
+            stack.append({} if name == "EMPTY_DICT" else [])
+        elif name in ("BINPUT", "LONG_BINPUT"):
+            self._memo[argument] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(self._memo[argument])
+        elif name == "GLOBAL":
+            self._import(argument)
+        elif name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"):
+            parts = self._since_mark() if name == "TUPLE" else [stack.pop() for _ in range(int(name[-1]))][::-1]
+            stack.append(tuple(parts))
+        elif name in ("SETITEM", "SETITEMS"):
+            parts = self._since_mark() if name == "SETITEMS" else [stack.pop(), stack.pop()][::-1]
+            stack[-1].update(zip(parts[::2], parts[1::2], strict=True))
+        elif name in ("APPEND", "APPENDS"):
+            parts = self._since_mark() if name == "APPENDS" else [stack.pop()]
+            stack[-1].extend(parts)
+        elif name == "BUILD":  # what a module notes about versions of its layers
+            stack.pop()
+            if type(stack[-1]) is not dict:
+                raise ValueError("state of something else")
+        elif name == "BINPERSID":
+            stack.append(_storage(stack.pop()))
+        elif name == "REDUCE":
+            arguments, function = stack.pop(), stack.pop()
+            stack.append(_made(function.name, arguments))
+        elif name != "PROTO":
+            raise UnsafeFile(
+                f"{self._path} could run code when read (its record has the instruction {name}), so apas does not; a "
+                f"file of torch.save(module.state_dict(), path) has nothing of the kind; or {CONVERT}."
+            )
+
+    def _since_mark(self) -> list[Any]:
+        parts = []
+        while (value := self._stack.pop()) is not _MARK:
+            parts.append(value)
+        return parts[::-1]
+
+    def _import(self, name: str) -> None:
+        if name not in KNOWN:
+            raise UnsafeFile(
+                f"{self._path} could run code when read (it names {name.replace(' ', '.')}), so apas does not; a file "
+                f"of torch.save(module.state_dict(), path) names nothing of the kind; or {CONVERT}."
+            )
+        self._stack.append(Global(name))
+
+
+def _storage(description: Any) -> Storage:
+    word, kind, key, _, count = description
+    if word != "storage" or not isinstance(key, str) or type(count) is not int or not isinstance(kind, Global):
+        raise ValueError("not a storage")
+    return Storage(key, kind.name.removeprefix("torch "), count)
+
+
+def _made(name: str, arguments: Any) -> Any:
+    """What the call would give, as data."""
+    if name == DICTIONARY:
+        return dict(*arguments)
+    if name == PARAMETER and isinstance(arguments[0], Tensor):
+        return arguments[0]
+    if name != TENSOR:
+        raise ValueError("not a call")
+    storage, offset, shape, strides = arguments[:4]
+    numbers = (offset, *shape, *strides)
+    if not isinstance(storage, Storage) or len(shape) != len(strides):
+        raise ValueError("not a tensor")
+    if any(type(n) is not int or not 0 <= n < 2**62 for n in numbers):
+        raise ValueError("not a view")
+    return Tensor(storage.key, storage.dtype, storage.count, offset, tuple(shape), tuple(strides))
+
+
+_Array = NDArray[np.float64]
+ALONE = "write the state alone, by torch.save(module.state_dict(), path)"
+#: Numbers of these storages; bfloat16 is the upper half of a float32.
+DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2"}
+
+
+def read_state(path: Path, raw: bytes, stated: Stated) -> FeedForward:
+    """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without a pickle.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    raw : bytes
+        What it holds.
+    stated : Stated
+        Must say the activation, if there are hidden layers, and the output.
+
+    Notes
+    -----
+    Layers are taken in the order in which the module registered them.
+    """
+    if raw[:4] != b"PK\x03\x04":
+        raise InputError(
+            f"{path} is not a file of torch.save (or of a version before 1.6, which could run code when read); {ALONE}."
+        )
+    state, storages, order = read_record(path, read_archive(path, raw))
+    arrays = {name: _array(path, name, value, storages, order) for name, value in state.items()}
+    owners: dict[str, str] = {}
+    for name, value in state.items():
+        if owners.setdefault(value.key, name) != name:
+            raise Unsupported(
+                f"{path} holds {owners[value.key]!r} and {name!r} in the same memory: tied parameters move together, "
+                "which a dense network cannot do."
+            )
+    return stated.network(path, *state_layers(path, arrays, ordered=True), dtype=state_dtype(arrays))
+
+
+def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], order: str) -> NDArray[Any]:
+    if not isinstance(value, Tensor):
+        raise InputError(f"{path} must hold tensors only, but {name!r} is {type(value).__name__}; {ALONE}.")
+    if value.dtype not in DTYPES:
+        raise InputError(
+            f"{path} must hold floating point parameters of dense layers, but {name!r} is a {value.dtype} (batch norms "
+            "count in whole numbers, for example): such layers have no place in a dense network."
+        )
+    if value.key not in storages:
+        raise InputError(f"{path} lacks the numbers of {name!r}; it is damaged.")
+    content, kind = storages[value.key], np.dtype(f"{order}{DTYPES[value.dtype]}")
+    if len(content) != value.count * kind.itemsize:
+        raise InputError(
+            f"{path} must have {value.count} numbers for {name!r}, but has {len(content)} bytes; it is damaged."
+        )
+    flat = np.frombuffer(content, dtype=kind)
+    if value.dtype == "BFloat16Storage":
+        flat = (flat.astype(np.uint32) << 16).view(np.float32)
+    # a view that repeats numbers, or reaches beyond them, is nothing that a trained layer has
+    reach = sum((n - 1) * step for n, step in zip(value.shape, value.strides, strict=True))
+    if np.prod(value.shape, dtype=object) > flat.size or value.offset + reach >= flat.size or 0 in value.shape:
+        raise InputError(
+            f"{path} must have different numbers of shape {value.shape} for {name!r}, but has not; it is damaged."
+        )
+    strides = tuple(step * flat.itemsize for step in value.strides)
+    return np.lib.stride_tricks.as_strided(flat[value.offset :], value.shape, strides, writeable=False).copy()
+
+
+def state_dtype(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """In which arithmetic a module with this state computes; numbers stored in less are taken to be turned to float32.
+
+    Examples
+    --------
+    >>> state_dtype({"0.weight": np.ones((1, 2), dtype=np.float32)})
+    'float32'
+    """
+    return "float32" if any(array.dtype.itemsize < 8 for array in arrays.values()) else "float64"
+
+
+def state_layers(
+    path: Path, arrays: Mapping[str, NDArray[Any]], *, ordered: bool
+) -> tuple[list[_Array], list[_Array | None]]:
+    """Weights (inputs, outputs) and biases of the linear layers whose state this is.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    arrays : mapping
+        By name, such as ``0.weight`` (outputs, inputs) and ``0.bias``.
+    ordered : bool
+        Whether the arrays come in the order of the layers. Otherwise the names must count the layers.
+
+    Examples
+    --------
+    >>> weights, biases = state_layers(Path("a.pt"), {"0.weight": np.ones((1, 2))}, ordered=True)
+    >>> weights[0].shape, biases
+    ((2, 1), [None])
+    """
+    layers: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, array in arrays.items():
+        layer, _, kind = name.rpartition(".")
+        if array.ndim != {"weight": 2, "bias": 1}.get(kind):
+            raise InputError(
+                f"{path} must hold weights and biases of linear layers only, but {name!r} has shape {array.shape}; "
+                "other layers have no place in a dense network."
+            )
+        layers.setdefault(layer, {})[kind] = array
+    if not layers:
+        raise InputError(f"{path} holds no parameters; {ALONE}.")
+    lonely = [layer for layer, parts in layers.items() if "weight" not in parts]
+    if lonely:
+        raise InputError(f"{path} must hold the weights of each layer, but {lonely[0]!r} has only biases.")
+    names = list(layers) if ordered else sorted(layers, key=lambda name: _number(path, name, list(layers)))
+    weights = [np.asarray(layers[name]["weight"], dtype=np.float64).T for name in names]
+    biases = [layers[name].get("bias") for name in names]
+    for before, after, first, second in zip(names, names[1:], weights, weights[1:], strict=False):
+        if first.shape[1] != len(second):
+            raise InputError(
+                f"{path} must hold layers that follow each other, but {before!r} gives {first.shape[1]} numbers and "
+                f"{after!r} takes {len(second)}; are they in the order of the network?"
+            )
+    return weights, [None if b is None else np.asarray(b, dtype=np.float64) for b in biases]
+
+
+def _number(path: Path, name: str, names: list[str]) -> int:
+    """The place that the name of a layer counts; all names must be alike but for one number."""
+    patterns = {re.sub(r"\d+(?=\D*$)", "#", other) for other in names}
+    if len(names) > 1 and (len(patterns) > 1 or "#" not in next(iter(patterns))):
+        raise InputError(
+            f"{path} does not keep the order of layers, so their names must count them, as 0, 2, 4 or fc1, fc2 do, but "
+            f"they are {', '.join(map(repr, sorted(names)[:5]))}; write it with apas.save_model."
+        )
+    found = re.findall(r"\d+", name)
+    return int(found[-1]) if found else 0

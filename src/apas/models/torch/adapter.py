@@ -1,0 +1,474 @@
+"""PyTorch modules as models: dense sequences as `FeedForward`, all others through `torch.func`."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from apas._validation import check_names, check_numbers
+from apas.errors import GuaranteeWarning, InputError, Unsupported
+from apas.models.base import Parameters, class_indices
+from apas.models.digest import canonical
+from apas.models.feedforward import FeedForward
+from apas.models.sourcecode import changed_members, own_class
+from apas.models.torch.head import SILENT, Head, chosen_output, final_layer, unhooked
+from apas.models.torch.passes import Passes, Stage, answer, gradients
+from apas.models.torch.rounding import Rounding
+from apas.models.torch.trace import input_size, probed
+from apas.models.wrappers import BackedNetwork
+
+__all__ = ["DenseTorchModel", "TorchModel", "dense_layers", "from_torch"]
+
+_Array = NDArray[np.float64]
+_Layers = tuple[list[_Array], list[_Array | None], list[str]]
+_NAMES = {
+    nn.ReLU: "relu", nn.LeakyReLU: "leaky_relu", nn.Hardtanh: "hard_tanh", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid",
+    nn.ELU: "elu", nn.GELU: "gelu",
+}  # fmt: skip
+#: Settings with which these activations are those of `FeedForward`.
+_SETTINGS: dict[Any, dict[str, Any]] = {
+    nn.LeakyReLU: {"negative_slope": 0.01},
+    nn.Hardtanh: {"min_val": -1.0, "max_val": 1.0},
+    nn.ELU: {"alpha": 1.0},
+    nn.GELU: {"approximate": "none"},
+}
+
+
+class DenseTorchModel(BackedNetwork):
+    """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        A copy of the user's in eval mode, to be asked for its own opinion.
+    head : Head
+        What its numbers mean.
+    network : FeedForward
+        The same network.
+    shape : tuple of int
+        Shape of one input of the module.
+    """
+
+    def __init__(self, module: Any, head: Head, network: FeedForward, shape: tuple[int, ...]) -> None:
+        super().__init__(network, self.library_classes, type(module).__name__)
+        self._module, self._head, self._shape = module, head, shape
+
+    def library_classes(self, X: Any) -> NDArray[Any]:
+        """Classes of the rows according to the module itself, in its own arithmetic."""
+        first = next(self._module.parameters())
+        rows = torch.tensor(check_numbers(X), dtype=first.dtype, device=first.device)
+        with torch.no_grad():
+            raw = answer(self._module, rows.reshape(-1, *self._shape))
+        labels = np.empty(len(self.classes), dtype=object)
+        labels[:] = self.classes
+        return np.asarray(labels[self._head.classes_of(raw)])
+
+
+def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
+    """Weights, biases and activations of a sequence of linear layers, or None if it is anything else.
+
+    `Softplus` is anything else: PyTorch's is linear from 20 on, where ours is larger by up to 2e-9.
+
+    Examples
+    --------
+    >>> weights, biases, activations = dense_layers(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)), None)
+    >>> [w.shape for w in weights], activations
+    ([(3, 2), (2, 1)], ['tanh'])
+    """
+    layers = list(_flat(module))
+    if None in layers:
+        return None
+    first_is_flat = bool(layers) and type(layers[0]) is nn.Flatten
+    if shape is not None and len(shape) != 1 and not first_is_flat:
+        return None  # a linear layer then works on the last dimension only
+    layers = [layer for layer in layers if type(layer) not in SILENT]
+    linear = [layer for layer in layers if type(layer) is nn.Linear]
+    used = [p for layer in linear for p in layer.parameters()]
+    if not linear or len({id(p) for p in used}) < len(used):  # tied weights move together
+        return None
+    if final_layer(module) is not None:  # a softmax over another dimension is none over the classes
+        layers.pop()
+    activations: list[str] = []
+    for before, layer in zip([None, *layers], layers, strict=False):
+        if type(layer) is nn.Linear:
+            if type(before) is nn.Linear:
+                activations.append("identity")
+        elif type(before) is not nn.Linear or (name := _activation(layer)) is None:
+            return None
+        else:
+            activations.append(name)
+    if type(layers[-1]) is not nn.Linear:
+        return None
+    weights = [_array(layer.weight).T for layer in linear]
+    biases = [None if layer.bias is None else _array(layer.bias) for layer in linear]
+    return weights, biases, activations
+
+
+def _flat(module: Any) -> Iterator[Any]:
+    """The layers of nested sequences; None for what could do anything."""
+    if not unhooked(module):
+        yield None
+    elif type(module) is nn.Sequential:
+        for layer in module:
+            yield from _flat(layer)
+    elif type(module) is nn.Flatten:
+        yield module if (module.start_dim, module.end_dim) == (1, -1) else None
+    elif type(module) in (nn.Linear, nn.Softmax, nn.LogSoftmax, *SILENT, *_NAMES):
+        yield module
+    else:
+        yield None
+
+
+def _activation(layer: Any) -> str | None:
+    wanted = _SETTINGS.get(type(layer), {})
+    return _NAMES.get(type(layer)) if all(getattr(layer, name) == value for name, value in wanted.items()) else None
+
+
+def _array(tensor: Any) -> _Array:
+    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
+
+
+#: Members that PyTorch gives to every module.
+_BOOKKEEPING = frozenset(vars(nn.Module()))
+
+
+class TorchModel:
+    """A module in eval mode, copied when it was read, and what its input and output mean.
+
+    Parameters
+    ----------
+    passes : Passes
+        How rows are given to the module.
+    head : Head
+        What its numbers mean.
+    parameters : Parameters
+    feature_names : tuple of str or None
+    """
+
+    def __init__(
+        self, passes: Passes, head: Head, parameters: Parameters, feature_names: tuple[str, ...] | None
+    ) -> None:
+        self._passes, self._head, self._parameters, self._names = passes, head, parameters, feature_names
+        self._rounding = Rounding(passes, head)
+        self._code = _code(passes.stage.module)  # as it was read: some modules keep what they computed last
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Class labels."""
+        return self._head.classes
+
+    @property
+    def n_features(self) -> int:
+        """Numbers in one input."""
+        return int(np.prod(self._passes.shape))
+
+    @property
+    def parameters(self) -> Parameters:
+        """The module's parameters in the order of ``named_parameters()``, tied ones once."""
+        return self._parameters
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the inputs, if given."""
+        return self._names
+
+    @property
+    def dtype(self) -> str:
+        """In which arithmetic the module computes."""
+        return str(self._passes.stage.dtype).removeprefix("torch.")
+
+    def margin(self, X: _Array, target: Any) -> _Array:
+        """Margins of the rows `X` towards `target`, shape (rows,)."""
+        wanted = class_indices(self.classes, target, len(X))
+        if not len(X):
+            return np.empty(0)
+        raw = self._passes.raw(X)
+        self._head.check(raw)
+        margins = self._head.margins(raw, wanted)
+        self._rounding.settle(margins[None, :], X, wanted, None, 0.0)
+        return margins
+
+    def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+        """Margins on the modules ``parameters + delta * direction``, shape (directions, rows)."""
+        wanted = class_indices(self.classes, target, len(X))
+        margins = np.empty((len(directions), len(X)))
+        if isinstance(delta, np.ndarray) and delta.ndim:
+            for value in np.unique(delta):  # rows that share a delta share the shifted modules
+                rows = np.flatnonzero(delta == value)
+                margins[:, rows] = self._shifted(X[rows], wanted[rows], directions, float(value))
+            return margins
+        return self._shifted(X, wanted, directions, float(delta))
+
+    def _shifted(self, X: _Array, wanted: NDArray[np.intp], directions: _Array, delta: float) -> _Array:
+        margins = np.empty((len(directions), len(X)))
+        if not len(X):
+            return margins
+        for some, raw in self._passes.shifted(X, directions, delta):
+            margins[some] = self._head.margins(raw, wanted)
+        self._rounding.settle(margins, X, wanted, directions, delta)
+        return margins
+
+    def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
+        """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it.
+
+        Measured, not proved: see `apas.models.torch.rounding`. Parameters move by at most ``delta * max(radii)``, to
+        first order; shifts that make the margins many times larger make rounding larger than this says.
+        """
+        if not len(X):
+            return np.empty(0)
+        return self._rounding.scale(X, self._predicted(X), delta, float(radii.max()))
+
+    def _predicted(self, X: _Array) -> NDArray[np.intp]:
+        # which class is asked about matters little for the magnitudes, and is not known here
+        scores = self._head.scores(self._passes.raw(X)).cpu().numpy()
+        if scores.shape[1] > 2:
+            return np.asarray(scores.argmax(axis=1))
+        return np.ones(len(X), dtype=np.intp)
+
+    def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+        """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
+        return self._gradients(X, target, moves, by_input=True)
+
+    def parameter_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+        """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
+        return self._gradients(X, target, moves, by_input=False)
+
+    def _gradients(self, X: _Array, target: Any, moves: _Array | None, *, by_input: bool) -> tuple[_Array, _Array]:
+        wanted = class_indices(self.classes, target, len(X))
+        margins = np.empty(len(X))
+        slopes = np.empty((len(X), self.n_features if by_input else len(self._parameters)))
+
+        def keep(rows: slice, some: _Array, parts: _Array) -> None:
+            margins[rows], slopes[rows] = some, parts
+
+        gradients(self._passes, self._head, X, wanted, moves, by_input=by_input, out=keep)
+        return margins, slopes
+
+    def describe(self) -> dict[str, Any]:
+        """Layers, their settings and buffers, and what input and output mean, as JSON values."""
+        module = self._passes.stage.module
+        parts = _parts(module)
+        layers = [[name, type(layer).__qualname__, _settings(layer, parts)] for name, layer in module.named_modules()]
+        return {
+            # only where there is any, so that a network of PyTorch's layers alone keeps its fingerprint
+            **({"code": self._code} if self._code else {}),
+            "kind": "torch",
+            "layers": layers,
+            "buffers": [[name, canonical(buffer)] for name, buffer in module.named_buffers()],
+            "dtype": self.dtype,
+            "output": self._head.kind,
+            "threshold": self._head.threshold,
+            "classes": [canonical(c) for c in self.classes],
+            "input_shape": list(self._passes.shape),
+            "feature_names": None if self._names is None else list(self._names),
+        }
+
+    def __repr__(self) -> str:
+        name, shape = type(self._passes.stage.module).__name__, "x".join(map(str, self._passes.shape))
+        return (
+            f"<{name} of {len(self._parameters)} parameters, input {shape}, {self._head.kind} output, "
+            f"classes {list(self.classes)}>"
+        )
+
+
+def _parts(module: Any) -> dict[int, str]:
+    """Names of what is described by itself: layers, parameters and buffers."""
+    named = [*module.named_modules(), *module.named_parameters(), *module.named_buffers()]
+    return {id(part): name for name, part in named}
+
+
+def _settings(layer: Any, parts: dict[int, str]) -> Any:
+    """What a layer was made with; what begins with an underscore is PyTorch's own bookkeeping, or part of the code."""
+    left_out = changed_members(type(layer), "forward") | {"training"}
+    public = {k: v for k, v in sorted(vars(layer).items()) if not k.startswith("_") and k not in left_out}
+    return canonical(public, parts)
+
+
+def _code(module: Any) -> list[Any]:
+    """What decides the answers of a module besides settings: its own classes, their private members, and hooks."""
+    parts, told = _parts(module), []
+    for name, layer in module.named_modules():
+        hooks = [*layer._forward_pre_hooks.values(), *layer._forward_hooks.values()]
+        code: dict[str, Any] = {"hooks": canonical(hooks, parts)} if hooks else {}
+        if own_class(type(layer)):
+            changed = changed_members(type(layer), "forward") & vars(layer).keys()
+            private = {k: v for k, v in sorted(vars(layer).items()) if k.startswith("_") and k not in _BOOKKEEPING}
+            private = {k: v for k, v in private.items() if k not in changed}
+            code |= {"class": canonical(type(layer)), "private": canonical(private, parts)}
+            # what a call leaves behind is another value after each, and may or may not decide the next
+            code["changed"] = [{"unidentified": f"{key}, which forward() changes"} for key in sorted(changed)]
+        if isinstance(layer, torch.jit.ScriptModule):  # compiled, with constants that it does not show
+            code["script"] = {"unidentified": "a TorchScript module"}
+        told += [[name, code]] if code else []
+    return told
+
+
+def from_torch(
+    module: Any,
+    *,
+    output: str | None = None,
+    threshold: float = 0.5,
+    classes: Sequence[Any] | None = None,
+    input_shape: Sequence[int] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> TorchModel | DenseTorchModel:
+    """Read a trained module, without changing it: what is used is a copy, in eval mode.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        A classifier that maps a batch of inputs to one number per row, or one per row and class. Its parameters must
+        all be float32 or all float64, on one device.
+    output : {"logit", "probability", "logits", "probabilities"}, optional
+        What these numbers are. Needed unless the module is a `Sequential` that ends in a sigmoid or softmax; logarithms
+        of probabilities are logits.
+    threshold : float, default 0.5
+        From which probability on a binary module is taken to say class 1.
+    classes : sequence, optional
+        Class labels; (0, 1) or 0..m-1 unless given.
+    input_shape : sequence of int, optional
+        Shape of one input, into which the numbers of a row are put in C order; needed unless it is one number per
+        feature and the first layer says how many.
+    feature_names : sequence of str, optional
+        Names of the inputs.
+
+    Notes
+    -----
+    Modules that refuse floating point numbers, such as embeddings, are given whole numbers. All parameters may move,
+    those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
+
+    Examples
+    --------
+    >>> net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid()).eval()
+    >>> from_torch(net).classes
+    (0, 1)
+    """
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
+    kind = chosen_output(module, output)
+    names = check_names(feature_names)
+    parameters = _parameters(module)
+    if any(part.training for part in module.modules()):
+        warnings.warn(
+            "the module is in training mode, in which dropout and batch norm do not do what they do in use; apas looks "
+            "at a copy of it in eval mode: call module.eval() before to say that this is meant.",
+            GuaranteeWarning, stacklevel=3,
+        )  # fmt: skip
+    own = _copied(module).eval()
+    dtype, last = next(own.parameters()).dtype, final_layer(own)
+    layers = dense_layers(own, input_shape)
+    # a linear layer without a sigmoid gives no probabilities, whatever is said about it: trying it out will show
+    if layers is not None and (kind in ("logit", "logits") or last is not None):
+        head = Head.of(kind, classes, threshold, layers[0][-1].shape[1], dtype)
+        shape = input_size(own, input_shape, None)
+        return DenseTorchModel(own, head, _network(layers, head, shape, names, str(dtype)), shape)
+    shape = input_size(own, input_shape, names)
+    check_names(names, math.prod(shape))
+    # a sequence that is used twice has its last layer inside the network too, where it must stay
+    if last is not None and sum(part is last[0] for _, part in own.named_modules(remove_duplicate=False)) > 1:
+        last = None
+    if last is not None:  # the logits before a sigmoid or softmax say more than the probabilities behind it
+        last[0][last[1]] = nn.Identity()
+    passes, outputs = probed(Stage(own, parameters.values), shape)
+    head = Head.of(kind, classes, threshold, outputs, dtype)
+    if last is not None:
+        head = replace(head, kind="logit" if outputs == 1 else "logits")
+    return TorchModel(passes, head, parameters, names)
+
+
+def _network(
+    layers: tuple[list[Any], list[Any], list[str]], head: Head, shape: tuple[int, ...], names: tuple[str, ...] | None,
+    dtype: str,
+) -> FeedForward:  # fmt: skip
+    weights, biases, activations = layers
+    if math.prod(shape) != len(weights[0]):
+        raise InputError(
+            f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer takes "
+            f"{len(weights[0])}."
+        )
+    return FeedForward(
+        weights, biases, activation=activations, output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
+        threshold=head.threshold, classes=head.classes, feature_names=names,
+        dtype=dtype.removeprefix("torch."),
+    )  # fmt: skip
+
+
+def _parameters(module: Any) -> Parameters:
+    """Every parameter once, under its first name."""
+    named = list(module.named_parameters())
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for _, p in named):
+        raise InputError("the module must be initialised, but has lazy layers that are not; call it once on a batch.")
+    if not sum(p.numel() for _, p in named):
+        raise InputError(f"the module must have parameters to shift, but this {type(module).__name__} has none.")
+    kinds = sorted({str(p.dtype).removeprefix("torch.") for _, p in named})
+    if len(kinds) > 1 or kinds[0] not in ("float32", "float64"):
+        raise Unsupported(
+            f"the module's parameters must all be float32 or all float64, but are {' and '.join(kinds)}; pass "
+            "copy.deepcopy(module).float()."
+        )
+    if len({p.device for _, p in named}) > 1:
+        raise Unsupported("the module's parameters must be on one device, but are on several; move it to one of them.")
+    if named[0][1].device.type == "meta":
+        raise InputError(
+            "the module's parameters must have values, but are on the meta device; load the weights first, for example "
+            "by module.to_empty(device='cpu') and load_state_dict(...)."
+        )
+    _check_memory(module, named)
+    arrays = [p.detach().cpu().numpy() for _, p in named]
+    for (name, _), array in zip(named, arrays, strict=True):
+        if not np.isfinite(array).all():
+            raise InputError(f"the module's parameters must be finite, but {name} is not; was the training stable?")
+    return Parameters.from_arrays(
+        arrays,
+        names=[name for name, _ in named],
+        kinds=["bias" if p.ndim == 1 and _is_bias(name.split(".")[-1]) else "weight" for name, p in named],
+        layers=[name.rpartition(".")[0] or type(module).__name__ for name, _ in named],
+    )
+
+
+def _check_memory(module: Any, named: list[tuple[str, Any]]) -> None:
+    """Refuse tensors that follow a parameter because they share its memory: in a copy of our own they would not."""
+    owners = {p.untyped_storage().data_ptr(): name for name, p in named if p.numel()}
+    for path, part in module.named_modules():
+        for key, value in {**vars(part), **part._buffers}.items():
+            plain = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel()
+            owner = owners.get(value.untyped_storage().data_ptr()) if plain else None
+            if owner is not None:
+                raise Unsupported(
+                    f"the module must compute with its parameters themselves, but {f'{path}.{key}'.lstrip('.')} is a "
+                    f"view of {owner}, which a shift would not move; take the view in forward()."
+                )
+    ranges = sorted((p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), name) for name, p in named if p.numel())
+    for (_, end, one), (start, _, other) in itertools.pairwise(ranges):
+        if start < end:
+            raise Unsupported(
+                f"the module's parameters must be tied by being one and the same, but {one} and {other} only share "
+                "their memory, so that a shift would move them apart; assign the one parameter to both names."
+            )
+
+
+def _is_bias(name: str) -> bool:
+    # attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like
+    return name == "bias" or name.startswith("bias_") or name.endswith("_bias")
+
+
+def _copied(module: Any) -> Any:
+    # PyTorch does not copy results of a call, which some modules keep, together with the way they were computed
+    values = [value for part in module.modules() for value in vars(part).values()]
+    kept = {id(t): t.detach().clone() for t in values if isinstance(t, torch.Tensor) and not t.is_leaf}
+    try:
+        return copy.deepcopy(module, kept)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise Unsupported(
+            f"this {type(module).__name__} cannot be copied, and apas changes only copies: {first}"
+        ) from error

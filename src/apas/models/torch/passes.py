@@ -1,0 +1,382 @@
+"""Forward and backward passes of many shifted copies of a PyTorch module, in blocks of bounded memory.
+
+Small modules go through `torch.func.vmap`, many shifted copies at a time; of large ones, of modules that `vmap` cannot
+handle, and where there are many rows anyway, one shifted copy after the other.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from apas.errors import InputError, Unsupported
+from apas.models.torch.head import Head
+
+__all__ = ["LARGE", "Passes", "Stage", "answer", "gradients", "said_once"]
+
+_Array = NDArray[np.float64]
+#: Shifted parameters are computed in parts of this many, which stay in the processor's cache.
+PART = 1 << 15
+
+
+class Stage:
+    """A module that belongs to us, and the shifted parameters it is given.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In eval mode, its parameters of one floating dtype on one device. It is changed, but never called: pass a copy.
+    base : ndarray of shape (k,)
+        The parameters that shifts start from, in the order of ``module.named_parameters()``.
+
+    Examples
+    --------
+    >>> stage = Stage(torch.nn.Linear(1, 1, dtype=torch.float64), np.array([2.0, 1.0]))
+    >>> with stage.moved(np.array([1.0, 0.0]), 0.5) as module:
+    ...     module(torch.tensor([[4.0]], dtype=torch.float64)).item()
+    11.0
+    """
+
+    def __init__(self, module: Any, base: _Array) -> None:
+        self.module, self.base = module, base
+        named = list(module.named_parameters())  # a tied parameter comes once
+        first = named[0][1]
+        self.dtype, self.device = first.dtype, first.device
+        self.names = [name for name, _ in named]
+        self.shapes = [tuple(p.shape) for _, p in named]
+        ends = [0, *itertools.accumulate(math.prod(shape) for shape in self.shapes)]
+        self.slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        # on the processor NumPy writes the module's parameters themselves, elsewhere they are sent there
+        self._host = torch.empty(len(base), dtype=self.dtype, device="cpu")
+        self._flat = self._host if self.device.type == "cpu" else torch.empty_like(self._host, device=self.device)
+        self._own_base = base.astype(self._host.numpy().dtype, copy=False)
+        self._lock = threading.RLock()
+        self._write(None, 1.0)
+        self._on_flat(module)
+        # what a module keeps of a call, such as an attention map, must not be copied or met by another kind of call
+        self._called, self._mapped = (self._on_flat(copy.deepcopy(module)) for _ in range(2))
+        self.parameters = list(self._called.parameters())
+        owners = [(f"{path}.".lstrip("."), owner) for path, owner in module.named_modules()]
+        places = [(id(p), path + name) for path, owner in owners for name, p in owner._parameters.items()]
+        self._places = [[place for key, place in places if key == id(p)] for _, p in named]
+
+    def _on_flat(self, module: Any) -> Any:
+        """Let the parameters of a module lie in our vector."""
+        for p, part, shape in zip(module.parameters(), self.slices, self.shapes, strict=True):
+            p.data = self._flat[part].view(shape)
+            p.grad = None
+            p.requires_grad_(True)
+        return module
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # as views of one vector, parameters would be written to a pickle with the whole vector each; copies are not
+        return Stage, (copy.deepcopy(self.module), self.base)
+
+    def doubled(self) -> Stage:
+        """The same in float64."""
+        return Stage(copy.deepcopy(self.module).double(), self.base)
+
+    @contextmanager
+    def moved(self, direction: _Array | None = None, delta: float = 1.0) -> Iterator[Any]:
+        """Give the module with parameters ``base + delta * direction``; nobody else can move them meanwhile."""
+        with self._lock:
+            self._write(direction, delta)
+            if self._flat is not self._host:
+                self._flat.copy_(self._host)
+            yield self._called
+
+    def _write(self, direction: _Array | None, delta: float) -> None:
+        out = self._host.numpy()
+        if direction is None:
+            np.copyto(out, self._own_base)
+            return
+        for start in range(0, len(out), PART):
+            part = slice(start, start + PART)
+            _shift(out[part], self._own_base[part], direction[part], delta)
+
+    def shifted(self, directions: _Array, delta: float) -> dict[str, Any]:
+        """Tensors of the models ``base + delta * direction``, by name, the models along their first dimension."""
+        host = torch.empty(directions.shape, dtype=self.dtype, device="cpu")
+        if directions.flags.c_contiguous:  # one after the other they stay in the processor's cache
+            for out, direction in zip(host.numpy(), directions, strict=True):
+                _shift(out, self._own_base, direction, delta)
+        else:
+            _shift(host.numpy(), self._own_base, directions, delta)
+        flat = host.to(self.device)
+        parts = zip(self.names, self.slices, self.shapes, strict=True)
+        return {name: flat[:, part].view(len(flat), *shape) for name, part, shape in parts}
+
+    @contextmanager
+    def held(self) -> Iterator[Callable[[dict[str, Any], Any], Any]]:
+        """Give a function that calls the module with other tensors in place of its parameters."""
+
+        def call(tensors: dict[str, Any], x: Any) -> Any:
+            places = zip(self.names, self._places, strict=True)
+            spread = {place: tensors[name] for name, named in places for place in named}
+            # ties are spelled out: left to functional_call, a layer used twice would keep what it was called with
+            return functional_call(self._mapped, spread, (x.clone(),), tie_weights=False)
+
+        with self._lock:
+            yield call
+
+
+def _shift(out: NDArray[Any], base: NDArray[Any], direction: _Array, delta: float) -> None:
+    """Write ``base + delta * direction`` in the module's precision: in float32 twice as fast as rounding at the end."""
+    np.copyto(out, direction, casting="same_kind")
+    out *= out.dtype.type(delta)
+    out += base
+
+
+#: How many numbers the largest intermediate result may have.
+VALUES = 1 << 19
+#: Fewer shifted copies than this are not worth the overhead of `vmap`.
+WORTH = 8
+#: Modules of more parameters than this are never copied several times at once.
+LARGE = 1 << 18
+#: Modules with a larger result for one row than this are left to as many threads as PyTorch has.
+WIDE = 1 << 16
+
+
+@dataclass
+class Passes:
+    """A module on its stage, and how rows are given to it.
+
+    Attributes
+    ----------
+    stage : Stage
+    shape : tuple of int
+        Shape of one input.
+    integers : bool
+        Whether it takes whole numbers, such as the indices of an embedding.
+    widest : int
+        How many numbers the largest intermediate result has for one row.
+    batched : bool
+        Whether `vmap` can handle it.
+    attention : bool
+        Whether it uses fused kernels for attention.
+    """
+
+    stage: Stage
+    shape: tuple[int, ...]
+    integers: bool = False
+    widest: int = 1
+    batched: bool = False
+    attention: bool = False
+
+    def rows(self, X: _Array) -> Any:
+        """Rows of a matrix as a batch of inputs."""
+        if self.integers and (np.rint(X) != X).any():
+            row, column = (int(i) for i in np.argwhere(np.rint(X) != X)[0])
+            raise InputError(
+                f"`X` must hold whole numbers, since the module takes indices, but row {row}, column {column} is "
+                f"{X[row, column]}."
+            )
+        kind = torch.int64 if self.integers else self.stage.dtype
+        return torch.tensor(X.reshape(-1, *self.shape), dtype=kind, device=self.stage.device)
+
+    def step(self, copies: int = 1) -> int:
+        """How many rows to look at together."""
+        return max(1, VALUES // (self.widest * copies))
+
+    def raw(self, X: _Array, direction: _Array | None = None, delta: float = 1.0) -> Any:
+        """Outputs (rows, outputs) of the module itself, or of one shifted copy."""
+        return self._one(self.rows(X), direction, delta)
+
+    def _one(self, x: Any, direction: _Array | None, delta: float) -> Any:
+        with torch.no_grad(), self.calm(), self.stage.moved(direction, delta) as module:
+            if len(x) <= self.step():
+                return answer(module, x)
+            return torch.cat([answer(module, some) for some in x.split(self.step())])
+
+    def shifted(self, X: _Array, directions: _Array, delta: float) -> Iterator[tuple[slice, Any]]:
+        """Outputs (copies, rows, outputs) of some shifted copies at a time, and which ones."""
+        copies, x = max(1, VALUES // (self.widest * len(X))), self.rows(X)
+        for start in range(0, len(directions), copies):
+            some = slice(start, start + copies)
+            many = len(directions[some]) >= WORTH and self.batched
+            together = self.together(x, directions[some], delta) if many else None
+            if together is not None:
+                yield some, together
+                continue
+            for i, direction in enumerate(directions[some], start):
+                yield slice(i, i + 1), self._one(x, direction, delta)[None]
+
+    def together(self, x: Any, directions: _Array, delta: float) -> Any:
+        """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
+        tensors = self.stage.shifted(directions, delta)
+        try:
+            with torch.no_grad(), self.calm(), self.stage.held() as call, self.vmappable():
+                out = vmap(call, in_dims=(0, None))(tensors, x)
+            return out.reshape(len(directions), len(x), -1)
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
+            self.batched = False
+            said_once(self.stage.module)
+            return None
+
+    @contextmanager
+    def calm(self) -> Iterator[None]:
+        """One thread for small modules: several save little there, and on busy cores they wait for each other."""
+        threads = torch.get_num_threads()
+        if threads == 1 or len(self.stage.base) > LARGE or self.widest > WIDE:
+            yield
+            return
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+    @contextmanager
+    def vmappable(self) -> Iterator[None]:
+        """Attention by matrix products: `vmap` has no rule for the fused kernels, and would warn and go one by one."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="There is a performance drop")
+            if not self.attention:
+                yield
+                return
+            fast = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)
+            try:
+                with sdpa_kernel(SDPBackend.MATH):
+                    yield
+            finally:
+                torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def answer(module: Any, x: Any) -> Any:
+    """Outputs (rows, outputs) of a batch, or an error that says what the module did not like."""
+    try:
+        out = module(x.clone())  # what it writes into its input stays there
+    except Exception as error:  # the user's code may raise anything
+        first = (str(error).splitlines() or [""])[0]
+        raise InputError(
+            f"the module could not answer {len(x)} rows of shape {tuple(x.shape[1:])}: {type(error).__name__}: {first}"
+        ) from error
+    # what squeezes its result gives a single row without its dimension
+    fits = isinstance(out, torch.Tensor) and out.numel() > 0 and out.ndim <= 2 and not out.is_complex()
+    if not fits or (tuple(out.shape[:1]) != (len(x),) and (len(x) > 1 or out.ndim == 2)):
+        got = f"a tensor of shape {tuple(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
+        got = f"complex numbers in {got}" if isinstance(out, torch.Tensor) and out.is_complex() else got
+        raise InputError(
+            f"the module must give one tensor of shape (rows,) or (rows, outputs), but {len(x)} rows gave {got}; wrap "
+            "it in a module that picks the scores of the classes."
+        )
+    return out.reshape(len(x), -1)
+
+
+def said_once(module: Any) -> None:
+    """Tell that a module is slow; the answers are the same."""
+    warnings.warn(
+        f"{type(module).__name__} cannot be evaluated by torch.func.vmap (control flow that depends on values, or an "
+        "operation without a rule for it), so that shifted modules are evaluated one by one; the answers are the same.",
+        UserWarning, stacklevel=2,
+    )  # fmt: skip
+
+
+#: How many numbers of gradients are held as tensors at a time, and how many times the widest result a pass keeps.
+NUMBERS, KEPT = 1 << 20, 16
+
+
+def gradients(
+    passes: Passes, head: Head, X: _Array, wanted: NDArray[np.intp], moves: _Array | None, *, by_input: bool,
+    out: Callable[[slice, _Array, _Array], None],
+) -> None:  # fmt: skip
+    """Hand margins (rows,) and gradients (rows, features or k) to `out`, some rows at a time.
+
+    Parameters
+    ----------
+    passes : Passes
+    head : Head
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+        Position of the wanted class.
+    moves : ndarray of shape (rows, k) or None
+        Row i is looked at on the module with parameters ``base + moves[i]``.
+    by_input : bool
+        Whether to derive by the input rather than by the parameters.
+    out : callable
+        Takes a slice of rows, their margins and their gradients.
+    """
+    size = len(passes.stage.base)
+    if moves is not None and moves.shape != (len(X), size):
+        raise InputError(
+            f"`moves` must hold one change per row and parameter, shape {(len(X), size)}, got {moves.shape}."
+        )
+    if by_input and passes.integers:
+        raise Unsupported("the module takes whole numbers, by which nothing can be derived; use method='sampling'.")
+    step = max(1, min(NUMBERS // size, passes.step(KEPT))) if passes.batched else 1
+    for start in range(0, len(X), step):
+        rows = slice(start, start + step)
+        some = None if moves is None else moves[rows]
+        found = None
+        if passes.batched and size <= LARGE:
+            found = _together(passes, head, X[rows], wanted[rows], some, by_input=by_input)
+        if found is None:
+            for i in range(start, min(start + step, len(X))):
+                move = None if moves is None else moves[i]
+                out(slice(i, i + 1), *_alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input=by_input))
+        else:
+            out(rows, *found)
+
+
+def _alone(
+    passes: Passes, head: Head, X: _Array, wanted: int, move: _Array | None, *, by_input: bool
+) -> tuple[_Array, _Array]:
+    with torch.inference_mode(False), torch.enable_grad(), passes.calm(), passes.stage.moved(move) as module:
+        x = passes.rows(X)
+        x = x.requires_grad_(True) if by_input else x
+        margin = head.margin(head.scores(answer(module, x)[0]), wanted)
+        sources = [x] if by_input else passes.stage.parameters
+        try:
+            slopes = torch.autograd.grad(margin, sources, allow_unused=True)
+        except RuntimeError as error:
+            first = str(error).splitlines()[0]
+            raise Unsupported(f"{type(module).__name__} has no gradients that autograd can compute: {first}") from error
+    flat = [np.zeros(s.numel()) if g is None else _numbers(g).ravel() for s, g in zip(sources, slopes, strict=True)]
+    return np.array([float(margin.detach())]), np.concatenate(flat)[None, :]
+
+
+def _together(
+    passes: Passes, head: Head, X: _Array, wanted: NDArray[np.intp], moves: _Array | None, *, by_input: bool
+) -> tuple[_Array, _Array] | None:
+    """Margins and gradients of all rows at once, or None if `vmap` cannot."""
+    stage, x = passes.stage, passes.rows(X)
+    places = torch.tensor(wanted, device=stage.device)
+    shared = moves is None
+    tensors = stage.shifted(np.zeros((1, len(stage.base))) if moves is None else moves, 1.0)
+    tensors = {name: t[0] for name, t in tensors.items()} if shared else tensors
+    try:
+        with torch.inference_mode(False), passes.calm(), stage.held() as call, passes.vmappable():
+
+            def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
+                raw = call(tensors, x[None]).reshape(-1)
+                value = head.margin(head.scores(raw), place)
+                return value, value
+
+            one = grad(margin, argnums=1 if by_input else 0, has_aux=True)
+            slopes, margins = vmap(one, in_dims=(None if shared else 0, 0, 0))(tensors, x, places)
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
+        passes.batched = False
+        said_once(stage.module)
+        return None
+    parts = [slopes] if by_input else [slopes[name] for name in stage.names]
+    flat = [_numbers(part).reshape(len(X), -1) for part in parts]
+    return _numbers(margins), np.concatenate(flat, axis=1)
+
+
+def _numbers(tensor: Any) -> _Array:
+    dense = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+    return np.asarray(dense.cpu().numpy(), dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Linear and mixed-integer programs: one builder, one solver."""

@@ -1,0 +1,371 @@
+"""The bank of `apas demo`: its applications, its network, its offers, and the folder that it writes."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from apas._atomic import write_text
+from apas.datasets import CATEGORICAL, LOAN_FEATURES, make_loans
+from apas.display.tables import csv_text
+from apas.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pandas import DataFrame
+
+    from apas.certification.max_shift.result import MaxShifts
+    from apas.certification.results import Certificates
+    from apas.contracts.reports import AuditReport
+    from apas.counterfactuals.result import Counterfactuals
+    from apas.counterfactuals.space.space import FeatureSpace
+    from apas.models.base import Model
+    from apas.shifts.distance import ShiftReport
+
+__all__ = [
+    "FILES",
+    "LATER",
+    "PASSES",
+    "ROUNDS",
+    "TRAINED",
+    "DemoFolder",
+    "LoanBank",
+    "Offers",
+    "plain_offers",
+    "robust_offers",
+    "space_of",
+]
+
+#: Applications that the network is trained on, and those that come in afterwards: this year, and again the next.
+TRAINED, LATER = 2000, 1000
+#: How the bank trains its network further: so many passes over the applications that came in.
+PASSES = 3
+#: How often it rehearses that.
+ROUNDS = 5
+_FEATURES = list(LOAN_FEATURES)
+
+
+def space_of(loans: DataFrame) -> FeatureSpace:
+    """What the bank may ask of an applicant: no other age, no lower income, amounts as people speak of them."""
+    from apas import FeatureSpace
+
+    return FeatureSpace.from_frame(
+        loans[_FEATURES],
+        immutable=["age", "dependants", "years_employed", "housing"],
+        increase=["income"],
+        decrease=["loan_amount", "existing_loans", "debt_ratio"],
+        ranges={"income": (300, 15_000), "loan_amount": (500, 60_000), "debt_ratio": (0, 1.5)},
+        steps={"income": 50, "loan_amount": 500, "duration_months": 6, "debt_ratio": 0.01},
+        kinds={"credit_history": "ordinal"},
+        values=dict(CATEGORICAL),
+        scale="minmax",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LoanBank:
+    """A bank with a year of applications; everything it does follows from the seed.
+
+    Attributes
+    ----------
+    seed : int
+    """
+
+    seed: int
+
+    def seeds(self, purpose: int) -> int:
+        """A seed of its own for each purpose, so that no draws are used twice."""
+        return int(np.random.SeedSequence((self.seed, purpose)).generate_state(1)[0])
+
+    @cached_property
+    def loans(self) -> DataFrame:
+        """Applications of this year, with the lender's decisions."""
+        return make_loans(TRAINED + LATER, rng=self.seed)
+
+    @cached_property
+    def space(self) -> FeatureSpace:
+        """What an application may be, and how it may change."""
+        return space_of(self.loans)
+
+    @cached_property
+    def network(self) -> Any:
+        """The network as scikit-learn trains it, on encoded rows of the first applications."""
+        from sklearn.neural_network import MLPClassifier
+
+        seed = self.seeds(1)
+        network = MLPClassifier((16,), alpha=0.01, learning_rate_init=0.005, tol=1e-3, max_iter=1000, random_state=seed)
+        return network.fit(*self._encoded(self.loans[:TRAINED]))
+
+    @cached_property
+    def model(self) -> Model:
+        """The network behind the coding of the space: it takes applications in raw units."""
+        return self.space.bind(self.network)
+
+    @property
+    def agreement(self) -> int:
+        """How many of the later applications, which the network has not seen, it decides as the lender did."""
+        rows, decisions = self._encoded(self.loans[TRAINED:])
+        return int((self.network.predict(rows) == decisions).sum())
+
+    def rejected(self, most: int) -> DataFrame:
+        """The first applicants of the year whom the network rejects."""
+        rows, _ = self._encoded(self.loans)
+        rejected: DataFrame = self.loans.loc[self.network.predict(rows) == 0, _FEATURES]
+        return rejected.head(most)
+
+    def rehearsal(self) -> ShiftReport:
+        """How far the network moves if it is trained further on this year's later applications, several times."""
+        from apas import estimate_delta
+
+        rows, decisions = self._encoded(self.loans[TRAINED:])
+        return estimate_delta(
+            self.network, rows, decisions, update=trained_further, rounds=ROUNDS, fraction=1.0, rng=self.seeds(2)
+        )
+
+    def retrained(self) -> Model:
+        """The model of next year, as it takes applications; nothing before the audit may ask for it."""
+        loans = make_loans(LATER, drift=1.0, rng=self.seeds(3))
+        return self.space.bind(trained_further(copy.deepcopy(self.network), *self._encoded(loans)))
+
+    def _encoded(self, loans: DataFrame) -> tuple[Any, Any]:
+        return self.space.encode(loans[_FEATURES]), loans["approved"].to_numpy()
+
+
+def trained_further(network: Any, rows: Any, decisions: Any) -> Any:
+    """The network itself after some more passes over the rows."""
+    for _ in range(PASSES):
+        network.partial_fit(rows, decisions)
+    return network
+
+
+def rounded_up(delta: float) -> float:
+    """The next hundredth: what a bank would write into its plans.
+
+    Examples
+    --------
+    >>> rounded_up(0.1926), rounded_up(0.2)
+    (0.2, 0.2)
+    """
+    return math.ceil(round(100 * delta, 9)) / 100
+
+
+#: Shifts that a plain offer is proved to survive: none worth the name, so that it is an offer for today's model only.
+NEXT_TO_NOTHING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Offers:
+    """Offers of one kind, and what was certified about them.
+
+    Attributes
+    ----------
+    name : str
+        "plain" or "robust".
+    found : Counterfactuals
+        One per applicant, found or not.
+    certificates : Certificates
+        Of those that were found, at the bank's delta, about most shifts.
+    worst : Certificates
+        The same about every shift.
+    radii, proved : MaxShifts
+        The largest delta of each, for most shifts and for every shift.
+    """
+
+    name: str
+    found: Counterfactuals
+    certificates: Certificates
+    worst: Certificates
+    radii: MaxShifts
+    proved: MaxShifts
+
+    @property
+    def cost(self) -> float:
+        """The mean change in units of the ranges, over those that were found."""
+        costs = [item.cost for item in self.found if item.is_found]
+        return float(np.mean(costs)) if costs else float("nan")
+
+    def audit(self, bank: LoanBank, retrained: Model) -> AuditReport:
+        """What becomes of the offers on the retrained model."""
+        from apas import audit
+
+        return audit(self.certificates, retrained, base=bank.model, space=bank.space)
+
+    def frame(self, audit: AuditReport) -> DataFrame:
+        """One line per applicant: what is offered, what is certified, and what became of it."""
+        frame = self.found.to_frame()[["status", "changes", "cost"]].rename_axis("applicant")
+        known = {
+            "verdict_most": [c.verdict.name for c in self.certificates],
+            "verdict_every": [c.verdict.name for c in self.worst],
+            "largest_delta_most": self.radii.deltas, "largest_delta_every": self.proved.deltas,
+            "outcome": [row.outcome.name for row in audit], "valid_next_year": [row.valid for row in audit],
+        }  # fmt: skip
+        for name, values in known.items():
+            column = np.full(len(frame), None, dtype=object)
+            column[self.found.found] = values
+            frame[name] = column
+        return frame
+
+    def to_dict(self, audit: AuditReport) -> dict[str, Any]:
+        """The counts, as JSON values."""
+        found = int(self.found.found.sum())
+        return {
+            "applicants": len(self.found), "found": found, "mean_change": self.cost if found else None,
+            "certified_most": int(self.certificates.certified.sum()),
+            "certified_every": int(self.worst.certified.sum()),
+            "median_delta_most": _median(self.radii), "median_delta_every": _median(self.proved),
+            "valid_next_year": sum(row.valid for row in audit),
+            "broken_promises": int(audit.broken.sum()), "audit": audit.summary(),
+        }  # fmt: skip
+
+
+def plain_offers(bank: LoanBank, applicants: DataFrame, delta: float) -> Offers:
+    """Small changes that today's model accepts; nobody asks about tomorrow's before they are made."""
+    from apas import certify, generate
+
+    found = generate(
+        bank.model, applicants, NEXT_TO_NOTHING, target=1, space=bank.space, source="milp", method="interval"
+    )
+    made = found[found.found]
+    certificates = certify(bank.model, made.points, delta, target=1, rng=bank.seeds(4))
+    return _offers("plain", bank, found, certificates, delta)
+
+
+def robust_offers(bank: LoanBank, applicants: DataFrame, delta: float) -> Offers:
+    """Small changes that are certified; the search has draws of its own, so its certificates count as they are."""
+    from apas import generate
+
+    found = generate(bank.model, applicants, delta, target=1, space=bank.space, rng=bank.seeds(5))
+    return _offers("robust", bank, found, found.certificates, delta)
+
+
+def _offers(name: str, bank: LoanBank, found: Counterfactuals, certificates: Certificates, delta: float) -> Offers:
+    from apas import certify, max_shift
+
+    made = found[found.found]
+    worst = certify(bank.model, made.points, delta, target=1, method="cascade", rng=bank.seeds(6))
+    for known in (certificates, worst):  # nobody has seen them yet; with the inputs a reader sees what changes
+        known.inputs = made.inputs
+    radii = max_shift(bank.model, made.points, target=1, rng=bank.seeds(7))
+    proved = max_shift(bank.model, made.points, target=1, method="cascade", rng=bank.seeds(8))
+    return Offers(name, found, certificates, worst, radii, proved)
+
+
+def _median(shifts: MaxShifts) -> float | None:
+    return float(np.median(shifts.deltas)) if len(shifts) else None
+
+
+#: What the folder holds, and what it is; the first one tells that the folder is ours.
+FILES = {
+    "README.txt": "this list",
+    "report.html": "the robust offers on one page, to be opened in a browser (if the extra `report` is installed)",
+    "offers.csv": "all offers of both kinds: what changes, what is certified, what became of it",
+    "applicants.csv": "the rejected applicants",
+    "plain.csv": "the plain offers, as applications",
+    "robust.csv": "the robust offers, as applications",
+    "plain.json": "certificates of the plain offers about most shifts, with their largest deltas",
+    "robust.json": "certificates of the robust offers about most shifts, with their largest deltas",
+    "plain-every.json": "the same offers and every shift",
+    "robust-every.json": "the same offers and every shift",
+    "space.toml": "what an application may be, how it may change, and how a network sees it",
+    "this-year.json": "the network that was explained",
+    "next-year.json": "the network after it was trained further",
+}
+_OURS = "Written by `apas demo`; it overwrites these files and no others."
+
+
+@dataclass(frozen=True)
+class DemoFolder:
+    """Where the demo writes.
+
+    Attributes
+    ----------
+    path : Path
+    """
+
+    path: Path
+
+    def claim(self) -> None:
+        """Make the folder, or refuse one in which a file of the same name comes from somebody else."""
+        readme = self.path / "README.txt"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            ours = readme.is_file() and readme.read_text(encoding="utf-8", errors="replace").startswith(_OURS)
+            there = [name for name in FILES if (self.path / name).exists()]
+            if there and not ours:
+                raise InputError(
+                    f"`--output` must be a folder in which nothing is overwritten, but {str(self.path)!r} holds "
+                    f"{there[0]!r}, which `apas demo` did not write; name another folder."
+                )
+            for name in there:  # what an earlier run wrote must not stand beside what this one writes
+                (self.path / name).unlink()
+            lines = [f"{name:<18} {what}" for name, what in FILES.items()]
+            write_text(readme, "\n".join([_OURS, "", *lines, ""]))
+        except OSError as error:
+            raise InputError(
+                f"`--output` must be a folder that can be written, got {str(self.path)!r}: {error.strerror or error}."
+            ) from None
+
+    @property
+    def files(self) -> list[Path]:
+        """What is there, in the order of the list."""
+        return [self.path / name for name in FILES if (self.path / name).exists()]
+
+    def write_promises(self, bank: LoanBank, kinds: list[Offers]) -> None:
+        """What is known before the network is trained further."""
+        from apas import save_certificates
+
+        self._write_model("this-year.json", bank.model)
+        self._write("space.toml", bank.space.to_toml())
+        self._write_csv("applicants.csv", kinds[0].found.inputs.rename_axis("applicant"))
+        for offers in kinds:
+            rows = offers.found.points.rename_axis("applicant")
+            rows.insert(0, "status", [status.name for status in offers.found.status])
+            self._write_csv(f"{offers.name}.csv", rows)
+            save_certificates(offers.certificates, self.path / f"{offers.name}.json", max_shifts=offers.radii)
+            save_certificates(offers.worst, self.path / f"{offers.name}-every.json", max_shifts=offers.proved)
+
+    def write_outcomes(self, retrained: Model, kinds: list[Offers], audits: list[AuditReport]) -> None:
+        """What became of the promises."""
+        import pandas as pd
+
+        self._write_model("next-year.json", retrained)
+        frames = [o.frame(a).assign(offer=o.name) for o, a in zip(kinds, audits, strict=True)]
+        table = pd.concat(frames).set_index("offer", append=True).sort_index(kind="stable")
+        self._write_csv("offers.csv", table)
+
+    def write_page(self, bank: LoanBank, robust: Offers, audit: AuditReport, retrained: Model) -> str | None:
+        """The report; if there is none, why: without the extra that it needs, how to install that."""
+        from apas.report import write_report
+
+        if not len(robust.certificates):
+            return "there are no robust offers."
+        try:
+            write_report(
+                robust.certificates, self.path / "report.html", model=bank.model, audit=audit, new_model=retrained,
+                max_shifts=robust.radii, title="Offers to rejected loan applicants",
+            )  # fmt: skip
+        except MissingExtra as error:
+            return str(error)
+        return None
+
+    def _write_model(self, name: str, model: Model) -> None:
+        from apas import save_model
+        from apas.models.base import Dense, offers
+
+        assert offers(model, Dense)
+        save_model(model.as_feedforward(), self.path / name)
+
+    def _write_csv(self, name: str, table: pd.DataFrame) -> None:
+        self._write(name, csv_text(table))
+
+    def _write(self, name: str, text: str) -> None:
+        try:
+            write_text(self.path / name, text)
+        except OSError as error:
+            raise InputError(f"{self.path / name} cannot be written: {error.strerror or error}.") from None

@@ -1,0 +1,281 @@
+"""Download the paper's datasets, each file checked to the last byte before it is put in place.
+
+Addresses in repositories name a revision. That of the news archive cannot; what it unpacks to is checked all the same.
+
+Nothing else in apas uses the network, and this only when `apas paper data` is run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any, Final
+
+from apas._atomic import write_bytes
+from apas._optional import require
+from apas.display.progress import Progress
+from apas.errors import ApasError, InputError
+from apas.paper.data_folder import DATASETS
+
+__all__ = ["SOURCES", "Fetched", "Source", "State", "fetch"]
+
+#: The experiments' data under the MIT licence, and the paper's own repository, which names no licence.
+_FIRST = "https://raw.githubusercontent.com/junqi-jiang/robust-ce-inn/c4678bb802cd5fa98c851101d5068455a2886695/datasets"
+_PAPER = "https://raw.githubusercontent.com/lmarza/APAS/e2a66fdfb9d7ef81821ededd5510c9e68db862b8"
+_SOUTH_GERMAN = (
+    "https://raw.githubusercontent.com/SarthakPhatate/Ineuron_Internship/a63338e1163c997fc11e3c18143176f0ed5b1c5f"
+)
+_SPAMBASE = (
+    "https://raw.githubusercontent.com/archienorman11/machine-learning-models/e29ec7920dd43fc8d495ed67d3771bb0cbc760c9"
+)
+_NEWS = "https://archive.ics.uci.edu/static/public/332/online+news+popularity.zip"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of others.
+
+    Attributes
+    ----------
+    sha256 : str
+        Of the file; of what it unpacks to where the name ends in ".gz".
+    addresses : tuple of str
+        To be tried in this order.
+    member : str, optional
+        What lies at the addresses is a zip archive; the name of the file in it, without folders.
+
+    Examples
+    --------
+    >>> SOURCES["news"].member
+    'OnlineNewsPopularity.csv'
+    """
+
+    sha256: str
+    addresses: tuple[str, ...]
+    member: str | None = None
+
+
+def _both(sha256: str, path: str) -> Source:
+    return Source(sha256, (f"{_FIRST}/{path}", f"{_PAPER}/exp_sec7/datasets/{path}"))
+
+
+#: By the names of `apas.datasets.DATASETS`.
+SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
+    {
+        "diabetes": _both("b78029447fae2743b3218bb2b76ef0d04afe8d7e55ce2faf4d1ec82d8f8ae8ac", "diabetes/diabetes.csv"),
+        "no2": _both("6b09933651b3924fb9ce8d6e344edd64cc695d11cacacd676fe538201e2c0671", "no2/no2.csv"),
+        "sba": _both("9c6ba3e04189457d084f168a78b47eb8ed20d3fcb24ec540e3ec54ced79ce89f", "sba/SBAcase.11.13.17.csv"),
+        "credit": _both("ec12a88b9fc14d74ba646ea0410cf7ff4533bec2eb61652f8ad76796bbfec017", "credit/old/german.data"),
+        "credit-new": _both("867cd637e04a0be2b4f3ef2c5c2e5e0a47853fd51bc02cfbe0c5725b9d0578dc", "credit/new/train.csv"),
+        "credit-new-complete": Source(
+            "f0caee5ff54c4a4e9689bc10d5b23ccf5088862a846ab603f9536f135aae30d3",
+            (f"{_SOUTH_GERMAN}/data/SouthGermanCredit.asc",),
+        ),
+        "spam": Source(
+            "af8bf9d76c8e22a2677d5c98c4ffa0c7252fa8049ef317aa3042b33f8424cee9",
+            (f"{_PAPER}/exp_sec5/datasets/spam/spam.csv",),
+        ),
+        "spam-complete": Source(
+            "73152697481767e4712e97663f5bfac69e5bc65585ba2e82510f14157bca0d40", (f"{_SPAMBASE}/data/spambase.data",)
+        ),
+        "news": Source(
+            "b66d9088632308cc27fa35af847650d174a5a50503987c4e511de94a99d1c218", (_NEWS,), "OnlineNewsPopularity.csv"
+        ),
+    }
+)
+
+
+#: Bytes of a file or of what it unpacks to, at most; the largest has 24 million.
+MOST = 64 * 2**20
+#: Seconds to wait for a server before it counts as absent.
+PATIENCE = 30.0
+_CHUNK = 2**16
+
+
+class State(StrEnum):
+    """What has become of a file."""
+
+    there = "was there"
+    downloaded = "downloaded"
+    missing = "missing"
+    other = "another file"
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A dataset's file after `fetch`.
+
+    Attributes
+    ----------
+    name : str
+        Of the dataset.
+    path : Path
+    state : State
+        `State.missing` if no address gave the right file, `State.other` if a different one is in its place, which is
+        left as it is.
+    reason : str
+        What went wrong and what to do about it, in one sentence; empty if nothing did.
+    """
+
+    name: str
+    path: Path
+    state: State
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the right file is in its place."""
+        return self.state in (State.there, State.downloaded)
+
+
+class _Failed(ApasError):
+    """An address did not give the right file."""
+
+
+def fetch(
+    folder: str | os.PathLike[str],
+    names: Iterable[str] | None = None,
+    *,
+    sources: Mapping[str, Source] = SOURCES,
+    patience: float = PATIENCE,
+) -> list[Fetched]:
+    """Download the files that are not there yet; each is whole and right, or not there at all.
+
+    Parameters
+    ----------
+    folder : path
+        Where the datasets are to lie, each at its place of `DATASETS`; made if need be.
+    names : iterable of str, optional
+        Which datasets; all unless given.
+    sources : mapping of str to Source
+        Where they can be had.
+    patience : float, default 30.0
+        Seconds to wait for an answer.
+
+    Returns
+    -------
+    list of Fetched
+        One per dataset, in the order asked for; a file that cannot be had does not stop the others.
+
+    Raises
+    ------
+    InputError
+        If there is no dataset of a name, or the folder cannot be written to.
+    MissingExtra
+        If pooch is not installed and something has to be downloaded.
+
+    Examples
+    --------
+    >>> fetch("data", ["iris"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    apas.errors.InputError: `names` of fetch must be among diabetes, no2, ..., got 'iris'.
+    """
+    asked = list(DATASETS) if names is None else list(names)
+    for name in asked:
+        if name not in DATASETS or name not in sources:
+            raise InputError(f"`names` of fetch must be among {', '.join(DATASETS)}, got {name!r}.")
+    found = []
+    with Progress(len(asked), "downloading") as progress:
+        for name in asked:
+            found.append(_fetched(name, Path(folder).expanduser().absolute() / DATASETS[name], sources[name], patience))
+            progress.advance(1)
+    return found
+
+
+def _fetched(name: str, path: Path, source: Source, patience: float) -> Fetched:
+    if path.exists():
+        if _digest(path) == source.sha256:
+            return Fetched(name, path, State.there)
+        reason = f"{path} is not the file of the dataset {name!r}: its SHA-256 is another; move it away and run again."
+        return Fetched(name, path, State.other, reason)
+    failures = []
+    for address in source.addresses:
+        try:
+            content = _unpacked(_downloaded(address, patience), source.member)
+            if (digest := hashlib.sha256(content).hexdigest()) != source.sha256:
+                raise _Failed(f"what came has the SHA-256 {digest[:12]}..., not {source.sha256[:12]}...")
+        except _Failed as failed:
+            failures.append(str(failed))
+        else:
+            _put(path, content)
+            return Fetched(name, path, State.downloaded)
+    return Fetched(name, path, State.missing, _by_hand(name, path, source, failures))
+
+
+def _by_hand(name: str, path: Path, source: Source, failures: list[str]) -> str:
+    what = f"{path} of the dataset {name!r} is missing ({'; then '.join(dict.fromkeys(failures))})"
+    packed = ", compressed with gzip," if path.suffix == ".gz" else ""
+    where = " or ".join(source.addresses)
+    if source.member is None:
+        return f"{what}: get {where} on a machine with a network and put it{packed} there."
+    return f"{what}: get {where} on a machine with a network, unpack it and put its {source.member}{packed} there."
+
+
+class _Bounded(io.BytesIO):
+    """Bytes in memory that do not grow without end."""
+
+    def write(self, content: Any, /) -> int:
+        if self.tell() + len(content) > MOST:
+            raise _Failed(f"it has more than {MOST} bytes")
+        return super().write(content)
+
+
+def _downloaded(address: str, patience: float) -> bytes:
+    pooch = require("pooch", feature="Downloading the paper's datasets", extra="data")
+    requests = require("requests", feature="Downloading the paper's datasets", extra="data")
+    content = _Bounded()
+    try:
+        pooch.HTTPDownloader(chunk_size=_CHUNK, timeout=patience)(address, content, None)
+    except requests.HTTPError as error:
+        raise _Failed(f"the server answered {error.response.status_code}") from None
+    except requests.Timeout:
+        raise _Failed(f"no answer within {patience:g} s") from None
+    except requests.exceptions.ChunkedEncodingError:
+        raise _Failed("the connection was cut before the file was whole") from None
+    except requests.RequestException as error:
+        raise _Failed(f"no connection: {type(error).__name__}") from None
+    return content.getvalue()
+
+
+def _unpacked(content: bytes, member: str | None) -> bytes:
+    """The bytes themselves, or those of a file in the archive that they are."""
+    if member is None:
+        return content
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            inside = [file for file in archive.infolist() if PurePosixPath(file.filename).name == member]
+            if len(inside) != 1 or inside[0].file_size > MOST:
+                raise _Failed(f"the archive has no usable {member}")
+            return archive.read(inside[0])
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        raise _Failed("what came is no zip archive that can be read") from None
+
+
+def _digest(path: Path) -> str | None:
+    """SHA-256 of a file, unpacked if its name ends in ".gz"; None if it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except (OSError, EOFError, zlib.error):
+        return None
+    return digest.hexdigest()
+
+
+def _put(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}; name another folder.") from None

@@ -1,0 +1,219 @@
+"""Figures 1, 2 and 3 of the paper and the network of its appendix, drawn from the objects that compute with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from apas._optional import require
+from apas.certification.output_range import output_range
+from apas.certification.robust_fraction import robust_fraction
+from apas.display.graphs import Edge, Node, draw_graph, sign_colour
+from apas.display.numbers import at_least, at_most
+from apas.display.plots import new_axes, save_figure
+from apas.models.feedforward import FeedForward
+from apas.paper.store import Unit
+from apas.paper.toy import TOY, TOY_DELTA
+from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_network", "figures", "place_output", "tables", "units"]
+
+#: Rows of the network of Figure 1, and how far its weights move, such that each case of Figure 2 occurs.
+CASES: Final[Mapping[str, tuple[float, float]]] = {"a": (1.0, 0.2), "b": (1.0, 0.8), "c": (0.3, 0.9)}
+DELTA: Final = 0.1
+SENTENCES: Final = {
+    "above": "every shifted model says 1:\nrobust",
+    "across": "some say 1 and some 0:\nnot robust for every shift",
+    "below": "every shifted model says 0:\nnot valid",
+}
+ORANGE = "#e07b00"
+
+
+def units(settings: Mapping[str, Any]) -> list[Unit]:
+    """What is computed for the pictures: the three ranges of Figure 2."""
+    return [Unit("drawings", place_output, {"case": name}) for name in CASES]
+
+
+def place_output(case: str) -> dict[str, Any]:
+    """Between which outputs the shifted models put a row, and bounds, with confidence 0.999, on the share that says 1.
+
+    Examples
+    --------
+    >>> [place_output(case)["side"] for case in CASES]
+    ['above', 'across', 'below']
+    """
+    model, X = LEMMA_EXAMPLE.model(), np.array([CASES[case]])
+    found = output_range(model, X, DELTA, target=1, method="exact")[0]
+    share = robust_fraction(model, X, [DELTA], target=1, rng=0)[0]
+    # a margin is the output less the threshold
+    low, middle, high = (v + model.threshold for v in (found.low, found.margin, found.high))
+    ends = [float(share.lower[0]), float(share.upper[0])]
+    return {"case": case, "side": found.side, "low": low, "output": middle, "high": high, "share": ends}
+
+
+def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
+    """The ranges of Figure 2."""
+    import pandas as pd
+
+    lines = [
+        {
+            "case": r["case"], "x1": str(CASES[r["case"]][0]), "x2": str(CASES[r["case"]][1]), "delta": str(DELTA),
+            "output": f"{r['output']:g}", "least": at_least(r["low"]), "largest": at_most(r["high"]),
+            "side of 1/2": r["side"], "share of 1 at least": at_least(r["share"][0]),
+            "share of 1 at most": at_most(r["share"][1]), "confidence of the share": "0.999",
+        }
+        for r in results
+    ]  # fmt: skip
+    return {"figure2": pd.DataFrame(lines)}
+
+
+def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+    """Draw Figures 1, 2 and 3 and the appendix network into a folder."""
+    made = {"figure1": _figure1(), "figure2": _figure2(results), "figure3": _figure3(), "appendix-network": _appendix()}
+    return [path for name, figure in made.items() for path in save_figure(figure, folder, name)]
+
+
+def draw_network(
+    model: FeedForward, ax: Axes | None = None, *, delta: float | None = None, digits: int = 3,
+    biases: Mapping[tuple[int, int], str] | None = None,
+) -> Axes:  # fmt: skip
+    """Draw a small dense network as a graph: blue weights are above 0, red below, grey ones 0.
+
+    Parameters
+    ----------
+    model : FeedForward
+    ax : matplotlib Axes, optional
+    delta : float, optional
+        Write on every line the interval that the weight runs through when it moves by up to delta.
+    digits : int, default 3
+        How many significant digits the numbers have.
+    biases : mapping of (layer, unit) to str, optional
+        What to write for some biases instead of the number. Biases of 0 are not written.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> ax = draw_network(FeedForward([[[1.0], [-2.0]]], [[0.5]]), delta=0.25)
+    >>> [text.get_text() for text in ax.texts]
+    ['[0.75, 1.25]', '[-2.25, -1.75]', 'x1', 'x2', 'y', 'bias 0.5']
+    """
+    ax = new_axes(ax, "draw_network")
+    sizes = [model.n_features, *(w.shape[1] for w in model.weights)]
+    nodes: list[Node] = []
+    first: list[int] = []
+    for layer, size in enumerate(sizes):
+        first.append(len(nodes))
+        for unit in range(size):
+            place = (2.0 * layer, 2.0 * ((size - 1) / 2 - unit))
+            nodes.append(Node(*_unit(model, layer, unit), place, _bias(model, layer, unit, biases or {}, digits)))
+    edges = [
+        Edge(first[layer] + i, first[layer + 1] + j, float(w), _interval(float(w), delta, digits))
+        for layer, weights in enumerate(model.weights)
+        for (i, j), w in np.ndenumerate(weights)
+    ]
+    # away from the middle, where lines cross
+    draw_graph(ax, nodes, edges, labels=True, at=0.33, colour=sign_colour)
+    return ax
+
+
+def _unit(model: FeedForward, layer: int, unit: int) -> tuple[str, str]:
+    """Name and kind of a unit."""
+    outputs = model.weights[-1].shape[1]
+    if layer == 0:
+        return (f"x{unit + 1}" if model.n_features > 1 else "x"), "input"
+    if layer == len(model.weights):
+        return (f"y{unit + 1}" if outputs > 1 else "y"), "output"
+    return model.activations[layer - 1], "relu"
+
+
+def _bias(
+    model: FeedForward, layer: int, unit: int, names: Mapping[tuple[int, int], str], digits: int
+) -> str:  # fmt: skip
+    if layer == 0 or (value := model.biases[layer - 1][unit]) == 0:
+        return ""
+    return names.get((layer - 1, unit), f"{value:.{digits}g}")
+
+
+def _interval(weight: float, delta: float | None, digits: int) -> str:
+    if delta is None:
+        return f"{weight:.{digits}g}"
+    low, high = (0.0 if abs(end) < 1e-12 else end for end in (weight - delta, weight + delta))
+    return f"[{low:.{digits}g}, {high:.{digits}g}]"
+
+
+def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, Any]:
+    plt = require("matplotlib.pyplot", feature="a figure of the paper", extra="plot")
+    return plt.subplots(1, count, figsize=size, layout="constrained")  # type: ignore[no-any-return]
+
+
+def _figure1() -> Figure:
+    figure, (left, right) = _panels(2, (9.5, 2.8))
+    model, delta = LEMMA_EXAMPLE.model(), float(LEMMA_EXAMPLE.delta)
+    value, mean = float(LEMMA_EXAMPLE.value()), float(LEMMA_EXAMPLE.expectation())
+    draw_network(model, left)
+    draw_network(model, right, delta=delta)
+    left.set_title(f"(a) the model: output {value:g} at the counterfactual (1, 0.8)", loc="left", fontsize=10)
+    right.set_title(f"(b) shifted by up to {delta:g}: expected output {mean:g}", loc="left", fontsize=10)
+    return figure
+
+
+def _figure2(results: Sequence[Mapping[str, Any]]) -> Figure:
+    figure, axes = _panels(3, (10, 2.6))
+    for ax, found in zip(axes, results, strict=True):
+        ax.axvline(0.5, color="black", linestyle="--", linewidth=1.2)
+        ax.plot([found["low"], found["high"]], [0.6, 0.6], color=ORANGE, linewidth=5, solid_capstyle="butt")
+        ax.plot([found["output"]], [0.6], "|", color="black", markersize=13, markeredgewidth=1.5)
+        ax.vlines([found["low"], found["high"]], 0, 0.6, color="grey", linestyle="--", linewidth=0.8)
+        ax.set_xlim(-0.6, 1.4)
+        ax.set_ylim(0, 1)
+        ax.set_yticks([])
+        ax.set_xticks([-0.5, 0, 0.5, 1])
+        for side in ("left", "right", "top"):
+            ax.spines[side].set_visible(False)
+        ax.set_title(f"({found['case']}) {SENTENCES[found['side']]}", loc="left", fontsize=10)
+        if found["side"] == "across":
+            low, high = math.floor(100 * found["share"][0]), math.ceil(100 * found["share"][1])
+            text = f"1: {low} to {high} % of them\n(confidence 0.999)"
+            ax.text(0.02, 0.8, text, transform=ax.transAxes, fontsize=8)
+    axes[1].set_xlabel(
+        f"outputs of the models whose weights are shifted by up to {DELTA:g}; the bar is the model's own"
+    )
+    return figure
+
+
+def _figure3() -> Figure:
+    figure, ax = _panels(1, (5.5, 2.8))
+    draw_network(TOY, ax, delta=TOY_DELTA)
+    ax.set_title(f"The network of Section 7.1, shifted by up to {TOY_DELTA:g}", loc="left", fontsize=10)
+    return figure
+
+
+def _appendix() -> Figure:
+    data = np.array([[0.2], [0.5], [0.6], [1.0]])
+    family = UnboundedFamily.of(data)
+    figure, (left, right) = _panels(2, (10, 3.0))
+    draw_network(family.model(), left, biases={(0, 0): "-(theta + tau)"})
+    left.set_title("theta is the largest number of the data; tau shifts the bias", loc="left", fontsize=10)
+    line = np.linspace(0, 3.2, 321)[:, None]
+    for tau in (0.0, 0.5, 1.0, 1.5):
+        model = family.model(tau)
+        right.plot(line[:, 0], model.margin(line, 1) + model.threshold, linewidth=1.5, label=f"tau = {tau:g}")
+    right.plot(data[:, 0], np.full(len(data), 0.5), "o", color="black", label="the data", zorder=4)
+    right.set_ylim(-0.03, 0.6)
+    right.set_xlabel("x")
+    right.set_ylabel("output")
+    right.set_title("Whatever tau is, the output is 1/2 on the data", loc="left", fontsize=10)
+    right.legend(frameon=False, fontsize=8, loc="lower left")
+    return figure

@@ -1,0 +1,175 @@
+"""Lemma 3 of the paper, both directions: plausible shifts need not be natural, and natural ones not plausible.
+
+The expected output of the paper's 2-2-1 network is exact with relu units and numerical with tanh and sigmoid. The other
+direction is a family of networks whose shifts grow without bound while no output on the data changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from apas._optional import require
+from apas.display.numbers import at_most
+from apas.display.plots import save_figure
+from apas.paper.store import Unit
+from apas.shifts.distance import measure_shift
+from apas.theory.lipschitz import lipschitz_bound
+from apas.theory.natural import is_naturally_occurring
+from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["drawn", "expected", "figures", "tables", "unbounded", "units"]
+
+ACTIVATIONS: Final = ("relu", "tanh", "sigmoid")
+#: Sizes of the shifts; the paper's is 3/10.
+DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")
+PAPER = "3/10"
+#: How many shifted models are drawn, to see what draws alone can tell; with the seed 0.
+DRAWS, FEW = 1_000_000, 20_000
+#: Rows of the other direction, and by how much its bias is shifted.
+DATA: Final = (-2.0, 0.5, 1.25)
+SHIFTS: Final = (1.0, 1e3, 1e6, 1e9)
+
+
+def units(settings: Mapping[str, Any]) -> list[Unit]:
+    """Expectations by activation and delta, draws by activation, and the family by shift.
+
+    Parameters
+    ----------
+    settings : mapping
+        ``quick`` draws 20,000 models instead of a million.
+
+    Examples
+    --------
+    >>> len(units({}))
+    25
+    """
+    draws = FEW if settings.get("quick") else DRAWS
+    return [
+        *(Unit("lemma", expected, {"activation": a, "delta": d}) for a in ACTIVATIONS for d in DELTAS),
+        *(Unit("lemma", drawn, {"activation": a, "draws": draws}) for a in ACTIVATIONS),
+        *(Unit("lemma", unbounded, {"shift": shift}) for shift in SHIFTS),
+    ]
+
+
+def expected(activation: str, delta: str) -> dict[str, Any]:
+    """Output of the example's network and the expected output of a shifted one.
+
+    Returns
+    -------
+    dict
+        ``exact`` is the expectation as a fraction with relu units, else None. ``change`` is by how much the quadrature
+        changes with half of the nodes, an indication of its error and not a bound; 0 where nothing is rounded.
+
+    Examples
+    --------
+    >>> expected("relu", "3/10")["exact"], expected("relu", "1/5")["difference"]
+    ('4159/8000', 0.0)
+    """
+    example = replace(LEMMA_EXAMPLE, delta=Fraction(delta))
+    if activation == "relu":
+        value, mean = example.value(), example.expectation()
+        output, difference, change, exact = float(value), float(mean - value), 0.0, str(mean)
+    else:
+        model = example.model(activation)
+        output = float(model.margin(example.X, 1)[0]) + model.threshold
+        (difference, change), exact = example.difference(activation), None
+    return {
+        "activation": activation, "delta": delta, "output": output, "difference": difference, "change": change,
+        "exact": exact,
+    }  # fmt: skip
+
+
+def drawn(activation: str, draws: int) -> dict[str, Any]:
+    """What draws of shifted models tell of the example at the paper's delta."""
+    model, X = LEMMA_EXAMPLE.model(activation), LEMMA_EXAMPLE.X
+    found = is_naturally_occurring(model, X, delta=float(LEMMA_EXAMPLE.delta), n_samples=draws, rng=0)
+    return {
+        "activation": activation, "draws": draws, "mean": found.mean[0].item(), "variance": found.variance[0].item(),
+        "p": found.p_values[0].item(), "verdict": found.verdict.name, "confidence": found.confidence,
+        "lipschitz": found.lipschitz_shifted,
+    }  # fmt: skip
+
+
+def unbounded(shift: float) -> dict[str, Any]:
+    """The family of the other direction, shifted by so much.
+
+    Examples
+    --------
+    >>> found = unbounded(1e6)
+    >>> found["delta"], found["difference"]
+    (1000000.0, 0.0)
+    """
+    X = np.array(DATA)[:, None]
+    family = UnboundedFamily.of(X)
+    base, shifted = family.model(), family.model(shift)
+    change = np.abs(shifted.margin(X, 1) - base.margin(X, 1))
+    return {
+        "shift": shift, "delta": measure_shift(base, shifted).delta, "difference": float(change.max()),
+        "rows": len(X), "lipschitz": lipschitz_bound(shifted),
+    }  # fmt: skip
+
+
+def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
+    """Expectations, what draws tell of them, and the family."""
+    import pandas as pd
+
+    expectations = pd.DataFrame([_line(r) for r in results if "exact" in r])
+    draws = pd.DataFrame(
+        [
+            {
+                "activation": r["activation"], "delta": PAPER, "draws": r["draws"], "seed": 0,
+                "mean output": f"{r['mean']:.6f}", "variance": f"{r['variance']:.4f}",
+                "p of the t-test": f"{r['p']:.2g}", "verdict": r["verdict"], "confidence": str(r["confidence"]),
+                "Lipschitz at most": "-" if r["lipschitz"] is None else at_most(r["lipschitz"]),
+            }
+            for r in results
+            if "verdict" in r
+        ]
+    )  # fmt: skip
+    family = pd.DataFrame(
+        [
+            {
+                "shift of the bias": f"{r['shift']:g}", "measured delta": f"{r['delta']:g}", "rows": r["rows"],
+                "largest change of an output": f"{r['difference']:g}", "Lipschitz at most": at_most(r["lipschitz"]),
+            }
+            for r in results
+            if "shift" in r
+        ]
+    )  # fmt: skip
+    return {"lemma": expectations, "lemma-draws": draws, "lemma-unbounded": family}
+
+
+def _line(result: Mapping[str, Any]) -> dict[str, Any]:
+    output, difference, exact = result["output"], result["difference"], result["exact"]
+    said = result["activation"] == "relu" and result["delta"] == PAPER
+    return {
+        "activation": result["activation"], "delta": result["delta"], "output": f"{output:.6f}",
+        "expected output": f"{output + difference:.6f}", "difference": f"{difference:.6f}",
+        "as a fraction": exact or "-", "paper": "> 0.52" if said else "-",
+        "how": "exact" if exact else f"quadrature, half the nodes change it by {result['change']:.0e}",
+    }  # fmt: skip
+
+
+def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+    """How far the expected output is from the output, against delta."""
+    plt = require("matplotlib.pyplot", feature="a figure of the paper", extra="plot")
+    figure, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
+    ax.axhline(0.0, color="grey", linewidth=0.8)
+    for name in ACTIVATIONS:
+        found = [r for r in results if "exact" in r and r["activation"] == name]
+        deltas = [float(Fraction(r["delta"])) for r in found]
+        ax.plot(deltas, [r["difference"] for r in found], "o-", markersize=4, label=name)
+    ax.axvline(float(Fraction(PAPER)), color="black", linestyle="--", linewidth=0.8, label="the paper's delta")
+    ax.set_xlabel("delta")
+    ax.set_ylabel("expected output - output")
+    ax.legend(frameon=False, fontsize="small")
+    return save_figure(figure, folder, "lemma")

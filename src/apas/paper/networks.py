@@ -1,0 +1,338 @@
+"""The networks of the paper's Section 7, how far retraining moves them, and the 50 inputs that are explained.
+
+The published inputs were drawn with replacement from the rows that the network puts into class 0, and of the drawn ones
+only those were kept whose own class 0 survives every shift up to delta. So of 50 inputs 29 to 43 differ, and rows near
+the boundary, which are the easiest to explain, are left out.
+
+The base network M is trained on 80 % of D1. "Retrained" means one more pass over data of D2, with the optimiser's state
+carried over and without D1. The shift that explanations are made for is the largest change of any weight or bias in
+five such passes over a part of D2, the part being drawn with replacement.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import check_flag
+from apas.certification.api import certify
+from apas.models.feedforward import FeedForward
+from apas.paper.tables import Part, Tables, read_tables
+from apas.shifts.distance import measure_shift
+from apas.shifts.retraining import estimate_delta
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "RECIPES",
+    "Chosen",
+    "Preparation",
+    "Recipe",
+    "certified_inputs",
+    "distinct_inputs",
+    "fit",
+    "one_pass",
+    "prepare",
+]
+
+#: How many inputs are explained.
+INPUTS = 50
+
+
+class Chosen(NamedTuple):
+    """Rows to explain.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Numbers of the rows, in the order of drawing.
+    n_class_0 : int
+        From how many they are drawn.
+    n_certified : int
+        How many of the drawn ones keep class 0 under every shift up to delta.
+    """
+
+    rows: NDArray[np.int64]
+    n_class_0: int
+    n_certified: int
+
+
+def certified_inputs(
+    network: FeedForward, X: NDArray[np.float64], delta: float, *, most: int, seed: int, count: int = INPUTS
+) -> Chosen:  # fmt: skip
+    """Rows of class 0 as published: the first of those drawn with replacement that keep it under every shift.
+
+    Parameters
+    ----------
+    network : FeedForward
+    X : ndarray of shape (rows, inputs)
+    delta : float
+    most : int
+        As many as there are of class 0 are drawn, but no more than this.
+    seed : int
+    count : int, default 50
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0]]], [[-0.5]])
+    >>> certified_inputs(net, np.array([[0.1], [0.2], [0.49], [0.9]]), 0.1, most=10, seed=1).rows.tolist()
+    [1, 0, 0]
+    """
+    class_0 = np.flatnonzero(network.margin(X, 1) < 0)
+    drawn = class_0[np.random.RandomState(seed).choice(len(class_0), min(len(class_0), most))]
+    certified = certify(network, X[drawn], delta, target=0, method="interval").certified
+    return Chosen(drawn[certified][:count], len(class_0), int(certified.sum()))
+
+
+def distinct_inputs(
+    network: FeedForward, X: NDArray[np.float64], delta: float, *, seed: int, count: int = INPUTS
+) -> Chosen:  # fmt: skip
+    """Different rows of class 0, drawn without replacement, whether they keep it under shifts or not.
+
+    Parameters
+    ----------
+    network, X, delta, seed, count
+        As above. There are fewer than `count` if no more rows differ.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0]]], [[-0.5]])
+    >>> chosen = distinct_inputs(net, np.array([[0.1], [0.2], [0.49], [0.1], [0.9]]), 0.1, seed=1)
+    >>> sorted(chosen.rows.tolist()), chosen.n_class_0, chosen.n_certified
+    ([0, 1, 2], 3, 2)
+    """
+    class_0 = np.flatnonzero(network.margin(X, 1) < 0)
+    first = np.sort(np.unique(X[class_0], axis=0, return_index=True)[1])
+    different = class_0[first]
+    rows = np.random.default_rng(seed).permutation(different)[:count]
+    certified = certify(network, X[rows], delta, target=0, method="interval").certified
+    return Chosen(rows, len(different), int(certified.sum()))
+
+
+_Array = NDArray[np.float64]
+_Rows = NDArray[np.int64]
+#: Passes over drawn parts of D2, seeded 0 to 4; and the share of D2 for the most shifted network.
+ROUNDS, MOST = 5, 0.99
+#: The seed of drawing the inputs that are explained.
+INPUT_SEED = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the network of a dataset is trained and its inputs are drawn.
+
+    Attributes
+    ----------
+    hidden : int
+        Units of the one hidden layer.
+    learning_rate : float
+    batch : int
+    epochs : int
+        At most; training stops long before.
+    fraction : float
+        Share of D2 drawn in each round that measures the shift.
+    most_inputs : int
+        How many inputs are drawn at most.
+    split_seed : int
+        Of the stratified split of D1 into 80 % and 20 %.
+    """
+
+    hidden: int
+    learning_rate: float
+    batch: int
+    epochs: int
+    fraction: float
+    most_inputs: int
+    split_seed: int = 0
+
+
+#: The settings of the published experiments.
+RECIPES: Final[Mapping[str, Recipe]] = MappingProxyType(
+    {
+        "diabetes": Recipe(8, 0.01, 8, 7000, 0.25, 500),
+        "no2": Recipe(16, 0.005, 8, 2000, 0.15, 200),
+        "sba": Recipe(18, 0.005, 8, 9000, 0.25, 200, split_seed=5),
+        "credit": Recipe(5, 0.02, 32, 7000, 0.04, 2000),
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """Everything that the experiments on a dataset start from.
+
+    Attributes
+    ----------
+    tables : Tables
+    training, testing : ndarray of int
+        Rows of D1 that the base network was trained on, and the others.
+    estimator : MLPClassifier
+        The base network as scikit-learn has it, to be trained further; copy it first.
+    network, retrained, most_shifted : FeedForward
+        M; M2, which is M after one pass over D2; and the farthest of five networks, each M after one pass over rows
+        drawn from D2, 99 % as many.
+    delta, delta_max : float
+        Largest change of any weight or bias among the five passes over a part of D2 (the shift explanations are made
+        for), and among the five over 99 % of it.
+    n_class_0, n_certified : int
+        Rows of D1 that M puts into class 0 (with distinct inputs: how many differ), and how many of those drawn from
+        them keep class 0 under every shift up to `delta`.
+    rows : ndarray of int, shape (50,)
+        Rows of D1 to explain, as published some of them several times: see `apas.paper.networks`.
+    """
+
+    tables: Tables
+    training: _Rows
+    testing: _Rows
+    estimator: Any
+    network: FeedForward
+    retrained: FeedForward
+    most_shifted: FeedForward
+    delta: float
+    delta_max: float
+    n_class_0: int
+    n_certified: int
+    rows: _Rows
+
+    @property
+    def name(self) -> str:
+        """Of the dataset."""
+        return self.tables.name
+
+    @property
+    def d1(self) -> Part:
+        """What the base network was trained on and the inputs are from."""
+        return self.tables.d1
+
+    @property
+    def d2(self) -> Part:
+        """What came later."""
+        return self.tables.d2
+
+    @property
+    def inputs(self) -> _Array:
+        """The inputs to explain, as the network sees them, shape (50, inputs)."""
+        return self.d1.X[self.rows]
+
+    @property
+    def raw_inputs(self) -> pd.DataFrame:
+        """The same as in the file; the index holds row numbers of D1."""
+        return self.d1.raw.iloc[self.rows]
+
+    @property
+    def n_distinct(self) -> int:
+        """How many of the inputs differ."""
+        return len(np.unique(self.inputs, axis=0))
+
+    @property
+    def shift(self) -> float:
+        """Largest change of any weight or bias from M to M2."""
+        return float(measure_shift(self.network, self.retrained))
+
+    @property
+    def published_shift(self) -> float:
+        """The paper's delta_e: the largest change from M to M2 of a *first-layer weight*; nothing else was counted."""
+        return float(np.abs(self.retrained.weights[0] - self.network.weights[0]).max())
+
+
+def fit(recipe: Recipe, X: _Array, y: Any, *, seed: int = 0) -> Any:
+    """Train a network as the recipe says; the published ones have seed 0.
+
+    Examples
+    --------
+    >>> net = fit(Recipe(2, 0.1, 2, 2000, 0.5, 10), [[0.0], [0.2], [0.8], [1.0]], [0, 0, 1, 1])
+    >>> [weights.shape for weights in net.coefs_]
+    [(1, 2), (2, 1)]
+    """
+    from sklearn.neural_network import MLPClassifier
+
+    network = MLPClassifier(
+        (recipe.hidden,), learning_rate_init=recipe.learning_rate, batch_size=recipe.batch, max_iter=recipe.epochs,
+        random_state=seed,
+    )  # fmt: skip
+    return network.fit(X, y)
+
+
+def one_pass(estimator: Any, X: _Array, y: Any) -> Any:
+    """A copy of a fitted network after one more pass over the rows given, its optimiser's state carried over.
+
+    Examples
+    --------
+    >>> X, y = [[0.0], [0.2], [0.8], [1.0]], [0, 0, 1, 1]
+    >>> net = fit(Recipe(2, 0.1, 2, 2000, 0.5, 10), X, y)
+    >>> bool((one_pass(net, X, y).coefs_[0] == net.coefs_[0]).all())
+    False
+    """
+    return copy.deepcopy(estimator).partial_fit(X, y)
+
+
+def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distinct: bool = False) -> Preparation:
+    """Train the networks of a dataset, measure their shifts and choose the inputs, as published unless told otherwise.
+
+    Parameters
+    ----------
+    name : {"diabetes", "no2", "sba", "credit"}
+    aligned : bool, default False
+        Whether to put right the rows of credit's D2: see `read_tables`. Base network, inputs and the first six decimals
+        of `delta` are the same either way.
+    seed : int, optional
+        Of everything that is drawn: D1, its split, training, parts of D2, inputs. As published each has its own.
+    distinct : bool, default False
+        Whether the inputs are different rows of class 0, drawn without replacement, certified or not.
+
+    Returns
+    -------
+    Preparation
+        Within two seconds; nothing is stored.
+
+    Examples
+    --------
+    >>> prepare("iris")
+    Traceback (most recent call last):
+        ...
+    apas.errors.InputError: `name` of read_tables must be one of diabetes, no2, sba, credit, got 'iris'.
+    """
+    from sklearn.model_selection import train_test_split
+
+    check_flag(distinct, "distinct")
+    tables = read_tables(name, aligned=aligned, seed=seed)
+    recipe, d1, d2 = RECIPES[name], tables.d1, tables.d2
+    split, own, drawing = (recipe.split_seed, 0, INPUT_SEED) if seed is None else (seed, seed, seed)
+    rounds = range(ROUNDS * own, ROUNDS * (own + 1))
+    training, testing = train_test_split(np.arange(len(d1)), stratify=d1.y, test_size=0.2, random_state=split)
+    estimator = fit(recipe, d1.X[training], d1.y[training], seed=own)
+    network = _network(estimator, tables)
+    delta = float(estimate_delta(estimator, d2.X, d2.y, rounds=ROUNDS, fraction=recipe.fraction, rng=rounds))
+    farthest, delta_max = _most_shifted(estimator, d2, rounds)
+    options = {"seed": drawing} if distinct else {"seed": drawing, "most": recipe.most_inputs}
+    chosen = (distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)
+    return Preparation(
+        tables=tables, training=training, testing=testing, estimator=estimator, network=network,
+        retrained=_network(one_pass(estimator, d2.X, d2.y), tables), most_shifted=_network(farthest, tables),
+        delta=delta, delta_max=delta_max, n_class_0=chosen.n_class_0, n_certified=chosen.n_certified,
+        rows=chosen.rows,
+    )  # fmt: skip
+
+
+def _network(estimator: Any, tables: Tables) -> FeedForward:
+    return FeedForward(estimator.coefs_, estimator.intercepts_, feature_names=tables.inputs)
+
+
+def _most_shifted(estimator: Any, d2: Part, rounds: range) -> tuple[Any, float]:
+    """The farthest of the networks after one pass over nearly as many rows as D2 has, and how far it is."""
+    passed: list[Any] = []
+
+    def update(changed: Any, X: _Array, y: Any) -> Any:
+        passed.append(changed.partial_fit(X, y))
+        return changed
+
+    report = estimate_delta(estimator, d2.X, d2.y, update=update, rounds=ROUNDS, fraction=MOST, rng=rounds)
+    return passed[int(report.overall.loc[math.inf].to_numpy().argmax())], float(report)

@@ -1,0 +1,248 @@
+"""The paper's own procedures as its programs ran them: the search for delta, and the sampling test.
+
+`apas.max_shift(search="paper")` is the same search with draws of our own, fresh for each test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import Stream
+from apas._validation import check_integer, check_probability
+from apas.certification.api import certify
+from apas.certification.certificate import Certificate, KeptShift
+from apas.certification.claims import Most, Verdict
+from apas.certification.question import Method, Problem
+from apas.models.feedforward import FeedForward
+from apas.shifts.box import inside_box
+from apas.shifts.linf import LinfShifts
+from apas.shifts.selection import placed
+from apas.stats import coverage_lower
+
+__all__ = ["PublishedEvidence", "PublishedSampling", "largest_passing", "published_delta"]
+
+_Array = NDArray[np.float64]
+#: Where the search starts, and how narrow the bracket becomes.
+FIRST = 1e-4
+#: Nothing passes for ever: the search ends here.
+LAST = 1e6
+
+
+def largest_passing(passes: Callable[[NDArray[np.intp], _Array], NDArray[np.bool_]], rows: int) -> _Array:
+    """Double from 1e-4 while the test passes, then bisect until the bracket is narrower than 1e-4; its lower end.
+
+    Parameters
+    ----------
+    passes : callable
+        Given numbers of rows and a delta for each, says which pass.
+    rows : int
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+        0 where the first test fails.
+
+    Examples
+    --------
+    >>> largest_passing(lambda rows, delta: delta < np.array([0.00005, 0.11507])[rows], 2).round(5)
+    array([0.     , 0.11505])
+    """
+    low, high = np.zeros(rows), np.full(rows, FIRST)
+    going = np.arange(rows)
+    while len(going):
+        going = going[passes(going, high[going])]
+        low[going] = high[going]
+        going = going[high[going] < LAST]
+        high[going] *= 2
+    going = np.flatnonzero((low > 0) & (low < high))
+    while len(going := going[high[going] - low[going] >= FIRST]):
+        middle = 0.5 * (low[going] + high[going])
+        passed = passes(going, middle)
+        low[going[passed]], high[going[~passed]] = middle[passed], middle[~passed]
+    return low
+
+
+def published_delta(
+    network: FeedForward, X: _Array, method: Method | str, shifts: LinfShifts | None = None, *, target: Any = 1
+) -> _Array:
+    """The largest delta of each row that the search finds with a method of `certify` as its test.
+
+    With `PublishedSampling` it is Algorithm 1 with the published draws, with ``"interval"`` Algorithm 4. Neither makes
+    the delta itself a certificate at the claim's confidence: draws chose it.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> published_delta(net, np.array([[2.0, 0.5]]), "interval").round(5)
+    array([0.4285])
+    """
+    moves = LinfShifts() if shifts is None else shifts
+
+    def passes(rows: NDArray[np.intp], delta: _Array) -> NDArray[np.bool_]:
+        return certify(network, X[rows], delta, target=target, shifts=moves, method=method).certified
+
+    return largest_passing(passes, len(X))
+
+
+#: Draws looked at together; and how many numbers are kept for the next call at most (128 MiB).
+BLOCK, KEPT = 1024, 1 << 24
+#: Decimals of the coverage that a test without failures shows, rounded down.
+DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class PublishedEvidence:
+    """What the test saw of a row.
+
+    Attributes
+    ----------
+    seed : int
+        Of NumPy's `RandomState`, from which all tests take the same draws.
+    samples : int
+        How many draws were planned.
+    draws : int
+        How many were looked at: all, or up to the first that failed.
+    failures : int
+        0 or 1.
+    """
+
+    seed: int
+    samples: int
+    draws: int
+    failures: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence as JSON values."""
+        return {
+            "kind": "published sampling", "seed": self.seed, "samples": self.samples, "draws": self.draws,
+            "failures": self.failures,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedSampling:
+    """Decide by drawing shifts until one fails, with the same draws in every test.
+
+    For comparison with the paper; to certify, use `apas.Sampling`. The draws come from NumPy's `RandomState`, seeded
+    anew for each test: model by model, each parameter in the order of `Model.parameters` (of a dense network layer
+    by layer, weights before biases), uniform on the box.
+
+    Parameters
+    ----------
+    n_samples : int, default 10_000
+        How many shifts to draw. The paper states 1378, its program took 10,000 to generate.
+    confidence : float, default 0.999
+        The paper's alpha. The claim's coverage is what as many draws without a failure show at this confidence.
+    seed : int, default 1
+
+    Notes
+    -----
+    No allowance is made for the search. The confidence holds for a row that was chosen without looking at these draws.
+    A row that came out of a loop which tries candidates until one passes was chosen by looking at them, and no
+    confidence is known for it; claims and reasons say so. A row that fails is `UNKNOWN`, since one failing shift does
+    not refute a claim about most of them; the shift is kept as witness.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> found = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, method=PublishedSampling(n_samples=1378))
+    >>> found.certified.tolist(), found[0].claim.coverage
+    ([True, False], 0.994999)
+    >>> found[1].reason
+    'draw number 2 of 1378 failed'
+    """
+
+    n_samples: int = 10_000
+    confidence: float = 0.999
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        owner = "PublishedSampling"
+        object.__setattr__(self, "n_samples", check_integer(self.n_samples, "n_samples", owner, least=1))
+        object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", owner))
+        object.__setattr__(self, "seed", check_integer(self.seed, "seed", owner, least=0))
+
+    def claim(self, problem: Problem) -> Most:
+        """What the method will speak about: each test by itself, whatever the number of tries."""
+        measure = f"{problem.measure}; the confidence is per test only, as published, with no allowance for a search"
+        per_row = Most(0.5, self.confidence, measure, problem.claim_rows).row_confidence
+        shown = coverage_lower(self.n_samples, 0, confidence=per_row)
+        return Most(np.floor(shown * 10**DECIMALS) / 10**DECIMALS, self.confidence, measure, problem.claim_rows)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """None in boxes of shifts, else why not."""
+        if isinstance(problem.shifts, LinfShifts):
+            return None
+        return (
+            "PublishedSampling draws from boxes of shifts only, as the paper did; "
+            f"use Sampling for {type(problem.shifts).__name__}."
+        )
+
+    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+        """Test all rows on the same draws; the stream is not used."""
+        first = np.full(len(problem), self.n_samples)
+        witnesses: dict[int, KeptShift] = {}
+        active = np.arange(len(problem))
+        for start, unit in self._unit(problem):
+            margins = problem.margins(unit * problem.reach, active)
+            failed = ~(margins > problem.band[active])  # written so that a NaN fails
+            for column in np.flatnonzero(failed.any(axis=0)):
+                row, place = int(active[column]), int(failed[:, column].argmax())
+                first[row] = start + place
+                if not margins[place, column] >= -problem.band[row]:  # else its sign may be owed to rounding
+                    witnesses[row] = self._witness(problem, row, unit[place])
+            active = active[~failed.any(axis=0)]
+            if not len(active):
+                break
+        claim = self.claim(problem)
+        return [self._certificate(problem, i, claim, int(first[i]), witnesses.get(i)) for i in range(len(problem))]
+
+    def _unit(self, problem: Problem) -> Iterator[tuple[int, _Array]]:
+        """Number of the first draw of each block, and the block, in units of how far each parameter may move."""
+        movers = np.flatnonzero(problem.radii)
+        for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
+            yield start, unit if len(movers) == len(problem.radii) else placed(unit, movers, len(problem.radii))
+
+    def _witness(self, problem: Problem, row: int, unit: _Array) -> KeptShift:
+        delta = float(problem.delta[row])
+        return KeptShift(delta, inside_box(problem.model.parameters.values, problem.radii, delta, unit))
+
+    def _certificate(
+        self, problem: Problem, i: int, claim: Most, first: int, witness: KeptShift | None
+    ) -> Certificate:  # fmt: skip
+        failed = first < self.n_samples
+        verdict = Verdict.UNKNOWN if failed else Verdict.CERTIFIED
+        reason = f"draw number {first + 1} of {self.n_samples} failed"
+        if not failed:
+            reason = (
+                f"none of {self.n_samples} draws failed; as published, the confidence holds for this test by itself, "
+                "not for a row that such tests have chosen"
+            )
+        evidence = PublishedEvidence(self.seed, self.n_samples, first + failed, int(failed))
+        name = type(self).__name__.lower()
+        return Certificate(claim, verdict, float(problem.delta[i]), problem.target[i], name, evidence, reason, witness)
+
+
+def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, _Array]]:
+    """Points of the cube [-1, 1), in the order in which the published program drew them."""
+    if samples * numbers <= KEPT:
+        unit = _kept(seed, samples, numbers)
+        yield from ((start, unit[start : start + BLOCK]) for start in range(0, samples, BLOCK))
+        return
+    source = np.random.RandomState(seed)
+    for start in range(0, samples, BLOCK):
+        yield start, source.uniform(-1.0, 1.0, (min(BLOCK, samples - start), numbers))
+
+
+@lru_cache(maxsize=2)
+def _kept(seed: int, samples: int, numbers: int) -> _Array:
+    unit = np.random.RandomState(seed).uniform(-1.0, 1.0, (samples, numbers))
+    unit.flags.writeable = False
+    return unit

@@ -1,0 +1,300 @@
+"""Finished work in one SQLite file: what was computed once is not computed again.
+
+A unit of work is known by its key: the experiment, its settings, the bytes of the data it reads, the code, and the
+libraries that it computes with. So a run that was ended at any moment goes on where it was, and no result outlives what
+it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from apas.display.progress import Progress
+from apas.errors import InputError
+from apas.paper.data_folder import data_folder, data_from, dataset_path
+
+__all__ = ["Store", "Unit", "code_version", "data_version", "library_version", "made_with", "run_units", "unit_key"]
+
+_TABLE = """
+create table if not exists results (
+    key text primary key,
+    experiment text not null,
+    settings text not null,
+    result text not null,
+    seconds real not null
+) without rowid
+"""
+#: "apar" in ASCII: marks a file of results, so that nothing is written into other databases, our ledgers included.
+APPLICATION = 0x61706172
+#: Seconds to wait for another run that writes to the same file.
+PATIENCE = 60.0
+#: Libraries whose version may change a result.
+COMPUTING = ("numpy", "scipy", "scikit-learn", "pandas", "highspy")
+
+
+@cache
+def code_version() -> str:
+    """Version of the package and a digest of its source files.
+
+    Examples
+    --------
+    >>> code_version().split("+")[0]
+    '0.1.0'
+    """
+    return f"{sys.modules['apas'].__version__}+{source_digest(Path(str(files('apas'))))[:12]}"
+
+
+def library_version(name: str) -> str:
+    """Version of a library that is installed, or "not installed".
+
+    Examples
+    --------
+    >>> library_version("no-such-library")
+    'not installed'
+    """
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@cache
+def made_with() -> str:
+    """The code, Python, and the libraries that compute, all with their versions.
+
+    Examples
+    --------
+    >>> [part.split()[0] for part in made_with().split(", ")]
+    ['apas', 'Python', 'numpy', 'scipy', 'scikit-learn', 'pandas', 'highspy']
+    """
+    libraries = (f"{name} {library_version(name)}" for name in COMPUTING)
+    return ", ".join([f"apas {code_version()}", f"Python {platform.python_version()}", *libraries])
+
+
+def source_digest(root: Path) -> str:
+    """Digest of the Python files of a folder: their places and their bytes."""
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+@cache
+def _file_digest(path: Path, size: int, changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def data_version(names: tuple[str, ...]) -> str:
+    """Digest of the files of datasets, by name.
+
+    Examples
+    --------
+    >>> data_version(()) == data_version(())
+    True
+    """
+    digest = hashlib.sha256()
+    for name in names:
+        path = dataset_path(name)
+        state = path.stat()
+        digest.update(f"{name} {_file_digest(path, state.st_size, state.st_mtime_ns)}\n".encode())
+    return digest.hexdigest()
+
+
+def unit_key(experiment: str, settings: Mapping[str, Any], data: str, code: str) -> str:
+    """What a unit of work is known by.
+
+    Examples
+    --------
+    >>> unit_key("toy", {"a": 1, "b": 2}, "", "") == unit_key("toy", {"b": 2, "a": 1}, "", "")
+    True
+    """
+    text = json.dumps([experiment, dict(settings), data, code], sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Store:
+    """Results in a file, one transaction each.
+
+    Parameters
+    ----------
+    path : path-like
+        Made if it is not there; its folder too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.sqlite") as store:
+    ...     store.put("k", "toy", {"depth": 6}, {"share": 0.9}, seconds=0.1)
+    ...     store.get("k")
+    {'share': 0.9}
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._base = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise self._refused(error) from None
+        try:
+            with self._reading():
+                self._prepare()
+        except BaseException:
+            self._base.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Make the table in an empty file; what is neither empty nor ours is left as it is."""
+        tables, known = (  # in this order: whoever has made the table has marked the file
+            self._base.execute(query).fetchone()[0]
+            for query in ("select count(*) from sqlite_master", "pragma application_id")
+        )
+        if known != APPLICATION and (known or tables):
+            raise sqlite3.DatabaseError("another program's database")
+        made = "select count(*) from sqlite_master where type in ('view', 'trigger')"
+        if self._base.execute(made).fetchone()[0]:  # whose answers could be anything, or take forever
+            raise sqlite3.DatabaseError("a database with views or triggers")
+        if not tables:  # with the lock, since another run may do the same: all of it is there, or nothing
+            self._base.execute("begin immediate")
+            self._base.execute(_TABLE)
+            self._base.execute(f"pragma application_id = {APPLICATION}")
+            self._base.execute("commit")
+
+    def _refused(self, error: Exception) -> InputError:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        return InputError(
+            f"{str(self.path)!r} must be a file of results of `apas paper` or a new one, got {why}; name another."
+        )
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """A file that was damaged, or is full or locked, is refused in one sentence."""
+        try:
+            yield
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:  # what JSON cannot be read from
+            raise self._refused(error) from None
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The result of a unit, or None if it is not done."""
+        with self._reading():
+            row = self._base.execute("select result from results where key = ?", (key,)).fetchone()
+            result = {} if row is None else json.loads(row[0])
+            if not isinstance(result, dict):
+                raise TypeError("a result that is none")
+            return None if row is None else result
+
+    def put(
+        self, key: str, experiment: str, settings: Mapping[str, Any], result: Mapping[str, Any], *, seconds: float
+    ) -> None:
+        """Keep the result of a unit; done when this returns."""
+        values = (key, experiment, json.dumps(dict(settings), sort_keys=True), json.dumps(dict(result)), seconds)
+        with self._reading():
+            self._base.execute("insert or replace into results values (?, ?, ?, ?, ?)", values)
+
+    def __len__(self) -> int:
+        with self._reading():
+            return int(self._base.execute("select count(*) from results").fetchone()[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._base.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of an experiment that is done as a whole or not at all.
+
+    Attributes
+    ----------
+    experiment : str
+    work : callable
+        A function of a module, called with the settings; what it returns is a dictionary of JSON values.
+    settings : mapping
+        JSON values, by the names of the function's arguments.
+    data : tuple of str
+        Names of the datasets that are read.
+    """
+
+    experiment: str
+    work: Callable[..., dict[str, Any]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What the unit is known by in a store."""
+        name = f"{self.experiment}/{self.work.__module__}.{self.work.__qualname__}"
+        return unit_key(name, self.settings, data_version(self.data), made_with())
+
+
+def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: str = "working") -> list[dict[str, Any]]:
+    """Results of units in their order; `n_jobs` processes do what is not there yet, and each result is kept at once.
+
+    Parameters
+    ----------
+    units : iterable of Unit
+        Those with the same key are done once.
+    store : Store
+    n_jobs : int, default 1
+        Number of processes, -1 for all cores. All of them read the data that this one finds.
+    label : str
+        Beside the progress bar.
+
+    Examples
+    --------
+    >>> import math, tempfile
+    >>> def root(x):
+    ...     return {"root": math.sqrt(x)}
+    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/results.sqlite") as store:
+    ...     run_units([Unit("roots", root, {"x": 4}), Unit("roots", root, {"x": 9})], store)
+    [{'root': 2.0}, {'root': 3.0}]
+    """
+    asked = [(unit.key, unit) for unit in units]
+    open_ = {key: unit for key, unit in asked if store.get(key) is None}
+    with Progress(len(asked), label) as progress:
+        progress.advance(sum(key not in open_ for key, _ in asked))
+        # here and not below: joblib asks for most jobs in threads of its own, which know nothing of `data_from`
+        folder = data_folder() if any(unit.data for unit in open_.values()) else None
+        jobs = (delayed(_done)(key, unit, folder) for key, unit in open_.items())
+        # short units are not bundled: a kill would lose the finished ones of a bundle
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        for key, result, seconds in parallel(jobs):
+            unit = open_[key]
+            store.put(key, unit.experiment, unit.settings, result, seconds=seconds)
+            progress.advance(sum(key == other for other, _ in asked))
+    found = [store.get(key) for key, _ in asked]
+    assert all(result is not None for result in found)
+    return [result for result in found if result is not None]
+
+
+def _done(key: str, unit: Unit, folder: Path | None) -> tuple[str, dict[str, Any], float]:
+    began = time.perf_counter()
+    with data_from(folder), threadpool_limits(1):  # the processes share the cores
+        result = unit.work(**unit.settings)
+    return key, result, time.perf_counter() - began

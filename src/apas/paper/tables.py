@@ -1,0 +1,317 @@
+"""The four tables of the paper's Section 7, each in two parts: D1 to train on, D2 to retrain on.
+
+The new file's codes are the scale; the old file's symbols are translated to it. In the published experiments the new
+rows went astray: the encoded columns were numbered from 0 and the others from 1, so that joining them put the levels of
+one record beside the duration, amount, age and label of the record before it. `new_credit` gives either version.
+
+The parts are not halves of a shuffled table. Diabetes and no2 draw half as many row numbers as there are rows, *with
+replacement*, for D1 (so some rows come twice) and keep the rows never drawn as D2; sba is cut by year of approval; D1
+of credit is the old file and D2 the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._validation import check_flag, check_integer
+from apas.counterfactuals.space.space import FeatureSpace
+from apas.errors import InputError
+from apas.paper.data_folder import dataset_path, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "COLUMNS",
+    "LABEL",
+    "LEVELS",
+    "TABLES",
+    "Part",
+    "Tables",
+    "credit_space",
+    "files_of",
+    "new_credit",
+    "old_credit",
+    "read_tables",
+]
+
+#: All columns in the order of both files; the label comes last.
+COLUMNS: Final = (
+    "checking-status", "duration", "credit-history", "purpose", "amount", "savings", "employment", "rate",
+    "sex-status", "guarantors", "residence", "property", "age", "installment", "housing", "num-credits", "job",
+    "liable", "phone", "foreign", "good-credit",
+)  # fmt: skip
+LABEL: Final = "good-credit"
+NUMBERS: Final = ("duration", "amount", "age")
+
+#: Number of levels of the ordinal and of the categorical columns; a level that no record has is an input all the same.
+LEVELS: Final = {
+    "ordinal": {
+        "checking-status": 4, "savings": 5, "employment": 5, "rate": 4, "guarantors": 3, "residence": 4,
+        "property": 4, "housing": 3, "num-credits": 4, "job": 4, "liable": 2,
+    },
+    "categorical": {
+        "credit-history": 5, "purpose": 11, "sex-status": 4, "installment": 3, "phone": 2, "foreign": 2,
+    },
+}  # fmt: skip
+
+#: The old file's symbols in the order of the levels; two symbols joined by "+" are one level.
+_SYMBOLS: Final = {
+    "checking-status": "A14 A11 A12 A13",
+    "credit-history": "A33 A34 A30 A32 A31",
+    "purpose": "A410 A40 A41 A42 A43 A44 A45 A46 A47 A48 A49",
+    "savings": "A65 A61 A62 A63 A64",
+    "employment": "A71 A72 A73 A74 A75",
+    "sex-status": "A91 A92+A93 A94 A95",
+    "guarantors": "A101 A102 A103",
+    "property": "A124 A123 A122 A121",
+    "installment": "A141 A142 A143",
+    "housing": "A153 A151 A152",
+    "job": "A171 A172 A173 A174",
+    "phone": "A191 A192",
+    "foreign": "A201 A202",
+}
+#: Columns of the new file whose codes start at 0 already.
+_FROM_ZERO: Final = ("credit-history", "purpose")
+
+
+def levels_of(symbols: str) -> dict[str, int]:
+    """Level of each symbol.
+
+    Examples
+    --------
+    >>> levels_of("A91 A92+A93 A94")
+    {'A91': 0, 'A92': 1, 'A93': 1, 'A94': 2}
+    """
+    return {symbol: level for level, joined in enumerate(symbols.split()) for symbol in joined.split("+")}
+
+
+def old_credit() -> pd.DataFrame:
+    """The old file: levels from 0, three columns of numbers, and the label (1 is good)."""
+    import pandas as pd
+
+    frame = pd.read_csv(dataset_path("credit"), header=None, names=list(COLUMNS))
+    for column, symbols in _SYMBOLS.items():
+        frame[column] = frame[column].map(levels_of(symbols))
+    for column in ("rate", "residence", "num-credits", "liable"):
+        frame[column] -= 1
+    frame[LABEL] = 2 - frame[LABEL]
+    return frame.astype("int64")
+
+
+def new_credit(*, aligned: bool = False) -> pd.DataFrame:
+    """The new file in the same form.
+
+    Parameters
+    ----------
+    aligned : bool, default False
+        True gives the 800 records. False gives the 799 rows of the published experiments: row i has the levels of
+        record i and the numbers and label of record i - 1.
+    """
+    import pandas as pd
+
+    frame = pd.read_csv(dataset_path("credit-new")).drop(columns="Id").set_axis(list(COLUMNS), axis=1)
+    levels = [column for column in COLUMNS if column not in (*NUMBERS, LABEL)]
+    for column in levels:
+        frame[column] -= column not in _FROM_ZERO
+    if aligned:
+        return frame.astype("int64")
+    others = [*NUMBERS, LABEL]
+    frame[others] = frame[others].shift(1)
+    return frame.iloc[1:].reset_index(drop=True).astype("int64")
+
+
+def credit_space(frame: pd.DataFrame) -> FeatureSpace:
+    """The 20 features in the order of the file, numbers scaled by their range in `frame`; 72 inputs together."""
+    levelled = {column: kind for kind, columns in LEVELS.items() for column in columns}
+    return FeatureSpace.from_frame(
+        frame[[column for column in COLUMNS if column != LABEL]],
+        kinds={**dict.fromkeys(NUMBERS, "continuous"), **levelled},
+        values={column: range(levels) for columns in LEVELS.values() for column, levels in columns.items()},
+        codes=dict.fromkeys(LEVELS["ordinal"], "thermometer"),
+        scale="minmax",
+    )
+
+
+_SBA = (
+    "Term", "NoEmp", "CreateJob", "RetainedJob", "DisbursementGross", "ChgOffPrinGr", "GrAppv", "SBA_Appv", "daysterm",
+)  # fmt: skip
+_SBA_FIRST_NEW_YEAR = 2006
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of a table.
+
+    Attributes
+    ----------
+    raw : pandas.DataFrame
+        As in the file, levels as integers from 0; a column per feature, rows numbered from 0.
+    X : ndarray of shape (rows, inputs)
+        The same rows as the network sees them, read-only.
+    y : ndarray of int, shape (rows,)
+        Labels; 1 is the class to be reached.
+    """
+
+    raw: pd.DataFrame
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        self.X.flags.writeable = False
+        self.y.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_distinct(self) -> int:
+        """How many different rows there are."""
+        return len(np.unique(self.X, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Both parts of a dataset.
+
+    Attributes
+    ----------
+    name : str
+    space : FeatureSpace
+        A feature per column, in the order of the columns; a feature's inputs stand together, in the same order.
+    d1, d2 : Part
+        What the base network is trained on, and what came later.
+    aligned : bool
+        False for the credit data as published, whose D2 has rows made of two records each.
+    """
+
+    name: str
+    space: FeatureSpace
+    d1: Part
+    d2: Part
+    aligned: bool = True
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the network's inputs."""
+        return self.space.coding.names
+
+
+def read_tables(name: str, *, aligned: bool = False, seed: int | None = None) -> Tables:
+    """Read a dataset and form its two parts as the paper's experiments did.
+
+    Parameters
+    ----------
+    name : {"diabetes", "no2", "sba", "credit"}
+    aligned : bool, default False
+        Whether to put right the rows of credit's D2, where the published ones join the levels of one record with the
+        numbers and the label of the one before. The other tables have no such fault.
+    seed : int, optional
+        Of drawing D1 of diabetes and no2; the published one unless given. The parts of sba and credit are not drawn.
+
+    Returns
+    -------
+    Tables
+
+    Raises
+    ------
+    InputError
+        If there is no such table, or its file is not found (see `apas.datasets.dataset_path`).
+
+    Examples
+    --------
+    >>> read_tables("iris")
+    Traceback (most recent call last):
+        ...
+    apas.errors.InputError: `name` of read_tables must be one of diabetes, no2, sba, credit, got 'iris'.
+    """
+    if not isinstance(name, str) or name not in TABLES:
+        raise InputError(f"`name` of read_tables must be one of {', '.join(TABLES)}, got {name!r}.")
+    check_flag(aligned, "aligned")
+    drawing = None if seed is None else check_integer(seed, "seed", "read_tables", least=0)
+    with reading(*files_of(name)):
+        return TABLES[name](aligned, drawing)
+
+
+def files_of(name: str) -> tuple[str, ...]:
+    """Names of the datasets that a table is read from, as `apas.datasets` has them.
+
+    Examples
+    --------
+    >>> files_of("no2"), files_of("credit")
+    (('no2',), ('credit', 'credit-new'))
+    """
+    return ("credit", "credit-new") if name == "credit" else (name,)
+
+
+def _part(frame: pd.DataFrame, y: Any, space: FeatureSpace, rows: Any) -> Part:
+    raw = frame.iloc[rows].reset_index(drop=True)
+    return Part(raw, space.encode(raw), np.array(y, dtype=np.int64)[rows])
+
+
+def _scaled(frame: pd.DataFrame) -> FeatureSpace:
+    """All columns as numbers, each scaled by its least and largest value."""
+    return FeatureSpace.from_frame(frame, kinds=dict.fromkeys(frame.columns, "continuous"), scale="minmax")
+
+
+def drawn_halves(rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Half as many row numbers as there are rows, drawn with replacement and sorted; and the rows never drawn.
+
+    Examples
+    --------
+    >>> drawn, rest = drawn_halves(8, seed=1)
+    >>> drawn.tolist(), rest.tolist()
+    ([0, 3, 4, 5], [1, 2, 6, 7])
+    """
+    drawn = np.sort(np.random.RandomState(seed).choice(rows, rows // 2))
+    return drawn, np.setdiff1d(np.arange(rows), drawn)
+
+
+def _drawn(name: str, frame: pd.DataFrame, y: Any, seed: int) -> Tables:
+    space = _scaled(frame)
+    first, second = drawn_halves(len(frame), seed)
+    return Tables(name, space, _part(frame, y, space, first), _part(frame, y, space, second))
+
+
+def _diabetes(aligned: bool, seed: int | None) -> Tables:
+    import pandas as pd
+
+    frame = pd.read_csv(dataset_path("diabetes"))
+    return _drawn("diabetes", frame.drop(columns="Outcome"), frame["Outcome"], 1 if seed is None else seed)
+
+
+def _no2(aligned: bool, seed: int | None) -> Tables:
+    import pandas as pd
+
+    frame = pd.read_csv(dataset_path("no2"))
+    return _drawn(
+        "no2", frame.drop(columns="binaryClass"), frame["binaryClass"] == "P", seed=4 if seed is None else seed
+    )
+
+
+def _sba(aligned: bool, seed: int | None) -> Tables:
+    import pandas as pd
+
+    frame = pd.read_csv(dataset_path("sba"), encoding="utf-8-sig", usecols=[*_SBA, "ApprovalFY", "Default"])
+    new, y, frame = frame["ApprovalFY"].to_numpy() >= _SBA_FIRST_NEW_YEAR, 1 - frame["Default"], frame[[*_SBA]]
+    space = _scaled(frame)
+    return Tables("sba", space, _part(frame, y, space, ~new), _part(frame, y, space, new))
+
+
+def _credit(aligned: bool, seed: int | None) -> Tables:
+    old, new = old_credit(), new_credit(aligned=aligned)
+    space = credit_space(old)  # the ranges of the new numbers are the same
+    first, second = (_part(frame.drop(columns=LABEL), frame[LABEL], space, slice(None)) for frame in (old, new))
+    return Tables("credit", space, first, second, aligned)
+
+
+#: Names of the tables, and what reads them.
+TABLES: Final[Mapping[str, Callable[[bool, int | None], Tables]]] = MappingProxyType(
+    {"diabetes": _diabetes, "no2": _no2, "sba": _sba, "credit": _credit}
+)

@@ -1,0 +1,370 @@
+"""Section 7.1 of the paper: one input, two relu units, one output, of which the four weights move.
+
+`apas.Enumeration` is what to use. This is the plain procedure of the paper, to see what its rule for choosing the
+weight to halve is worth, and every part it makes is kept to be drawn.
+
+The largest delta by interval bounds, by the paper's search and along rays; how many draws the paper's claim needs; and
+the share of valid shifts at each delta found, computed by cutting up the box of shifts (Algorithm 3).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._optional import require
+from apas.certification.max_shift.api import max_shift
+from apas.certification.methods.enumeration import Enumeration
+from apas.certification.methods.sampling import Sampling
+from apas.certification.robust_fraction import robust_fraction
+from apas.display.numbers import at_least, at_most
+from apas.display.plots import save_figure
+from apas.models.feedforward import FeedForward
+from apas.paper.published import PublishedSampling, published_delta
+from apas.paper.store import Unit
+from apas.shifts.linf import LinfShifts
+from apas.stats import coverage_lower, sample_size
+from apas.worst_case.enumeration.splitting import ShiftBox
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "RULES",
+    "TOY",
+    "TOY_DELTA",
+    "TOY_SHIFTS",
+    "TOY_X",
+    "Level",
+    "draw_halving",
+    "figures",
+    "find_delta",
+    "halve",
+    "levels_of",
+    "tables",
+    "units",
+]
+
+_Array = NDArray[np.float64]
+#: Which weight of an open part is halved: "first" always the first one of the network, as the published program does;
+#: "effect" the one with the largest effect on the margin.
+RULES: Final = ("first", "effect")
+
+
+@dataclass(frozen=True)
+class Level:
+    """The parts of one size, and what is settled so far.
+
+    Attributes
+    ----------
+    number : int
+        1 is the whole box; parts of level s have the volume ``2**(1 - s)``.
+    places : list of float
+        Where each part lies when the halves of a part are laid side by side in the unit interval.
+    states : list of int
+        1 if all its shifts are valid, -1 if all fail, 0 if it is open.
+    looked : int
+        How many parts were looked at, on this level and before.
+    valid, failing, open : float
+        Shares of the whole box; they add up to 1.
+    """
+
+    number: int
+    places: list[float]
+    states: list[int]
+    looked: int
+    valid: float
+    failing: float
+    open: float
+
+    @property
+    def n_open(self) -> int:
+        """How many parts are open; twice as many are looked at next."""
+        return self.states.count(0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The level as JSON values."""
+        return dict(vars(self))
+
+
+def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> list[Level]:
+    """Halve a box level by level.
+
+    Parameters
+    ----------
+    box : ShiftBox
+    rule : {"first", "effect"}
+    most : int
+        How many levels there are at most.
+    leave : float, default 0.0
+        Stop at the first level that leaves a smaller share open.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0]]], [[0.3]])  # valid where the bias, in [-0.7, 1.3], is at least 0
+    >>> box = ShiftBox(net, np.array([0.0]), 1, np.array([0.0, 1.0]), 1.0)
+    >>> [(level.valid, level.failing, level.open) for level in levels_of(box, "effect", most=4)]
+    [(0.0, 0.0, 1.0), (0.5, 0.0, 0.5), (0.5, 0.25, 0.25), (0.625, 0.25, 0.125)]
+    """
+    axes = len(box.moving)
+    start, width, place = np.zeros((1, axes)), np.ones((1, axes)), np.zeros(1)
+    levels: list[Level] = []
+    looked, settled = 0, np.zeros(2)
+    for number in range(1, most + 1):
+        known, size = box.bound(start, width), 2.0 ** (1 - number)
+        states = (known.least > 0).astype(int) - (known.most < 0)
+        looked += len(states)
+        settled += size * np.array([np.count_nonzero(states > 0), np.count_nonzero(states < 0)])
+        rest = np.flatnonzero(states == 0)
+        valid, failing = settled.tolist()
+        levels.append(Level(number, place.tolist(), states.tolist(), looked, valid, failing, size * len(rest)))
+        if not len(rest) or levels[-1].open < leave:
+            break
+        axis = np.zeros(len(rest), dtype=int) if rule == "first" else known.effects[rest].argmax(axis=1)
+        start, width = _halves(start[rest], width[rest], axis)
+        place = (place[rest, None] + np.array([0.0, 0.5 * size])).ravel()
+    return levels
+
+
+def _halves(start: _Array, width: _Array, axis: NDArray[np.intp]) -> tuple[_Array, _Array]:
+    """Lower and upper half of each part along its axis, one after the other."""
+    parts = np.arange(len(start))
+    half = width.copy()
+    half[parts, axis] *= 0.5
+    upper = start.copy()
+    upper[parts, axis] += half[parts, axis]
+    return np.stack([start, upper], axis=1).reshape(-1, start.shape[1]), np.repeat(half, 2, axis=0)
+
+
+#: Colours of parts that are valid, open and failing, and of the rules.
+STATES: Final = {1: "#1b7f4d", 0: "#d9d9d9", -1: "#b3261e"}
+NAMES: Final = {1: "all shifts valid", 0: "open", -1: "all shifts fail"}
+RULE_NAMES: Final = {
+    "first": ("first weight only, as published", "#b3261e"),
+    "effect": ("weight with the largest effect", "#1b4f7f"),
+    "enumeration": ("apas.Enumeration, which also counts\nshares of open parts", "#1b7f4d"),
+}
+#: How many levels are drawn.
+SHOWN = 7
+
+
+def draw_halving(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+    """Draw what `apas.paper.toy.halve` gave, for two deltas and three rules, into a folder."""
+    plt = require("matplotlib.pyplot", feature="draw_halving", extra="plot")
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
+    deltas = list(dict.fromkeys(r["delta"] for r in results))
+    for ax, rule in zip(axes[0], ("first", "effect"), strict=True):
+        for result in results:
+            if result["rule"] == rule and result["delta"] == deltas[0]:
+                _parts(ax, result["levels"][:SHOWN])
+        ax.set_title(f"Halved: {RULE_NAMES[rule][0]} (delta = {deltas[0]:g})", loc="left", fontsize=10)
+    for ax, delta in zip(axes[1], deltas, strict=True):
+        _shares(ax, [r for r in results if r["delta"] == delta])
+        ax.set_title(f"Bounds of the valid share (delta = {delta:g})", loc="left", fontsize=10)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=STATES[s]) for s in (1, 0)]
+    names = [NAMES[s] for s in (1, 0)]
+    axes[0, 1].legend(handles, names, loc="center", bbox_to_anchor=(0.6, 0.35), frameon=False)
+    axes[1, 0].legend(loc="lower right", fontsize=9, frameon=False)
+    return save_figure(figure, folder, "toy-halving")
+
+
+def _parts(ax: Axes, levels: Sequence[Mapping[str, Any]]) -> None:
+    """Every part as a piece of its level's bar, as wide as its volume; what was settled above is left white."""
+    for level in levels:
+        width = 2.0 ** (1 - level["number"])
+        colours = [STATES[s] for s in level["states"]]
+        ax.barh(
+            [level["number"]] * len(colours), width, left=level["places"], height=0.82, color=colours, align="center",
+            edgecolor="white", linewidth=0.5,
+        )  # fmt: skip
+        # just beyond the bars, where nothing else is drawn
+        ax.text(1.01, level["number"], f"{100 * level['valid']:.6g} %", va="center", fontsize=8)
+    ax.set_xlim(0, 1.15)
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1])
+    ax.set_ylim(len(levels) + 0.6, 0.4)
+    ax.set_yticks(range(1, len(levels) + 1))
+    ax.set_xlabel("volume; right: share proved valid so far")
+    ax.set_ylabel("level")
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def _shares(ax: Axes, results: Sequence[Mapping[str, Any]]) -> None:
+    """The share proved valid, and one less the share proved failing, against the number of parts looked at."""
+    for result in results:
+        label, colour = RULE_NAMES[result["rule"]]
+        if "bounds" in result:
+            points = [tuple(line) for line in result["bounds"]]
+        else:
+            points = [(level["looked"], level["valid"], 1 - level["failing"]) for level in result["levels"]]
+        looked, low, high = zip(*points, strict=True)
+        ax.plot(looked, low, "o-", color=colour, markersize=3, linewidth=1.2, label=label)
+        ax.plot(looked, high, "o--", color=colour, markersize=3, linewidth=1.0)
+    ax.axhline(0.9, color="black", linewidth=0.8, linestyle=":", label="coverage that is asked for")
+    ax.set_xscale("log")
+    ax.set_ylim(-0.03, 1.05)
+    ax.set_xlabel("parts looked at (full lines: at least; dashed: at most)")
+    ax.set_ylabel("share of valid shifts")
+    # beyond the levels that were halved, nothing is left to compare
+    ax.set_xlim(0.8, 1.3 * max(level["looked"] for r in results for level in r.get("levels", ())))
+
+
+#: The network, with the six decimals that its authors give; all biases are 0 and do not move.
+TOY: Final = FeedForward([[[-0.365079, -0.873838]], [[-1.023650], [0.811177]]], [[0.0, 0.0], [0.0]])
+TOY_X: Final = np.array([[-2.57477835]])
+TOY_SHIFTS: Final = LinfShifts(kinds=("weight",))
+#: The paper's coverage R and, of its program, the confidence alpha; its number of draws, and the delta it found.
+COVERAGE, CONFIDENCE, DRAWS, TOY_DELTA = 0.9, 0.9999, 100_000, 0.115
+#: What is asked, with the number of draws; and what the paper's program printed.
+SEARCHES: Final[Mapping[str, tuple[int, float | None]]] = {
+    "interval": (0, 0.1090),
+    "paper, its draws": (DRAWS, 0.11505),
+    "paper, own draws": (DRAWS, None),
+    "rays, fewest draws": (sample_size(coverage=COVERAGE, confidence=CONFIDENCE), None),
+    "rays": (DRAWS, None),
+}
+#: How close the bounds of the valid share come, and at which numbers of boxes they are looked at.
+GAP, BUDGETS = 1e-3, (1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 2047, 4095)
+#: How many levels are halved at the paper's delta, and at one where the valid share is near the paper's coverage.
+LEVELS: Final[Mapping[float, int]] = {TOY_DELTA: 10, 0.27: 12}
+#: Numbers of draws that the paper and its program state, with coverage and risk.
+STATED: Final = (
+    ("program", 0.9, 1e-4, 87),
+    ("Section 7.1", 0.9, 1e-40, 100_000),
+    ("Section 6", 0.995, 1e-3, 1378),
+)
+
+
+def units(settings: Mapping[str, Any]) -> list[Unit]:
+    """Pieces of work; with ``settings["quick"]`` fewer repetitions of what is random."""
+    repeated = 3 if settings.get("quick") else 11
+    found = [
+        Unit("toy", find_delta, {"search": name, "repetitions": repeated if _is_random(name) else 1})
+        for name in SEARCHES
+    ]
+    cut = [(rule, delta) for delta in LEVELS for rule in (*RULES, "enumeration")]
+    return found + [Unit("toy", halve, {"rule": rule, "delta": delta}) for rule, delta in cut]
+
+
+def _is_random(search: str) -> bool:
+    return search not in ("interval", "paper, its draws")
+
+
+def find_delta(search: str, repetitions: int) -> dict[str, Any]:
+    """The largest delta by one of `SEARCHES`, with seeds 0, 1, ...; and the valid share at the median one.
+
+    Examples
+    --------
+    >>> found = find_delta("interval", 1)
+    >>> round(found["delta"], 4), found["share"][0] > 0.999
+    (0.109, True)
+    """
+    deltas = [_delta(search, seed) for seed in range(repetitions)]
+    middle = statistics.median_low(deltas)
+    method = Enumeration(gap=GAP)
+    curve = robust_fraction(TOY, TOY_X, [middle], target=1, shifts=TOY_SHIFTS, method=method)[0]
+    share = [float(curve.lower[0]), float(curve.upper[0])]
+    return {"search": search, "delta": middle, "least": min(deltas), "largest": max(deltas), "share": share}
+
+
+def _delta(search: str, seed: int) -> float:
+    draws = SEARCHES[search][0]
+    if search == "paper, its draws":
+        return float(published_delta(TOY, TOY_X, PublishedSampling(n_samples=draws), TOY_SHIFTS)[0])
+    if search == "interval":
+        return max_shift(TOY, TOY_X, target=1, shifts=TOY_SHIFTS, method="interval")[0].delta
+    method = Sampling(coverage=COVERAGE, confidence=CONFIDENCE, n_samples=draws)
+    way = "paper" if search.startswith("paper") else "rays"
+    return max_shift(TOY, TOY_X, target=1, shifts=TOY_SHIFTS, method=method, search=way, rng=seed)[0].delta
+
+
+def halve(rule: str, delta: float) -> dict[str, Any]:
+    """Cut up the box: level by level for a rule of `RULES`, else bounds from ever more boxes of `Enumeration`."""
+    if rule in RULES:
+        box = ShiftBox(TOY, TOY_X[0], 1, TOY_SHIFTS.radii(TOY.parameters), delta)
+        levels = [level.to_dict() for level in levels_of(box, rule, most=LEVELS[delta])]
+        return {"rule": rule, "delta": delta, "levels": levels}
+    bounds = []
+    for boxes in BUDGETS:
+        method = Enumeration(gap=1e-6, max_boxes=boxes)
+        curve = robust_fraction(TOY, TOY_X, [delta], target=1, shifts=TOY_SHIFTS, method=method)[0]
+        bounds.append([boxes, float(curve.lower[0]), float(curve.upper[0])])
+    return {"rule": rule, "delta": delta, "bounds": bounds}
+
+
+def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
+    """Deltas, draws and the progress of the tree, ours beside the paper's."""
+    import pandas as pd
+
+    found = pd.DataFrame([_line(r) for r in results if "search" in r])
+    needed = pd.DataFrame(
+        [
+            {
+                "stated in": where, "coverage": str(coverage), "1 - confidence": f"{risk:g}", "draws stated": stated,
+                "draws needed": sample_size(coverage=coverage, log_risk=math.log(risk)),
+            }
+            for where, coverage, risk, stated in STATED
+        ]
+    )  # fmt: skip
+    progress = pd.DataFrame([line for r in results if "levels" in r for line in _progress(r)])
+    bounds = pd.DataFrame(
+        [
+            {
+                "delta": str(r["delta"]),
+                "boxes at most": boxes,
+                "share at least": at_least(low),
+                "share at most": at_most(high),
+            }
+            for r in results
+            if "bounds" in r
+            for boxes, low, high in r["bounds"]
+        ]
+    )
+    return {"toy-delta": found, "toy-draws": needed, "toy-halving": progress, "toy-enumeration": bounds}
+
+
+def _line(result: Mapping[str, Any]) -> dict[str, Any]:
+    draws, printed = SEARCHES[result["search"]]
+    # what is certified must not grow by being written; the paper's search ends on multiples of 5e-5
+    written = "{:.5f}".format if result["search"].startswith("paper") else at_least
+    return {
+        "search": result["search"], "draws": draws, "claim": _claim(result["search"], draws),
+        "delta": written(result["delta"]), "least": written(result["least"]), "largest": written(result["largest"]),
+        "paper": "-" if printed is None else str(printed), "share at least": at_least(result["share"][0]),
+        "share at most": at_most(result["share"][1]),
+    }  # fmt: skip
+
+
+def _claim(search: str, draws: int) -> str:
+    if search == "interval":
+        return "every shift"
+    if search.startswith("rays"):
+        return f"{100 * COVERAGE:g} % of the shifts, confidence {CONFIDENCE}"
+    shown = math.floor(1e6 * coverage_lower(draws, 0, confidence=CONFIDENCE)) / 1e6
+    return f"{100 * shown:.4f} % of the shifts, confidence {CONFIDENCE} per test only"
+
+
+def _progress(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "delta": str(result["delta"]), "rule": result["rule"], "level": level["number"],
+            "looked at": level["looked"], "valid": repr(level["valid"]),
+            "failing": repr(level["failing"]), "open": repr(level["open"]), "open parts": level["states"].count(0),
+            "halves to look at": 2 * level["states"].count(0),
+        }
+        for level in result["levels"]
+    ]  # fmt: skip
+
+
+def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+    """The progress of the tree as a picture."""
+    return draw_halving([r for r in results if "rule" in r], folder)

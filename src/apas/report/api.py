@@ -1,0 +1,326 @@
+"""`write_report`: certificates as one page that people can read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apas._atomic import same_file, write_text
+from apas._optional import require
+from apas._sanitise import for_xml
+from apas._validation import is_path
+from apas.certification.max_shift.result import MaxShifts
+from apas.certification.results import Certificates
+from apas.contracts.reports import AuditReport
+from apas.counterfactuals.result import Counterfactuals
+from apas.display.numbers import at_most
+from apas.errors import InputError
+from apas.report.audit_section import Later, read_later
+from apas.report.draws import Curves, Histograms, draw_curves, draw_histograms, page_entropy
+from apas.report.headline import figures, headline, measured_in_words, methods, provenance, shift_in_words
+from apas.report.rows import Line, lines_of
+from apas.report.subject import Subject, read_subject
+
+__all__ = ["Written", "embedded_json", "plot_data", "rendered", "report_file", "write_report"]
+
+#: What could end the element that JSON is embedded in, or a line of JavaScript.
+_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&'\u2028\u2029"}
+
+
+def rendered(*, data: dict[str, Any], **parts: Any) -> str:
+    """The whole page as text.
+
+    Parameters
+    ----------
+    data : dict
+        What is drawn, see `plot_data`.
+    **parts
+        What the template names; every text is escaped.
+    """
+    jinja = require("jinja2", feature="write_report", extra="report")
+    offline = require("plotly.offline", feature="write_report", extra="report")
+    env = jinja.Environment(
+        autoescape=True,
+        finalize=lambda value: for_xml(value) if type(value) is str else value,  # what is safe is no plain text
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    library, script = _script(offline.get_plotlyjs()), _script(_own("page.js"))
+    safe = jinja.utils.markupsafe.Markup
+    return str(
+        env.from_string(_own("page.html")).render(
+            **parts,
+            style=safe(_own("style.css")),
+            library=safe(library),
+            script=safe(script),
+            data=safe(embedded_json(data)),
+            policy=_policy(library, script),
+        )
+    )
+
+
+def embedded_json(content: Any) -> str:
+    r"""JSON that stays inside of a script element, whatever texts it holds.
+
+    Examples
+    --------
+    >>> embedded_json({"name": "</script><b>"})
+    '{"name":"\\u003c/script\\u003e\\u003cb\\u003e"}'
+    """
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
+
+
+def _own(name: str) -> str:
+    return (files("apas.report") / name).read_text(encoding="utf-8")
+
+
+def _script(text: str) -> str:
+    """A script as it can stand in a page: a browser must find its end where it is."""
+    return text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _policy(*scripts: str) -> str:
+    """Only these very scripts run, and nothing is fetched."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def plot_data(
+    subject: Subject, later: Later | None, lines: Sequence[Line], curves: Curves | str, bars: Histograms | str
+) -> dict[str, Any]:
+    """Everything that is drawn; null for a part that the page lacks.
+
+    Parameters
+    ----------
+    subject : Subject
+    later : Later or None
+    lines : sequence of Line
+    curves, bars
+        Or why there are none.
+    """
+    before = [reading.margin for reading in subject.rows.readings or ()]
+    measured = None if later is None else later.measured
+    return {
+        "labels": [line.label for line in lines],
+        "verdicts": [line.verdict for line in lines],
+        "outcomes": [line.outcome for line in lines],
+        "marks": [line.marks() for line in lines],
+        "margins": before,
+        "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
+        "curves": curves.to_dict() if isinstance(curves, Curves) else None,
+        "histograms": bars.to_dict() if isinstance(bars, Histograms) else None,
+        "radii": subject.radii is not None,
+        "most": "certified for most shifts" if not any(r.per_test for r in subject.radii or ())
+        else "the published search ended",
+        "measured": None if measured is None or not (measured.comparable and math.isfinite(measured.delta))
+        else {"at": measured.delta, "text": at_most(measured.delta)},
+        "layers": None if measured is None else [
+            {"name": f"{layer} {kind}", "size": size, "distance": _number(distance), "text": at_most(distance)}
+            for layer, kind, size, distance in measured.parts
+        ],
+        "order": None if measured is None else "inf" if measured.p == math.inf else f"{measured.p:g}",
+    }  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+TITLE = "Do these explanations survive a new model?"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report that was written.
+
+    Attributes
+    ----------
+    path : Path
+    rows : int
+        How many explanations it shows.
+    left_out : dict of str to str
+        Which parts it does not have, and why.
+    size : int
+        In bytes.
+    """
+
+    path: Path
+    rows: int
+    left_out: dict[str, str]
+    size: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "format": "apas-report", "path": str(self.path), "rows": self.rows, "bytes": self.size,
+            "left_out": self.left_out,
+        }  # fmt: skip
+
+
+def write_report(
+    certificates: Certificates | MaxShifts | Counterfactuals | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    model: Any = None,
+    audit: AuditReport | str | os.PathLike[str] | None = None,
+    new_model: Any = None,
+    max_shifts: MaxShifts | str | os.PathLike[str] | None = None,
+    rng: int | np.random.Generator | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write one HTML page about certificates: in plain words, as a table, and with plots to look into each row.
+
+    The page needs no network and no other file, and can be printed. It needs the extra ``report``.
+
+    Parameters
+    ----------
+    certificates : Certificates, MaxShifts, Counterfactuals or path
+        What `certify`, `generate` or `max_shift` returned, or the name of a certificate file.
+    path : path
+        The file to write; must end in ``.html``.
+    model : object, optional
+        The model that was certified: see `as_model`. Results that were just computed know it; for a file it is needed
+        for the curves and the margins on shifted models, which are left out without it.
+    audit : AuditReport or path, optional
+        What `audit` returned about these certificates, or the file that ``apas audit --json`` printed.
+    new_model : object, optional
+        A later model, for the margins before and after. Without `audit` the certificates are audited against it.
+    max_shifts : MaxShifts or path, optional
+        The largest shifts of the same rows, unless a file holds them already.
+    rng : None, int or numpy.random.Generator
+        Seed of the page's own draws. None takes a number that the certificates fix: the same call writes the same page.
+    title : str, optional
+
+    Returns
+    -------
+    Path
+        Of the page.
+
+    Notes
+    -----
+    Curves and histograms come from draws of their own, never from those that certified. They are estimates and no
+    certificates. With many rows there are curves for the first ones only, and the page says for how many.
+
+    Examples
+    --------
+    >>> import apas, tempfile
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], feature_names=("income", "debt"))
+    >>> certificates = apas.certify(net, [[2.0, 0.5], [1.0, 0.9]], 0.1, target=1, rng=0)
+    >>> page = apas.write_report(certificates, tempfile.mkdtemp() + "/report.html")
+    >>> "1 of 2 explanations is certified to survive most of the changes" in page.read_text(encoding="utf-8")
+    True
+    """
+    return report_file(
+        certificates, path, model=model, audit=audit, new_model=new_model, max_shifts=max_shifts, rng=rng, title=title
+    ).path
+
+
+def report_file(
+    certificates: Any,
+    path: str | os.PathLike[str],
+    *,
+    model: Any = None,
+    audit: Any = None,
+    new_model: Any = None,
+    max_shifts: Any = None,
+    rng: Any = None,
+    title: str | None = None,
+) -> Written:
+    """The same, with what was left out."""
+    target = check_path(path)
+    for given, name in ((certificates, "certificates"), (audit, "audit"), (max_shifts, "max_shifts")):
+        if is_path(given) and same_file(target, os.fsdecode(given)):
+            raise InputError(
+                f"`path` must be another file than `{name}`, which it would overwrite, got {str(target)!r}."
+            )
+    if title is not None and not isinstance(title, str):
+        raise InputError(f"`title` must be a text, got {type(title).__name__}.")
+    for module in ("jinja2", "plotly"):
+        require(module, feature="write_report", extra="report")
+    subject = read_subject(certificates, max_shifts, model)
+    later = read_later(subject, audit, new_model)
+    entropy = page_entropy(rng, subject)
+    curves, bars = draw_curves(subject, later, entropy), draw_histograms(subject, entropy)
+    left_out = _left_out(subject.radii, later, curves, bars)
+    lines = lines_of(subject, later)
+    text = rendered(
+        title=TITLE if title is None else title,
+        headline=headline(subject, later),
+        figures=figures(subject, later),
+        lines=lines,
+        later=later,
+        left_out=left_out,
+        drawn=curves.rows if isinstance(curves, Curves) else bars.rows if isinstance(bars, Histograms) else 0,
+        known_inputs=subject.rows.inputs is not None,
+        shift_words=shift_in_words(subject),
+        searched=any(radius.per_test for radius in subject.radii or ()),
+        **_measured_words(later),
+        methods=methods(subject, later, curves, bars),
+        provenance=provenance(subject, later, entropy, curves, bars),
+        data=plot_data(subject, later, lines, curves, bars),
+    )
+    try:
+        write_text(target, text)
+    except OSError as error:
+        raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
+    return Written(target, len(lines), left_out, len(text.encode()))
+
+
+def _measured_words(later: Later | None) -> dict[str, str]:
+    """The measured shift as the page names it; empty without one."""
+    if later is None or later.measured is None:
+        return {"figures_measured": "", "measured_words": "", "layer_words": ""}
+    measured = later.measured
+    layers = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
+    return {
+        "figures_measured": at_most(measured.delta), "measured_words": measured_in_words(later),
+        "layer_words": layers.get(measured.p, f"the distance of order {measured.p:g}"),
+    }  # fmt: skip
+
+
+def check_path(path: Any) -> Path:
+    """The path of a page, refused before the work if it could not be written after it."""
+    try:
+        target = Path(path)
+    except TypeError:
+        raise InputError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
+    why = "it must end in .html" if target.suffix.lower() not in (".html", ".htm") else None
+    why = why or ("it is a folder" if target.is_dir() else None)
+    if why is None and not target.parent.is_dir():
+        why = f"there is no folder {str(target.parent)!r}"
+    if why is not None:
+        raise InputError(f"`path` must be a file that can be written, got {str(target)!r}: {why}.")
+    return target
+
+
+def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: Any) -> dict[str, str]:
+    """Which parts the page lacks, and why."""
+    audited = later is not None and later.outcomes is not None
+    found = {
+        "curves": curves if isinstance(curves, str) else "",
+        "histograms": bars if isinstance(bars, str) else "",
+        "radii": "" if radii is not None
+        else "The largest shift of each row is not known: pass max_shifts (--max-shifts), made by apas max-shift.",
+        "outcomes": "" if audited else "Nobody asked a later model: pass audit (--audit) or new_model (--new-model).",
+        "layers": "" if later is not None and later.measured is not None
+        else "The shift to a later model was not measured: pass model and new_model (--model, --new-model), or an "
+        "audit that was given the certified model as its base.",
+        "margins": "" if later is not None and later.margins is not None
+        else "It needs the later model: pass new_model (--new-model).",
+    }  # fmt: skip
+    return {part: why for part, why in found.items() if why}

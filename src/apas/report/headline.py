@@ -1,0 +1,450 @@
+"""The page in plain words: the headline, and what its statements rest on."""
+
+from __future__ import annotations
+
+import math
+import platform
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from apas.certification.certificate import NOT_TODAY, Certificate
+from apas.certification.claims import Every, Most
+from apas.certification.max_shift.result import MaxShift, MaxShifts
+from apas.certification.results import Certificates
+from apas.contracts.shiftsets import AbsentModels
+from apas.display.numbers import at_least, at_most, exactly
+from apas.report.audit_section import Later
+from apas.report.draws import Curves, Histograms
+from apas.report.subject import Subject
+from apas.shifts.noise import InputNoise
+from apas.shifts.observed import ObservedShifts
+
+__all__ = [
+    "Figure",
+    "capital",
+    "claims_in_words",
+    "figures",
+    "headline",
+    "measured_in_words",
+    "methods",
+    "provenance",
+    "shift_in_words",
+]
+
+_DISTANCE = {
+    1.0: "the changes of all parameters add up to at most {}",
+    2.0: "the parameters moved by at most {} (Euclidean distance)",
+}
+#: So many different claims are spelled out.
+SPELLED = 4
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number to begin with, and what it counts."""
+
+    value: str
+    label: str
+    tone: str = ""
+
+
+def headline(subject: Subject, later: Later | None) -> list[str]:
+    """What a reader should know after ten seconds, a sentence or two per entry."""
+    found = _certified(subject) if subject.certificates is not None else _reached(subject)
+    if subject.searches is not None and subject.searches > len(subject.rows):
+        missing = subject.searches - len(subject.rows)
+        found.append(
+            f"For {missing} of the {subject.searches} that were asked for nothing was found; they have no line."
+        )
+    return [*found, *_kept(later)]
+
+
+def _certified(subject: Subject) -> list[str]:
+    certificates = subject.certificates
+    assert certificates is not None
+    counts = Counter(c.verdict.name for c in certificates if c.valid_today)
+    total, good = len(certificates), counts["CERTIFIED"]
+    who = "The explanation is" if total == 1 else f"All {total} explanations are"
+    if good == total:
+        first = f"{who} certified to survive {_asked(subject)}."
+    else:
+        first = f"{good} of {total} explanations {_are(good)} certified to survive {_asked(subject)}"
+        rest = []
+        if counts["REFUTED"]:
+            rest.append(f"{counts['REFUTED']} {_are(counts['REFUTED'])} refuted: there is evidence against the claim")
+        if counts["UNKNOWN"]:
+            rest.append(f"{counts['UNKNOWN']} {_are(counts['UNKNOWN'])} undecided, which is no promise")
+        rest += _not_today(certificates)
+        first = "; ".join([first, *rest]) + "."
+    means = claims_in_words(subject)
+    more = f" And {len(means) - SPELLED} more claims, see the table." if len(means) > SPELLED else ""
+    return [first, f"Certified means: {' '.join(means[:SPELLED])}{more}"]
+
+
+def _not_today(items: Certificates | MaxShifts) -> list[str]:
+    """How many explanations the model itself refuses; nothing if none."""
+    count = sum(not item.valid_today for item in items)
+    return [f"{count} {_are(count)} {NOT_TODAY}"] if count else []
+
+
+def _asked(subject: Subject) -> str:
+    """What certified explanations survive, in a few words that do not say too much."""
+    kinds = {type(c.claim) for c in subject.certificates or ()}
+    many = {frozenset({Every}): "every one", frozenset({Most}): "most"}.get(frozenset(kinds), "a share")
+    if any(isinstance(c.claim, Most) and c.claim.coverage <= 0.5 for c in subject.certificates or ()):
+        many = "a share"
+    what = "imprecisions" if isinstance(subject.rows.shifts, InputNoise) else "changes of the model"
+    return f"{many} of the {what} that were asked about"
+
+
+def shift_in_words(subject: Subject) -> str:
+    """What a shift is on this page, without a full stop."""
+    if isinstance(subject.rows.shifts, InputNoise):
+        return "one imprecise way of carrying an explanation out, and delta the size of the imprecision"
+    if isinstance(subject.rows.shifts, ObservedShifts | AbsentModels):
+        return "one of the models that were listed"
+    return "one changed version of the model, and delta the size of the change"
+
+
+def claims_in_words(subject: Subject) -> list[str]:
+    """What "certified" means for each claim, as a sentence; of largest shifts, what holds at each row's own delta."""
+    items = subject.certificates if subject.certificates is not None else subject.radii
+    assert items is not None
+    said: dict[str, None] = {}
+    for item in [item for item in items if item.valid_today] or items:
+        size = f"delta = {exactly(item.delta)}" if subject.certificates is not None else "the delta of its line"
+        said[_claim(item.claim, size, isinstance(item, MaxShift) and item.per_test)] = None
+    return [capital(sentence) if len(said) > 1 else sentence for sentence in said]
+
+
+def _claim(claim: Every | Most, size: str, searched: bool) -> str:
+    """What a claim says; a delta that tests `searched` for has no confidence of its own."""
+    shifts = f"({claim.measure}; {size})"
+    if isinstance(claim, Every):
+        return f"it is proved that every shift of the set {shifts} keeps the promised class."
+    share = f"of all shifts {shifts}, at least {claim.share} keep the promised class"
+    if claim.confidence == 1.0:
+        return f"{share}, which is computed, not estimated."
+    whom = f"for all {claim.rows} rows together" if claim.rows > 1 else "for each explanation by itself"
+    if searched:
+        asked = f"each test of the published search asks whether {share}"
+        return f"{asked}. The confidence of {claim.confidence!r} holds for each test of the search, not for its result."
+    return f"{share}, with confidence {claim.confidence!r} {whom}."
+
+
+def _reached(subject: Subject) -> list[str]:
+    radii = subject.radii
+    assert radii is not None
+    deltas = radii.deltas
+    some = int(np.count_nonzero(deltas))
+    rest = _not_today(radii)
+    if not some:
+        return ["; ".join([f"For none of {len(radii)} explanations is any shift of the model certified", *rest]) + "."]
+    searched = any(item.per_test for item in radii)
+    whole_way = searched or all(item.rungs is None for item in radii if item.delta)
+    # between rungs nothing is certified, so a delta that is one must not be rounded
+    write = at_least if whole_way else exactly
+    low, middle, high = (write(float(v)) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
+    first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model"
+    if searched:  # where the search passed no test, a delta may still be proved
+        first = f"For {some} of {len(radii)} explanations the published search ended at, or a proof reaches, a shift"
+    elif not whole_way:
+        first = (
+            f"{some} of {len(radii)} explanations {_are(some)} certified at a largest shift of the model, not at every "
+            "smaller one: between the sizes that were tested (rungs), nothing is claimed beyond what is proved"
+        )
+    first = "; ".join([first, *rest]) + "."
+    spread = f"That shift is delta = {low} to {high}, in the middle {middle}." if some > 1 else f"It is delta = {low}."
+    means = claims_in_words(subject)
+    return [first, f"{spread} {'Of that search:' if searched else 'Certified means:'} {' '.join(means[:SPELLED])}"]
+
+
+def _kept(later: Later | None) -> list[str]:
+    if later is None:
+        return []
+    said = []
+    counts = later.counts
+    promised = sum(counts.values()) - counts["NOT_PROMISED"]
+    if later.outcomes is not None:
+        kept = counts["HELD"]
+        said.append(
+            f"A later model keeps {kept} of {promised} promises."
+            if promised
+            else "A later model had no promise to keep."
+        )
+        if later.wrong_certificates:
+            said.append(
+                f"CERTIFICATES THAT CANNOT BE RIGHT: {later.wrong_certificates}. They speak of every shift, but the "
+                "later model lies in their set and breaks them. Check them with apas verify."
+            )
+        unlucky = counts["BROKEN_INSIDE"] - later.wrong_certificates
+        reasons = [
+            (unlucky, "broken inside of the certified set: certificates about most shifts leave out a share"),
+            (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
+            (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
+        ]  # fmt: skip
+        said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
+        rest = [ok for ok, outcome in zip(later.valid or (), later.outcomes, strict=True) if outcome == "NOT_PROMISED"]
+        if rest:
+            said.append(f"Of {len(rest)} without a promise, {sum(rest)} {_have(sum(rest))} the class on it.")
+    if later.measured is not None:
+        said.append(f"From the certified to the later model, {measured_in_words(later)}.")
+    if later.beyond:
+        said.append(later.beyond)
+    return [" ".join(said)] if said else []
+
+
+def measured_in_words(later: Later) -> str:
+    """How far the model moved, without a full stop."""
+    measured = later.measured
+    assert measured is not None
+    size = at_most(measured.delta)
+    if measured.p == np.inf:
+        return f"each parameter changed by at most {size}"
+    return _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})").format(size)
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def figures(subject: Subject, later: Later | None) -> list[Figure]:
+    """The large numbers at the top."""
+    found = []
+    total = len(subject.rows)
+    if subject.certificates is not None:
+        good = int(subject.certificates.certified.sum())
+        deltas = sorted({c.delta for c in subject.certificates})
+        found.append(Figure(f"{good} of {total}", "explanations certified", "good" if good == total else ""))
+        never = int((~subject.certificates.valid_today).sum())
+        if never:
+            found.append(Figure(f"{never} of {total}", "not valid today: the model itself refuses them", "bad"))
+        spread = exactly(deltas[0]) if len(deltas) == 1 else f"{exactly(deltas[0])} to {exactly(deltas[-1])}"
+        found.append(Figure(spread, "delta asked about: size of the shifts"))
+    if subject.radii is not None and (subject.radii.deltas > 0).any():
+        middle = float(np.median(subject.radii.deltas[subject.radii.deltas > 0]))
+        what = (
+            "delta that the published search led to"
+            if any(r.per_test for r in subject.radii)
+            else "largest certified delta"
+        )
+        found.append(Figure(at_least(middle), f"median of the {what}, where there is one"))
+    if later is not None and later.measured is not None:
+        found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
+    if later is not None and later.outcomes is not None and later.counts["NOT_PROMISED"] < total:
+        promised = total - later.counts["NOT_PROMISED"]
+        tone = "good" if later.counts["HELD"] == promised else "bad"
+        found.append(Figure(f"{later.counts['HELD']} of {promised}", "promises kept by the later model", tone))
+    return found
+
+
+#: So many seeds are written out.
+SEEDS = 5
+
+
+def methods(
+    subject: Subject, later: Later | None, curves: Curves | str, bars: Histograms | str
+) -> dict[str, list[str]]:
+    """Sentences under headings; each is true of this page."""
+    searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
+    found = {
+        "What the published search asks" if searched else "What certified means": [
+            capital(said) for said in claims_in_words(subject)
+        ][:8],
+        "How it was shown": _shown(subject),
+        "What is assumed": _assumed(subject),
+        "What is not promised": _not_promised(subject, later),
+        "What the plots show": _plots(curves, bars),
+    }
+    return {heading: sentences for heading, sentences in found.items() if sentences}
+
+
+def _claims(subject: Subject) -> list[Every | Most]:
+    items = [*(subject.certificates or ()), *(subject.radii or ())]
+    return [item.claim for item in items]
+
+
+def _pairs(subject: Subject) -> list[tuple[Certificate, MaxShift]]:
+    """Certificates with the largest shifts of their rows, where both speak of most shifts and both are known."""
+    both = zip(subject.certificates or (), subject.radii or (), strict=False)
+    return [(c, r) for c, r in both if isinstance(c.claim, Most) and isinstance(r.claim, Most)]
+
+
+def _shown(subject: Subject) -> list[str]:
+    said = []
+    kinds = sorted({c.method for c in subject.certificates or ()})
+    if kinds:
+        said.append(f"Method of the certificates: {', '.join(kinds)}. Each line of the table names its evidence.")
+    if _estimated(subject):
+        said.append(
+            "By sampling: shifted models were drawn at random, and those that do not give the promised class were "
+            "counted. A row is certified if so few failed as would be improbable if fewer shifts than claimed kept the "
+            "class; the confidence says how improbable."
+        )
+    if _proved(subject):
+        said.append("Worst case: a bound that holds for every model of the set was proved; no sampling is involved.")
+    if any(c.witness is not None and isinstance(c.claim, Every) for c in subject.certificates or ()):
+        said.append("Rows that are refuted about every shift come with one on which the promised class is lost.")
+    if any(r.trace.get("search") == "rays" for r in subject.radii or ()):
+        said.append(
+            "Largest shifts: each drawn direction is followed from the model itself outwards, as a ray, until the "
+            "class is lost, at any size or on a grid of sizes, as its line says. Up to the certified size no more rays "
+            "have lost it than the line allows."
+        )
+    if any(r.trace.get("search") == "confirm" and "rungs" in r.trace for r in subject.radii or ()):
+        said.append(
+            "Largest shifts: a size was searched for, then tested on fresh draws at sizes up to it (rungs), "
+            "which were fixed before. A draw that loses the class at any of them counts as failed. The file lists them."
+        )
+    if any(isinstance(r.claim, Most) and r.delta and math.isfinite(r.upper) for r in subject.radii or ()):
+        said.append(
+            "Where a line says that the whole way up to a size is refuted, too many rays have lost the class somewhere "
+            "on the way. At a larger size by itself, enough shifts may keep it again."
+        )
+    if any(c.is_certified and 0 < r.delta < c.delta for c, r in _pairs(subject)):
+        said.append(
+            "Some rows are certified at the delta asked about, while their largest certified delta is smaller. "
+            "The two are answers of different draws, each true with its confidence."
+        )
+    if any(r.trace.get("search") == "paper" for r in subject.radii or ()):
+        said.append(
+            "The largest shifts were searched as published: their confidence holds for each test, not for the search."
+        )
+    return said
+
+
+def _proved(subject: Subject) -> bool:
+    certified = any(c.is_certified and isinstance(c.claim, Every) for c in subject.certificates or ())
+    return certified or any(r.provable > 0 for r in subject.radii or ())
+
+
+def _estimated(subject: Subject) -> bool:
+    return any(isinstance(claim, Most) and claim.confidence < 1 for claim in _claims(subject))
+
+
+def _assumed(subject: Subject) -> list[str]:
+    said = [
+        "The model stays as it is; what varies is how exactly somebody carries an explanation out."
+        if isinstance(subject.rows.shifts, InputNoise)
+        else "A later model has the same architecture, features, preprocessing, classes and decision threshold as the "
+        "certified one; what moves are its parameters, as the set of shifts says."
+    ]
+    if isinstance(subject.rows.shifts, ObservedShifts | AbsentModels):
+        said = ["A later model comes from the process that the listed models come from."]
+    if _estimated(subject):
+        said.append(
+            "Statements about most shifts are about the distribution that they name. Whether later models follow it is "
+            "not known to this report."
+        )
+        said.append(
+            "Rows, delta and the number of draws were chosen without looking at the draws that certify. The report "
+            "cannot check that."
+        )
+    return said
+
+
+def _not_promised(subject: Subject, later: Later | None) -> list[str]:
+    most = [c for c in _claims(subject) if isinstance(c, Most)]
+    said = ["Nothing is said about models outside of the set: larger changes, other preprocessing or architectures."]
+    if most:
+        said.append("A claim about most shifts leaves out a share of them: a model in the set may break the promise.")
+    if any(c.confidence < 1 and c.rows == 1 for c in most) and len(subject.rows) > 1:
+        said.append(
+            "The confidence holds for each explanation by itself, not for all of them together: among many, single "
+            "claims may be false."
+        )
+    if subject.certificates is not None:
+        but = "" if subject.certificates.valid_today.all() else ", but for rows that are not valid today"
+        said.append(
+            f"UNKNOWN is no promise. REFUTED is evidence against the claim{but}; it does not say that the next model "
+            "breaks the explanation."
+        )
+    if not all(item.valid_today for item in subject.rows):
+        said.append(
+            "Of rows that are not valid today nothing is said about the shifts: the model itself does not give the "
+            "promised class, so that there is nothing to keep."
+        )
+    if not isinstance(subject.rows.shifts, InputNoise):
+        said.append("The promise is about exactly the values that are listed, not about values near them.")
+    said.append(
+        "Whether a person can or should make the changes, and whether a decision follows the model, is not a matter of "
+        "certificates."
+    )
+    if later is not None:
+        said.append("What became of the promises is about this one later model, not about further ones.")
+    return said
+
+
+def _plots(curves: Curves | str, bars: Histograms | str) -> list[str]:
+    said = []
+    if isinstance(curves, Curves):
+        first = curves.found[0]
+        said.append(
+            f"Curves are estimates from {first.draws:,} shifted models, drawn anew for this page: they are not the "
+            "draws that certified, and not a certificate. The band holds, for each explanation by itself, at all "
+            f"{len(first.deltas)} marked sizes together with confidence {first.confidence!r}; between them the line "
+            "only guides the eye."
+        )
+    if isinstance(bars, Histograms):
+        which = (
+            f"{bars.draws:,} further shifted models, at the delta that is named below, in the same directions for all"
+        )
+        if bars.listed:
+            which = f"the {bars.draws:,} listed models, which are those that the certificates are about"
+        said.append(f"Histograms show the margins on {which}. They are a picture, not a bound.")
+    said.append(
+        "The margin says how far the model's score lies on the side of the promised class: above 0 the row has that "
+        "class, below 0 it has not."
+    )
+    return said
+
+
+def provenance(
+    subject: Subject, later: Later | None, entropy: int, curves: Curves | str, bars: Histograms | str
+) -> list[tuple[str, str]]:
+    """What to compare, and what to repeat the page with: names and values."""
+    written = ", ".join(f"{name} {value}" for name, value in sorted(subject.versions.items()))
+    found = [
+        ("SHA-256 of the certificates", subject.digest),
+        ("SHA-256 of the certified model", subject.rows.model_digest),
+    ]
+    if later is not None:
+        found.append(("SHA-256 of the later model", later.digest))
+    found.append(("certificates made with", written))
+    now = {"apas": sys.modules["apas"].__version__, "numpy": np.__version__, "python": platform.python_version()}
+    libraries = {name: version(name) for name in ("jinja2", "plotly")}
+    found.append(("page made with", ", ".join(f"{n} {v}" for n, v in {**now, **libraries}.items())))
+    seeds = {_seed(c.evidence) for c in subject.certificates or ()} - {None}
+    found += _listed("seeds of the certificates", seeds)
+    found += _listed("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()} - {None})
+    drawn = isinstance(bars, Histograms) and not bars.listed
+    if isinstance(curves, Curves) or drawn:
+        found.append(("seed of the page's own draws", hex(entropy)))
+    return found
+
+
+def _seed(evidence: Any) -> str | None:
+    entropy = getattr(evidence, "entropy", None)
+    return None if entropy is None else f"{hex(entropy)} ({evidence.purpose})"
+
+
+def _listed(name: str, seeds: set[Any]) -> list[tuple[str, str]]:
+    texts = sorted(str(seed) for seed in seeds)
+    if not texts:
+        return []
+    more = f" and {len(texts) - SEEDS} more" if len(texts) > SEEDS else ""
+    return [(name, ", ".join(texts[:SEEDS]) + more)]

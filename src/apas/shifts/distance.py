@@ -1,0 +1,290 @@
+"""How far models lie from each other: `measure_shift`, overall and per layer, in several distances."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.display.numbers import at_most
+from apas.display.tables import html_table
+from apas.errors import GuaranteeWarning, InputError, Unsupported
+from apas.models.base import ABSENT, Described, Model, Parameters, offers
+from apas.models.convert import as_model
+from apas.shifts.box import box_distances
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["ShiftReport", "check_order", "compare_models", "measure_shift", "read_model"]
+
+_Array = NDArray[np.float64]
+#: The distances that every report holds.
+NORMS = (0.0, 1.0, 2.0, math.inf)
+#: What two models must share for the distance of their parameters to tell how far they are from each other.
+_SHARED = ("preprocessing", "code", "activation", "output", "threshold", "classes", "feature_names")
+_WORDS = {0.0: "number of changed parameters", 1.0: "sum of the changes", 2.0: "Euclidean distance"}
+
+
+def measure_shift(base: Any, *others: Any, p: float = math.inf) -> ShiftReport:
+    """Measure how far the parameters of other models lie from those of a base model.
+
+    All parameters count, weights and biases of every layer that has them.
+
+    Parameters
+    ----------
+    base : object
+        The model that would be certified: anything that `as_model` takes.
+    *others : object
+        One or more models with parameters of the same shapes, such as later checkpoints.
+    p : float, default inf
+        Which distance is `delta`: 0 counts the parameters that changed, 1 sums the changes, 2 is the Euclidean
+        distance, inf the largest change (the `delta` of `LinfShifts`). Any number of at least 0 will do.
+
+    Returns
+    -------
+    ShiftReport
+        ``float(report)`` is the largest of the overall distances.
+
+    Warns
+    -----
+    GuaranteeWarning
+        If the models differ in more than parameters, for example in their preprocessing: a shift by `delta` does
+        not lead from one to the other then.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> old = FeedForward([[[1.0], [2.0]]], [[0.5]])
+    >>> new = FeedForward([[[1.0], [2.25]]], [[0.375]])
+    >>> report = measure_shift(old, new)
+    >>> report
+    <ShiftReport: Each of 3 parameters changes by at most 0.25; the largest change is a weight of layer0.>
+    >>> float(report), report.overall["model 1"].tolist()
+    (0.25, [2.0, 0.375, 0.2795084971874737, 0.25])
+    """
+    if not others:
+        raise InputError("`others` of measure_shift must hold at least one model to compare, got none.")
+    if isinstance(others[0], list | tuple):
+        raise InputError("`others` of measure_shift must be models, got a list; pass measure_shift(base, *models).")
+    order = check_order(p)
+    names = [f"`others[{i}]` of measure_shift" for i in range(len(others))]
+    models = [read_model(other, name) for other, name in zip(others, names, strict=True)]
+    return compare_models(
+        read_model(base, "`base` of measure_shift"), models, p=order, names=names,
+        columns=[f"model {i}" for i in range(1, len(models) + 1)],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShiftReport:
+    """How far one or more models lie from a base model.
+
+    Attributes
+    ----------
+    p : float
+        Which distance `delta` is.
+    models : tuple of str
+        What the compared models are called, ``"model 1"`` or ``"round 1"`` and so on.
+    norms : tuple of float
+        The distances that were measured: 0, 1, 2, inf, and `p` if it is another.
+    parts : tuple of (str, str, int)
+        Layer, kind and number of parameters, per part of the model.
+    distances : ndarray of shape (1 + parts, norms, models)
+        All distances; the first entry is over all parameters together.
+    entropy : int or None
+        What the rows of `estimate_delta` were drawn from; pass it as `rng` to repeat them.
+    """
+
+    p: float
+    models: tuple[str, ...]
+    norms: tuple[float, ...]
+    parts: tuple[tuple[str, str, int], ...]
+    distances: _Array
+    entropy: int | None = None
+
+    @property
+    def delta(self) -> float:
+        """The largest overall distance of any model, for this report's `p`."""
+        return float(self.distances[0, self.norms.index(self.p)].max())
+
+    def __float__(self) -> float:
+        return self.delta
+
+    @property
+    def overall(self) -> DataFrame:
+        """Distances over all parameters: a line per p (the index), a column per model compared."""
+        return self.to_frame().iloc[: len(self.norms)].set_index("p")[list(self.models)]
+
+    @property
+    def per_layer(self) -> DataFrame:
+        """Distances within each layer: columns layer, kind, size, p, and one per model compared."""
+        return self.to_frame().iloc[len(self.norms) :].reset_index(drop=True)
+
+    def to_frame(self) -> DataFrame:
+        """`overall` (layer and kind are "all") above `per_layer`, in the columns of `per_layer`."""
+        import pandas as pd
+
+        parts = [("all", "all", sum(size for _, _, size in self.parts)), *self.parts]
+        lines = [
+            (*part, p, *distances.tolist())
+            for part, of_part in zip(parts, self.distances, strict=True)
+            for p, distances in zip(self.norms, of_part, strict=True)
+        ]
+        return pd.DataFrame(lines, columns=["layer", "kind", "size", "p", *self.models])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON values; infinity is written "inf"."""
+        tables = [
+            {f"{p:.15g}": [_json(d) for d in distances.tolist()] for p, distances in zip(self.norms, part, strict=True)}
+            for part in self.distances
+        ]
+        return {
+            "format": "apas-shift-report",
+            "p": _json(self.p),
+            "delta": _json(self.delta),
+            "models": list(self.models),
+            "entropy": self.entropy,
+            "overall": tables[0],
+            "per_layer": [
+                {"layer": layer, "kind": kind, "size": size, "distance": table}
+                for (layer, kind, size), table in zip(self.parts, tables[1:], strict=True)
+            ],
+        }
+
+    def summary(self) -> str:
+        """How far the models lie apart, in one sentence; numbers are rounded up."""
+        size = sum(n for _, _, n in self.parts)
+        over = f" over {len(self.models)} models" if len(self.models) > 1 else ""
+        if self.delta == 0:
+            return f"None of {size} parameters changes{over}."
+        place = self.norms.index(self.p)
+        farthest = int(self.distances[0, place].argmax())
+        if self.p == math.inf:
+            layer, kind, _ = self.parts[int(self.distances[1:, place, farthest].argmax())]
+            where = f"; the largest change is a {kind} of {layer}" + (f" in {self.models[farthest]}" if over else "")
+            return f"Each of {size} parameters changes by at most {at_most(self.delta)}{over}{where}."
+        shown = f"{self.delta:.0f}" if self.p == 0 else at_most(self.delta)
+        what = _WORDS.get(self.p, f"p = {self.p:g}")
+        where = f"; the farthest is {self.models[farthest]}" if over else ""
+        return f"The distance of {size} parameters ({what}) is at most {shown}{over}{where}."
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShiftReport) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<ShiftReport: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        return html_table(frame[frame["p"] == self.p].reset_index(drop=True), caption=self.summary())
+
+
+def read_model(obj: Any, argument: str) -> Model:
+    """`as_model`, with errors that name the argument."""
+    try:
+        return as_model(obj)
+    except (InputError, Unsupported) as error:
+        raise type(error)(f"{argument} cannot be read: {error}") from error
+
+
+def compare_models(
+    base: Model, others: Sequence[Model], *, p: float, names: Sequence[str], columns: Sequence[str],
+    entropy: int | None = None,
+) -> ShiftReport:  # fmt: skip
+    """Measure read models; `names` are for errors and `columns` for the report."""
+    norms = NORMS if p in NORMS else tuple(sorted({*NORMS, p}))
+    start = _finite(base.parameters, "the base model")
+    groups: dict[tuple[str, str], list[slice]] = {}
+    for layer, kind, where in zip(start.layers, start.kinds, start.slices, strict=True):
+        if kind != ABSENT:
+            groups.setdefault((layer, kind), []).append(where)
+    distances = np.empty((1 + len(groups), len(norms), len(others)))
+    for i, (other, name) in enumerate(zip(others, names, strict=True)):
+        _check_same_shapes(start, other.parameters, name)
+        _warn_of_other_differences(base, other, name)
+        moved = box_distances(start.values, _finite(other.parameters, name).values)  # never less than it is
+        for j, slices in enumerate([[slice(None)], *groups.values()]):
+            part = np.concatenate([moved[where] for where in slices])
+            distances[j, :, i] = [_distance(part, order) for order in norms]
+    distances.flags.writeable = False
+    parts = tuple((*key, int(sum(where.stop - where.start for where in slices))) for key, slices in groups.items())
+    return ShiftReport(p, tuple(columns), norms, parts, distances, entropy)
+
+
+def _distance(moved: _Array, p: float) -> float:
+    """Distance for changes of sizes `moved`; that for p = inf adds no rounding to theirs."""
+    largest = float(moved.max(initial=0.0))
+    if largest in (0.0, math.inf) or p in (0.0, math.inf):
+        return float(np.count_nonzero(moved)) if p == 0 else largest
+    if p == 1:
+        return float(moved.sum())
+    scale = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # a power of two: no rounding, and no overflow of powers
+    with np.errstate(over="ignore", under="ignore"):
+        return float(scale * np.sum((moved / scale) ** p) ** np.float64(1.0 / p))
+
+
+def check_order(p: Any) -> float:
+    """Give `p` as a float of at least 0."""
+    number = isinstance(p, int | float | np.integer | np.floating) and not isinstance(p, bool)
+    if not number or not p >= 0:
+        raise InputError(
+            f"`p` of measure_shift must be a number of at least 0, or math.inf, got {p!r}; 0 counts changes, 1 sums "
+            "them, 2 is the Euclidean distance, inf the largest change."
+        )
+    return float(p)
+
+
+def _check_same_shapes(base: Parameters, other: Parameters, name: str) -> None:
+    tensors = (zip(p.names, p.shapes, p.kinds, strict=True) for p in (base, other))
+    for ours, theirs in itertools.zip_longest(*tensors):
+        if ours is None or theirs is None or ours[1] != theirs[1]:
+            found = "has no such tensor" if theirs is None else f"has {theirs[0]} of shape {theirs[1]}"
+            wanted = "no further tensor" if ours is None else f"{ours[0]} of shape {ours[1]}"
+            raise InputError(
+                f"{name} must have parameters of the same shapes as the base model, which has {wanted}, but it "
+                f"{found}; compare models of the same architecture."
+            )
+        if (ours[2] == ABSENT) != (theirs[2] == ABSENT):
+            has, found = ("no", "has it") if ours[2] == ABSENT else ("a", "has none")
+            raise InputError(
+                f"{name} must have the parameters of the base model, which has {has} {ours[0]}, but it {found}; "
+                "compare models of the same architecture."
+            )
+
+
+def _finite(parameters: Parameters, name: str) -> Parameters:
+    if not np.isfinite(parameters.values).all():
+        raise InputError(f"{name} must have finite parameters, but some are NaN or infinite; its training diverged.")
+    return parameters
+
+
+def _warn_of_other_differences(base: Model, other: Model, name: str) -> None:
+    if not (offers(base, Described) and offers(other, Described)):
+        return
+    ours, theirs = base.describe(), other.describe()
+    for key in _SHARED:
+        values = (ours.get(key), theirs.get(key))
+        if values[0] != values[1] and not (key == "feature_names" and None in values):
+            warnings.warn(
+                f"{name} differs from the base model in more than its parameters ({key.replace('_', ' ')}); the "
+                "distance does not cover that, and no certificate for the base model does.",
+                GuaranteeWarning,
+                stacklevel=4,
+            )
+            return
+
+
+def _json(value: float) -> float | str:
+    return "inf" if value == math.inf else value

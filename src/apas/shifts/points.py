@@ -1,0 +1,177 @@
+"""Uniform points of cubes and balls, and normal numbers, as pure functions of a stream and their index.
+
+With coordinates g_i of density proportional to ``exp(-abs(x)**p)`` and a standard exponential E, all independent, the
+point ``g / (sum(abs(g)**p) + E)**(1/p)`` is uniform in the unit ball of the L_p norm.
+
+Every coordinate takes a fixed number of 64-bit words, whose highest 53 bits are a number of (0, 1) and whose lowest bit
+is a sign; the size follows by inverting the distribution function. For p = 1 that is a logarithm, for p = 2 the inverse
+of the normal distribution. Else ``abs(g) = G**(1/p) * U`` with G of the Gamma(1 + 1/p) distribution, one word, and U
+uniform, a second one: inverting the Gamma(1/p) distribution itself would underflow for large p.
+
+References
+----------
+Barthe, Guédon, Mendelson and Naor (2005), "A probabilistic approach to the geometry of the l_p^n-ball", Annals of
+Probability 33.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas._random import UNIT, Stream
+
+__all__ = ["LARGEST", "standard_normals", "uniform", "unit_ball", "unit_cube"]
+
+#: Directions of small models are drawn in groups of this many, parameter by parameter.
+TILE = 128
+#: Up to this many moving parameters a model counts as small.
+SMALL = 1024
+#: Random numbers of larger models are made in parts of this many, which stay in the processor's cache.
+PART = 1 << 15
+
+
+def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
+    """Points number `start` to `stop` of a row of independent uniform points of [-1, 1)**size.
+
+    For up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate, and the result is
+    Fortran-contiguous: the order in which small networks are fastest.
+
+    Examples
+    --------
+    >>> unit_cube(3, Stream(0, "doc"), 10, 12).shape
+    (2, 3)
+    """
+    if size > SMALL:
+        points = np.empty((stop - start) * size)
+        for part in range(0, len(points), PART):
+            some = points[part : part + PART]
+            np.copyto(some, stream.integers(start * size + part, len(some)))
+            some *= UNIT
+        return points.reshape(-1, size)
+    first, last = start // TILE, -(-stop // TILE)
+    tiles = stream.integers(first * TILE * size, (last - first) * TILE * size).reshape(-1, size, TILE)
+    cube = np.empty((size, last - first, TILE))
+    np.copyto(cube.transpose(1, 0, 2), tiles)
+    cube *= UNIT
+    flat = cube.reshape(size, -1)
+    if len(tiles) * TILE != stop - start:
+        flat = np.ascontiguousarray(flat[:, start - first * TILE : stop - first * TILE])
+    return flat.T
+
+
+_Array = NDArray[np.float64]
+#: No number is larger than this: the smallest share is 2**-54, and half of it the quantile of -8.3744.
+LARGEST = 8.4
+
+
+def standard_normals(size: int, stream: Stream, start: int, stop: int) -> _Array:
+    """Points number `start` to `stop` of a row of independent points with `size` standard normal coordinates.
+
+    A coordinate takes one 64-bit word: its highest 53 bits are a share, by which the distribution function of the size
+    is inverted, and its lowest bit is the sign. As in `unit_cube`, 128 points of up to 1024 coordinates are laid out
+    together, coordinate by coordinate.
+
+    Examples
+    --------
+    >>> points = standard_normals(3, Stream(0, "doc"), 10, 12)
+    >>> points.shape, bool((points == standard_normals(3, Stream(0, "doc"), 0, 12)[10:]).all())
+    ((2, 3), True)
+    """
+    if size > SMALL:
+        points = np.empty((stop - start) * size)
+        for part in range(0, len(points), PART):
+            some = points[part : part + PART]
+            some[:] = _normals(stream.words(start * size + part, len(some)))
+        return points.reshape(-1, size)
+    first, last = start // TILE, -(-stop // TILE)
+    words = stream.words(first * TILE * size, (last - first) * TILE * size).reshape(-1, size, TILE)
+    numbers = _normals(np.ascontiguousarray(words.transpose(1, 0, 2)).reshape(size, -1))
+    if numbers.shape[1] != stop - start:
+        numbers = np.ascontiguousarray(numbers[:, start - first * TILE : stop - first * TILE])
+    return numbers.T
+
+
+def _normals(words: NDArray[np.uint64]) -> _Array:
+    from scipy.special import ndtri
+
+    sizes: _Array = -ndtri(0.5 * uniform(words))
+    return np.where(words & np.uint64(1), -sizes, sizes)
+
+
+_Words = NDArray[np.uint64]
+
+
+def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> _Array:
+    """Points number `start` to `stop` of a row of independent uniform points of the unit ball, (stop - start, size).
+
+    Like `unit_cube` for up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate. What a
+    call computes together is always whole groups of 128 points, or else one point, so that no point can depend on
+    which others are asked for, not even in its last bit.
+
+    Examples
+    --------
+    >>> points = unit_ball(3, 2.0, Stream(0, "doc"), 10, 12)
+    >>> points.shape, bool((np.sum(points**2, axis=1) <= 1).all())
+    ((2, 3), True)
+    """
+    if size > SMALL:
+        points = np.empty((stop - start, size))
+        for i, point in enumerate(points, start):
+            _fill(point, p, stream, i)
+        return points
+    width = _words_per_coordinate(p) * size + 1
+    first, last = start // TILE, -(-stop // TILE)
+    words = stream.words(first * TILE * width, (last - first) * TILE * width).reshape(-1, width, TILE)
+    coordinates = np.ascontiguousarray(words[:, :-1].transpose(1, 0, 2)).reshape(width - 1, -1)
+    numbers, powers = _numbers(coordinates[:size], coordinates[size:], p)
+    total = powers.sum(axis=0)
+    total -= np.log(uniform(np.ascontiguousarray(words[:, -1]).reshape(-1)))
+    numbers *= total ** (-1.0 / p)
+    if numbers.shape[1] != stop - start:
+        numbers = np.ascontiguousarray(numbers[:, start - first * TILE : stop - first * TILE])
+    return numbers.T
+
+
+def _fill(point: _Array, p: float, stream: Stream, index: int) -> None:
+    """Point number `index`, in parts that stay in the processor's cache."""
+    size, per = len(point), _words_per_coordinate(p)
+    begin = index * (per * size + 1)
+    total = -float(np.log(uniform(stream.words(begin + per * size, 1)))[0])
+    for part in range(0, size, PART):
+        count = min(PART, size - part)
+        words = stream.words(begin + part, count)
+        more = stream.words(begin + size + part, count if per == 2 else 0)
+        point[part : part + count], powers = _numbers(words, more, p)
+        total += float(powers.sum())
+    point *= total ** (-1.0 / p)
+
+
+def _words_per_coordinate(p: float) -> int:
+    return 1 if p in (1.0, 2.0) else 2
+
+
+def _numbers(words: _Words, more: _Words, p: float) -> tuple[_Array, _Array]:
+    """Numbers of density proportional to ``exp(-abs(x)**p)``, and their sizes to the power p."""
+    share = uniform(words)
+    if p == 1.0:
+        sizes = powers = -np.log(share)
+    elif p == 2.0:
+        from scipy.special import ndtri
+
+        sizes = ndtri(0.5 * share) * -(0.5**0.5)
+        powers = sizes**2
+    else:
+        from scipy.special import gammainccinv
+
+        gamma, factor = gammainccinv(1.0 + 1.0 / p, share), uniform(more)
+        sizes, powers = gamma ** (1.0 / p) * factor, gamma * factor**p
+    return np.where(words & np.uint64(1), -sizes, sizes), powers
+
+
+def uniform(words: _Words) -> _Array:
+    """Numbers of (0, 1] from the highest 53 bits of each word, finest next to 0."""
+    numbers = (words >> np.uint64(11)).astype(np.float64)
+    numbers += 0.5
+    numbers *= 2.0**-53
+    return numbers

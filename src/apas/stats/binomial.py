@@ -1,0 +1,227 @@
+"""Tails of the binomial distribution, compared with a risk exactly: no rounding error decides.
+
+Every sum is first computed in `decimal` with some 50 digits more than the comparison needs. Only when the two
+sides agree in all of them, which is what a tie looks like, whole-number arithmetic settles it.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from apas.stats.arguments import Risk, precision
+
+__all__ = ["as_decimal", "count_above", "count_below", "head", "stays_within"]
+
+# Digits beyond those that n takes: chance agreement, and with it the slow path, is then a matter of 1e-35.
+_GUARD_DIGITS = 40
+# A longer risk makes each term of `1 - sum` dearer than summing the other tail, which needs no such digits.
+_MOST_RISK_DIGITS = 300
+
+
+def count_below(n: int, q: Fraction, risk: Risk) -> int:
+    """Return the largest c with P(Binomial(n, q) <= c) <= risk, -1 if there is none.
+
+    Parameters
+    ----------
+    n : int
+        Number of draws.
+    q : Fraction
+        Probability of a failure.
+    risk : Fraction or Decimal
+        Exact level.
+
+    Returns
+    -------
+    int
+        A number from -1 to n - 1.
+
+    Examples
+    --------
+    >>> count_below(3, Fraction(1, 2), Fraction(1, 8))  # P(no failure) is 1/8 exactly
+    0
+    """
+    if 2 * q.numerator > q.denominator and _digits(risk) <= _MOST_RISK_DIGITS:
+        return n - _from_above(n, _complement(q), risk)
+    return _from_below(n, q, risk)
+
+
+def count_above(n: int, q: Fraction, risk: Risk) -> int:
+    """Return the smallest r with P(Binomial(n, q) >= r) <= risk, n + 1 if there is none.
+
+    Parameters
+    ----------
+    n : int
+        Number of draws.
+    q : Fraction
+        Probability of a failure.
+    risk : Fraction or Decimal
+        Exact level.
+
+    Returns
+    -------
+    int
+        A number from 1 to n + 1.
+
+    Examples
+    --------
+    >>> count_above(3, Fraction(1, 2), Fraction(1, 8))
+    3
+    """
+    if 2 * q.numerator > q.denominator or _digits(risk) > _MOST_RISK_DIGITS:
+        return n - _from_below(n, _complement(q), risk)
+    return _from_above(n, q, risk)
+
+
+def stays_within(n: int, c: int, q: Fraction, risk: Risk) -> bool:
+    """Tell whether P(Binomial(n, q) <= c) <= risk.
+
+    Parameters
+    ----------
+    n, c : int
+        Number of draws, and of failures among them; c < n.
+    q : Fraction
+        Probability of a failure.
+    risk : Fraction or Decimal
+        Exact level.
+
+    Returns
+    -------
+    bool
+        The exact answer, ties included.
+
+    Examples
+    --------
+    >>> stays_within(2, 0, Fraction(1, 2), Fraction(1, 4)), stays_within(1, 0, Fraction(1, 2), Fraction(1, 4))
+    (True, False)
+    """
+    with localcontext(precision(_digits_for(n))) as context:
+        total, _ = head(n, c, q)
+        level = as_decimal(risk)
+        slack = level * _error(n, context.prec)
+        if abs(total - level) > slack:
+            return total < level
+    return _exact_sign(n, c, q, Fraction(risk)) <= 0
+
+
+def head(n: int, c: int, q: Fraction) -> tuple[Decimal, Decimal]:
+    """Return P(Binomial(n, q) <= c) and P(Binomial(n, q) = c) in the current decimal context.
+
+    Parameters
+    ----------
+    n, c : int
+        Number of draws, and of failures among them.
+    q : Fraction
+        Probability of a failure.
+
+    Returns
+    -------
+    tuple of Decimal
+        The sum and its last term, all terms positive, so that no digit is lost to cancellation.
+
+    Examples
+    --------
+    >>> head(2, 1, Fraction(1, 2))
+    (Decimal('0.75'), Decimal('0.50'))
+    """
+    up, down = q.numerator, q.denominator - q.numerator
+    term = total = (Decimal(down) / q.denominator) ** n
+    for i in range(c):
+        term = term * ((n - i) * up) / ((i + 1) * down)
+        total += term
+    return total, term
+
+
+def as_decimal(value: Risk) -> Decimal:
+    """Return an exact rational, rounded to the current decimal context.
+
+    Parameters
+    ----------
+    value : Fraction or Decimal
+        The number.
+
+    Returns
+    -------
+    Decimal
+        The nearest decimal number.
+
+    Examples
+    --------
+    >>> as_decimal(Fraction(1, 8))
+    Decimal('0.125')
+    """
+    return +value if isinstance(value, Decimal) else Decimal(value.numerator) / value.denominator
+
+
+def _from_below(n: int, q: Fraction, risk: Risk) -> int:
+    """Sum P(X = 0), P(X = 1), ... until the sum exceeds the risk; a relative error is all that matters."""
+    with localcontext(precision(_digits_for(n))) as context:
+        level = as_decimal(risk)
+        return _crossing(n, q, level, level * _error(n, context.prec), Fraction(0), risk) - 1
+
+
+def _from_above(n: int, q: Fraction, risk: Risk) -> int:
+    """Sum the same terms until what is left is at most the risk; digits to hold 1 and the risk at once."""
+    with localcontext(precision(_digits_for(n) + _digits(risk))) as context:
+        return _crossing(n, q, 1 - as_decimal(risk), _error(n, context.prec), Fraction(1), risk) + 1
+
+
+def _crossing(n: int, q: Fraction, level: Decimal, slack: Decimal, whole: Fraction, risk: Risk) -> int:
+    """Return the smallest k with P(X <= k) > risk (whole = 0) or P(X <= k) >= 1 - risk (whole = 1).
+
+    `level` is the right-hand side and `slack` bounds the error of the comparison.
+    """
+    up, down = q.numerator, q.denominator - q.numerator
+    low, high = level - slack, level + slack
+    term = total = (Decimal(down) / q.denominator) ** n
+    for k in range(n):
+        if total >= low and (total > high or _crosses(n, k, q, whole, risk)):
+            return k
+        term = term * ((n - k) * up) / ((k + 1) * down)
+        total += term
+    return n  # P(X <= n) = 1 exactly, whatever the sum was rounded to
+
+
+def _crosses(n: int, k: int, q: Fraction, whole: Fraction, risk: Risk) -> bool:
+    if whole:
+        return _exact_sign(n, k, q, whole - Fraction(risk)) >= 0
+    return _exact_sign(n, k, q, Fraction(risk)) > 0
+
+
+def _exact_sign(n: int, c: int, q: Fraction, level: Fraction) -> int:
+    """Return the sign of P(Binomial(n, q) <= c) - level in whole numbers: slow, so for near ties only."""
+    up, down = q.numerator, q.denominator - q.numerator
+    if up == down and n == 2 * c + 1 and 2 * level == 1:
+        return 0  # by symmetry, for every odd n: the one tie that whole numbers would take hours over
+    term = total = down**n
+    for i in range(c):
+        term = term * ((n - i) * up) // ((i + 1) * down)  # divides exactly
+        total += term
+    difference = total * level.denominator - level.numerator * q.denominator**n
+    return int(difference > 0) - int(difference < 0)
+
+
+def _digits_for(n: int) -> int:
+    """Return the digits to compute with: errors grow with n, and the tails of n and n + 1 differ by about 1 / n."""
+    return _GUARD_DIGITS + 2 * len(str(n))
+
+
+def _error(n: int, digits: int) -> Decimal:
+    """Bound the relative error of any head of the sum, and of the level it is compared with.
+
+    With u one unit in the last place, rounding the base of the power costs n u / 2, the power u, and each of
+    at most n terms two products and a sum, 3 u / 2: together below 2 (n + 1) u. Twice that covers the level.
+    """
+    return Decimal(4 * (n + 4)).scaleb(1 - digits)
+
+
+def _digits(risk: Risk) -> int:
+    """Return about how many zeros follow the decimal point of the risk, never fewer."""
+    if isinstance(risk, Decimal):
+        return max(0, -risk.adjusted())
+    bits = risk.denominator.bit_length() - risk.numerator.bit_length() + 1
+    return bits * 1234 // 4096 + 1  # 1234 / 4096 is just above log10(2)
+
+
+def _complement(q: Fraction) -> Fraction:
+    return Fraction(q.denominator - q.numerator, q.denominator)

@@ -1,0 +1,1 @@
+"""Searches for the shift with the least margin."""

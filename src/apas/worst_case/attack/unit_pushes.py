@@ -1,0 +1,465 @@
+"""Attacks that push every hidden unit against the margin, in a box of parameters.
+
+Whatever a shift in the box does, it does by moving the argument of each unit between ``l(a)`` and ``u(a)``. A push of
+-1 puts all parameters of a unit where they make its argument least, 1 where they make it largest, numbers in between
+on the way. So the worst shift is looked for among a few numbers per unit instead of among all parameters, and turned
+into parameters only at the end.
+
+Given what enters it, a unit can reach everything between the least and the largest argument that its own weights and
+bias allow, whatever the other units do. So a shift is described by one push in [-1, 1] per unit of all hidden layers
+but the last; for the last one and the outputs the worst pushes are known in closed form. With at most one hidden layer
+nothing is left to search, and with two the search has some hundred coordinates instead of thousands of parameters.
+
+Every row is a batch of its own, of a shape that does not depend on the other rows, and so are its last bits.
+
+An upper bound on the largest robust delta: below it failing shifts may exist that were not found.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.activations import LEAKY_SLOPE, activate, derivative
+from apas.models.feedforward import FeedForward
+from apas.worst_case.intervals import LOWEST, Boxes, is_exact, output_terms, rivals
+from apas.worst_case.linear import Objective
+from apas.worst_case.relaxation import Relaxation
+
+__all__ = [
+    "Pushes",
+    "UnitPushes",
+    "broken_radius",
+    "output_push",
+    "pushed_parameters",
+    "pushes_towards",
+    "worst_corners",
+]
+
+_Array = NDArray[np.float64]
+#: Times that all pushes are turned against the gradient.
+TURNS = 8
+
+
+class Pushes:
+    """Rows on networks whose units are pushed.
+
+    Parameters
+    ----------
+    relaxation : Relaxation
+    X : ndarray of shape (items, features)
+    objective : Objective
+        The margin of each item in terms of the last hidden layer.
+    """
+
+    def __init__(self, relaxation: Relaxation, X: _Array, objective: Objective) -> None:
+        self.X, self.layers, self.names = X, relaxation.layers, relaxation.net.activations
+        first = self.layers[0]
+        self.middle, self.spread = X @ first.middle + first.bias, first.spread(np.abs(X))
+        self.objective = objective
+
+    def take(self, items: NDArray[np.intp]) -> Pushes:
+        """The same for some of the items."""
+        some = object.__new__(Pushes)
+        some.X, some.layers, some.names = self.X[items], self.layers, self.names
+        some.middle, some.spread = self.middle[items], self.spread[items]
+        some.objective = self.objective.take(items)
+        return some
+
+    def margins(self, pushes: list[_Array]) -> tuple[_Array, list[_Array]]:
+        """Margins, one per item, and the arguments of all units; `pushes` holds one (items, units) array per layer."""
+        z = self.middle + pushes[0] * self.spread
+        arguments = [z]
+        for i, layer in enumerate(self.layers[1:-1], start=1):
+            a = activate(self.names[i - 1], z.copy())
+            z = a @ layer.middle + layer.bias + pushes[i] * layer.spread(np.abs(a))
+            arguments.append(z)
+        a = activate(self.names[-1], z.copy())
+        goal = self.objective
+        return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, arguments
+
+    def slopes(self, pushes: list[_Array], arguments: list[_Array]) -> list[_Array]:
+        """Gradient of each margin by the arguments of all units."""
+        found: list[_Array] = []
+        c: _Array = np.empty(0)
+        for i in range(len(self.names) - 1, -1, -1):
+            z = arguments[i]
+            side = np.sign(activate(self.names[i], z.copy()))
+            if i == len(self.names) - 1:
+                c = self.objective.lin - self.objective.rho * side
+            else:
+                layer, above = self.layers[i + 1], found[-1]
+                c = above @ layer.middle.T + layer.spread_back(above * pushes[i + 1]) * side
+            found.append(c * derivative(self.names[i], z))
+        return found[::-1]
+
+    def improved(self, pushes: list[_Array]) -> tuple[_Array, list[_Array]]:
+        """Turn all pushes against the gradient, again and again, and keep the least margin found and its pushes."""
+        least, arguments = self.margins(pushes)
+        going = np.ones((len(least), 1), dtype=bool)  # an item whose margin does not fall any more stays where it is
+        best = pushes
+        for _ in range(TURNS):
+            slopes = self.slopes(pushes, arguments)
+            pushes = [np.where(going & (s != 0), -np.sign(s), p) for s, p in zip(slopes, pushes, strict=True)]
+            margins, arguments = self.margins(pushes)
+            going &= (margins < least)[:, None]
+            if not going.any():
+                break
+            least = np.where(going[:, 0], margins, least)
+            best = [np.where(going, new, kept) for new, kept in zip(pushes, best, strict=True)]
+        return least, best
+
+
+def output_push(net: FeedForward, wanted: int, rival: int) -> _Array:
+    """How the outputs are pushed: the wanted score down, the rival's up."""
+    push = np.zeros(net.weights[-1].shape[1])
+    if len(push) == 1:
+        push[0] = -1.0 if wanted == 1 else 1.0
+    else:
+        push[rival], push[wanted] = 1.0, -1.0
+    return push
+
+
+def pushed_parameters(relaxation: Relaxation, x: _Array, pushes: list[_Array], output: _Array) -> _Array:
+    """Direction in the unit box, shape (k,), that pushes the units of one row so; `output` says so of the outputs.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> pushed_parameters(Relaxation(net, np.ones(3), 0.1), np.array([2.0, -1.0]), [], np.array([-1.0]))
+    array([-1.,  1., -1.])
+    """
+    parts, a = [], x
+    for i, push in enumerate([*pushes, output]):
+        parts += [np.outer(np.sign(a), push).ravel(), push]
+        if i < len(pushes):
+            layer = relaxation.layers[i]
+            z = a @ layer.middle + layer.bias + push * (np.abs(a) @ layer.reach + layer.bias_reach)
+            a = activate(relaxation.net.activations[i], z)
+    return np.concatenate(parts)
+
+
+def pushes_towards(relaxation: Relaxation, X: _Array, activations: list[_Array]) -> list[_Array]:
+    """Pushes (items, units) per layer that bring the units as near as they can get to given activations.
+
+    For piecewise linear units; where an activation does not tell its argument, the farthest one is taken.
+    """
+    pushes, a = [], X
+    for layer, name, wish in zip(relaxation.layers, relaxation.net.activations, activations, strict=False):
+        middle, spread = a @ layer.middle + layer.bias, layer.spread(np.abs(a))
+        argument = np.where(wish < 0, wish / LEAKY_SLOPE, wish) if name == "leaky_relu" else wish
+        push = np.clip(np.divide(argument - middle, spread, out=np.zeros_like(middle), where=spread > 0), -1.0, 1.0)
+        if name == "relu":
+            push = np.where(wish <= 0, -1.0, push)
+        elif name == "hard_tanh":
+            push = np.where(wish <= -1, -1.0, np.where(wish >= 1, 1.0, push))
+        pushes.append(push)
+        a = activate(name, middle + push * spread)
+    return pushes
+
+
+class UnitPushes:
+    """Least margins of rows, each in a box of its own, while all but the last hidden layer are pushed as told.
+
+    Parameters
+    ----------
+    net : FeedForward
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+        Position of the wanted class.
+    radii : ndarray of shape (k,)
+    delta : ndarray of shape (rows,)
+        Parameter i of row j moves by at most ``delta[j] * radii[i]``.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> units = UnitPushes(net, np.array([[2.0, -1.0]]), np.array([1]), np.ones(3), np.array([0.1]))
+    >>> units.size, units.margins(np.empty((1, 1, 0))), units.direction(0, np.empty(0))
+    (0, array([[0.6]]), array([-1.,  1., -1.]))
+    """
+
+    def __init__(
+        self, net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array, delta: _Array
+    ) -> None:  # fmt: skip
+        self.net, self.X, self.wanted, self.radii, self.delta = net, X, wanted, radii, delta
+        tensors = zip(net.parameters.slices, net.parameters.shapes, strict=True)
+        self.reach = [radii[part].reshape(shape) for part, shape in tensors]
+        # as a rule all weights of a layer move alike, which saves a matrix product
+        self.alike = [float(r[0, 0]) if (r == r[0, 0]).all() else None for r in self.reach[::2]]
+        ends = np.cumsum([0, *(len(b) for b in net.biases[: max(0, len(net.activations) - 1)])]).tolist()
+        self.parts = [slice(*ends_of) for ends_of in pairwise(ends)]
+        self.outputs = [output_terms(net, self.reach, wanted, rival) for rival in rivals(net, wanted).T]
+        self.first = self._ranges(0, X[:, None, :])  # which does not depend on pushes
+
+    @property
+    def size(self) -> int:
+        """How many units are pushed."""
+        return self.parts[-1].stop if self.parts else 0
+
+    def take(self, rows: NDArray[np.intp]) -> UnitPushes:
+        """The same for some of the rows."""
+        some = copy(self)
+        some.X, some.wanted, some.delta = self.X[rows], self.wanted[rows], self.delta[rows]
+        some.outputs = [(v[rows], v_reach[rows], b[rows], b_reach[rows]) for v, v_reach, b, b_reach in self.outputs]
+        some.first = self.first[0][rows], self.first[1][rows]
+        return some
+
+    def at(self, delta: _Array) -> UnitPushes:
+        """The same in boxes of other sizes."""
+        other = copy(self)
+        other.delta = delta
+        return other
+
+    def margins(self, points: _Array) -> _Array:
+        """Margins (rows, points) on the pushes (rows, points, units)."""
+        a = self.X[:, None, :]
+        for i, part in enumerate(self.parts):
+            middle, spread = self._reached(i, a)
+            a = activate(self.net.activations[i], middle + points[..., part] * spread)
+        return np.broadcast_to(self._worst(a)[0], points.shape[:2])
+
+    def gradients(self, points: _Array, softness: _Array | float = 0.0) -> tuple[_Array, _Array]:
+        """Margins (rows, points) and their gradients (rows, points, units).
+
+        A unit that is switched off has no slope, and nothing would ever push it on: `softness`, one number or one per
+        point, is taken for slopes that are smaller.
+        """
+        a, kept = self.X[:, None, :], []
+        soft = np.asarray(softness)[..., None]
+        for i, part in enumerate(self.parts):
+            name, push = self.net.activations[i], points[..., part]
+            middle, spread = self._reached(i, a)
+            z = middle + push * spread
+            kept.append((a, push, spread, _softened(derivative(name, z), soft)))
+            a = activate(name, z)
+        margins, pushes, weights = self._worst(a)
+        gradients = np.empty(points.shape)
+        if not self.parts:
+            return np.broadcast_to(margins, points.shape[:2]), gradients
+        last = len(self.parts)
+        middle, spread = self._reached(last, a)
+        slope = _softened(derivative(self.net.activations[last], middle + pushes * spread), soft)
+        g = self._back(last, a, weights * slope, pushes)
+        for i in reversed(range(last)):
+            before, push, spread, slope = kept[i]
+            g *= slope
+            gradients[..., self.parts[i]] = g * spread
+            if i:
+                g = self._back(i, before, g, push)
+        return margins, gradients
+
+    def direction(self, row: int, point: _Array) -> _Array:
+        """The shift of one row, in [-1, 1] per parameter, that pushes its units so and the last ones worst."""
+        alone = self.take(np.array([row]))
+        a, found = alone.X[:, None, :], []
+        for i, part in enumerate(alone.parts):
+            middle, spread = alone._reached(i, a)
+            found += [(np.sign(a[0, 0]), point[part])]
+            a = activate(alone.net.activations[i], middle + point[part] * spread)
+        margins = [alone._against(a, rival)[0][0, 0] for rival in range(len(alone.outputs))]
+        worst = int(np.argmin(margins))
+        if alone.net.activations:
+            last = len(alone.parts)
+            middle, spread = alone._reached(last, a)
+            push = alone._against(a, worst)[1][0, 0]
+            found += [(np.sign(a[0, 0]), push)]
+            a = activate(alone.net.activations[last], middle + push * spread)
+        found += [(np.sign(a[0, 0]), -self._enters(row, worst))]
+        return np.concatenate([part for side, push in found for part in (np.outer(side, push).ravel(), push)])
+
+    def _enters(self, row: int, rival: int) -> _Array:
+        """How each output enters the margin against a rival."""
+        enters, wanted = np.zeros(self.net.weights[-1].shape[1]), self.wanted[row]
+        if len(enters) == 1:
+            return np.where(wanted == 1, 1.0, -1.0)[None]
+        enters[wanted], enters[rivals(self.net, self.wanted[row : row + 1])[0, rival]] = 1.0, -1.0
+        return enters
+
+    def _reached(self, layer: int, a: _Array) -> tuple[_Array, _Array]:
+        """Middle and half width of what the units of a layer reach from `a`."""
+        middle, spread = self.first if layer == 0 else self._ranges(layer, a)
+        return middle, self.delta[:, None, None] * spread
+
+    def _ranges(self, layer: int, a: _Array) -> tuple[_Array, _Array]:
+        """The same for a delta of 1."""
+        size, alike = np.abs(a), self.alike[layer]
+        spread = size @ self.reach[2 * layer] if alike is None else alike * size.sum(axis=-1, keepdims=True)
+        return a @ self.net.weights[layer] + self.net.biases[layer], spread + self.reach[2 * layer + 1]
+
+    def _back(self, layer: int, a: _Array, g: _Array, pushes: _Array) -> _Array:
+        """Gradient by what enters a layer, from that by the arguments of its units."""
+        alike, pushed = self.alike[layer], g * pushes
+        spread = pushed @ self.reach[2 * layer].T if alike is None else alike * pushed.sum(axis=-1, keepdims=True)
+        g = g @ self.net.weights[layer].T
+        g += self.delta[:, None, None] * np.sign(a) * spread
+        return g
+
+    def _worst(self, a: _Array) -> tuple[_Array, _Array, _Array]:
+        """Least margins, from what enters the last hidden layer; its pushes, and the output weights then at work."""
+        margins, pushes, weights = self._against(a, 0)
+        for rival in range(1, len(self.outputs)):
+            other = self._against(a, rival)
+            closer = other[0] < margins
+            margins = np.where(closer, other[0], margins)
+            pushes, weights = (
+                np.where(closer[..., None], new, old)
+                for new, old in zip(other[1:], (pushes, weights), strict=True)
+            )  # fmt: skip
+        return margins, pushes, weights
+
+    def _against(self, a: _Array, rival: int) -> tuple[_Array, _Array, _Array]:
+        """The same against one of the rivals of each row."""
+        v, v_reach, bias, bias_reach = self.outputs[rival]
+        v, v_reach = v[:, None, :], self.delta[:, None, None] * v_reach[:, None, :]
+        bias = (bias - self.delta * bias_reach)[:, None]
+        if not self.net.activations:
+            return (a * v - np.abs(a) * v_reach).sum(axis=-1) + bias, a, v
+        last = len(self.parts)
+        name = self.net.activations[last]
+        middle, spread = self._reached(last, a)
+        pushes: list[_Array | float] = [-1.0, 1.0]
+        if name in LOWEST:  # between its ends the activation can be lower than at either
+            room = np.where(spread > 0, spread, np.inf)
+            pushes.append(np.clip((LOWEST[name] - middle) / room, -1.0, 1.0))
+        reached = [activate(name, middle + push * spread) for push in pushes]
+        terms = [h * v - np.abs(h) * v_reach for h in reached]
+        least, push, h = terms[0], np.full_like(middle, -1.0), reached[0]
+        for i in range(1, len(terms)):
+            better = terms[i] < least
+            least, push, h = (
+                np.where(better, new, old)
+                for new, old in zip((terms[i], pushes[i], reached[i]), (least, push, h), strict=True)
+            )  # fmt: skip
+        return least.sum(axis=-1) + bias, push, v - np.sign(h) * v_reach
+
+
+def _softened(slopes: _Array, soft: _Array) -> _Array:
+    return np.where(np.abs(slopes) < soft, soft, slopes) if soft.any() else slopes
+
+
+def worst_corners(boxes: Boxes, delta: _Array) -> _Array | None:
+    """Per row a direction u of the unit ball with least margin on ``theta + delta u``; None if it is not known.
+
+    With at most one hidden layer of monotone units every term of the margin can be made least by itself.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> worst_corners(Boxes(net, np.array([[2.0, -1.0]]), np.array([1]), np.ones(3)), np.array([0.1]))
+    array([[-1.,  1., -1.]])
+    """
+    net, X, wanted = boxes.net, boxes.X, boxes.wanted
+    if not is_exact(net) or (net.activations and net.activations[0] in LOWEST):
+        return None
+    outputs = net.weights[-1].shape[1]
+    enters = np.zeros((len(X), outputs))  # how each output enters the margin: +1 the wanted score, -1 the rival's
+    if outputs == 1:
+        enters[:, 0] = np.where(wanted == 1, 1.0, -1.0)
+    else:  # the rival whose bound is least is the one to push for
+        least = np.stack([boxes.against(delta, i) for i in range(len(boxes.outputs))])
+        rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
+        enters[np.arange(len(X)), rival], enters[np.arange(len(X)), wanted] = -1.0, 1.0
+    pushes = _linear(X, enters) if not net.activations else _hidden(boxes, enters, delta)
+    return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * boxes.radii)
+
+
+def _linear(X: _Array, enters: _Array) -> list[_Array]:
+    """Signs of the pushes on weights (rows, inputs, outputs) and biases (rows, outputs)."""
+    return [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
+
+
+def _hidden(boxes: Boxes, enters: _Array, delta: _Array) -> list[_Array]:
+    net = boxes.net
+    spread = delta[:, None] * boxes.spread
+    ends = [activate(net.activations[0], boxes.middle - spread), activate(net.activations[0], boxes.middle + spread)]
+    weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ boxes.reach[2].T)
+    # of each unit the least of the four products of an end of its activation and an end of its weight
+    best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
+    unit_side, weight_side = np.where(best < 2, -1.0, 1.0), np.where(best % 2 == 0, -1.0, 1.0)
+    first = np.sign(boxes.X)[:, :, None] * unit_side[:, None, :]
+    return [first, unit_side, weight_side[:, :, None] * enters[:, None, :], -enters]
+
+
+#: Relative width at which a bracket counts as closed, and how often it may be halved.
+CLOSED, HALVINGS = 1e-6, 60
+#: Times that all pushes are turned against the gradient.
+TURNS_AT_BREAK = 6
+
+
+def broken_radius(
+    net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array, proved: _Array, limit: float
+) -> tuple[_Array, _Array]:
+    """Per row a delta above `proved` with a failing shift, as small as found, and its direction of the unit box.
+
+    Parameters
+    ----------
+    net : FeedForward
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+    radii : ndarray of shape (k,)
+    proved : ndarray of shape (rows,)
+        Where to begin: every shift up to here is known to keep the row.
+    limit : float
+
+    Returns
+    -------
+    delta : ndarray of shape (rows,)
+        Infinite where nothing failed up to `limit`.
+    directions : ndarray of shape (rows, k)
+        Without meaning where nothing failed.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0]], [[1.0]], [[1.0]]], [[0.0], [0.0], [-0.5]])
+    >>> delta, direction = broken_radius(net, np.array([[1.0]]), np.array([1]), np.ones(6), np.zeros(1), 10.0)
+    >>> round(float(delta[0]), 3), direction
+    (0.091, array([[-1., -1., -1., -1., -1., -1.]]))
+    """
+    units = UnitPushes(net, X, wanted, radii, np.ones(len(X)))
+    points = np.zeros((len(X), units.size))
+    low, high = proved.copy(), np.minimum(np.maximum(2 * proved, 1e-3 * limit), limit)
+    fails, points = _pushed(units, points, high)
+    while (~fails & (high < limit)).any():  # larger and larger until it breaks
+        low, high = np.where(fails, low, high), np.where(fails, high, np.minimum(4 * high, limit))
+        fails, points = _pushed(units, points, high)
+    broken, kept = np.where(fails, high, np.inf), points.copy()
+    for _ in range(HALVINGS):
+        wide = fails & (broken - low > CLOSED * broken)
+        if not wide.any():
+            break
+        middle = np.where(wide, 0.5 * (low + np.where(fails, broken, low)), high)
+        now, points = _pushed(units, points, middle)
+        broken, low = np.where(wide & now, middle, broken), np.where(wide & ~now, middle, low)
+        kept[wide & now] = points[wide & now]
+    at = units.at(np.where(fails, broken, limit))
+    directions = np.zeros((len(X), len(radii)))
+    for row in np.flatnonzero(fails).tolist():
+        directions[row] = at.direction(row, kept[row])
+    return broken, directions
+
+
+def _pushed(units: UnitPushes, points: _Array, delta: _Array) -> tuple[NDArray[np.bool_], _Array]:
+    """Turn the pushes against the gradient again and again: whether each row breaks, and the worst pushes found.
+
+    From the pushes given and, in case these lead into a corner, from none.
+    """
+    at = units.at(delta)
+    current = np.stack([points, np.zeros_like(points)], axis=1)
+    least, best = np.full(len(points), np.inf), points
+    for _ in range(TURNS_AT_BREAK):
+        margins, gradients = at.gradients(current)
+        worst = margins.argmin(axis=1)
+        now = np.take_along_axis(margins, worst[:, None], axis=1)[:, 0]
+        better = now < least
+        best = np.where(better[:, None], current[np.arange(len(points)), worst], best)
+        least = np.where(better, now, least)
+        if not better.any() or not units.size:
+            break
+        current = np.where(gradients != 0, -np.sign(gradients), current)
+    return least < 0, best

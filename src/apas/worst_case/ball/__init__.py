@@ -1,0 +1,1 @@
+"""Worst cases over L_p balls of parameters."""

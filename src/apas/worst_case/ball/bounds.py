@@ -1,0 +1,213 @@
+"""Least margins of dense networks while all parameters together move by at most delta in an L_p norm.
+
+Of several lower bounds the best one counts:
+
+* ``f - integral of G(s) for s from 0 to delta``, where G(s) bounds how fast the margin can fall at distance s from the
+  network (`BallSlopes`). G never falls, so a sum of its values at the right ends of small steps is above the integral;
+* for L_2 and one hidden layer of piecewise linear units, a dual bound (`BallDual`), as a rule within 1 % of the truth;
+* the interval bound over the box around the ball (`Boxes`), which sees units that saturate.
+
+Where nothing but the output layer moves, and so for linear models, G is constant and the first bound is exact. With
+several classes every rival has a bound of its own, and the least of them is the margin's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.feedforward import FeedForward
+from apas.shifts.norms import steepest_point
+from apas.worst_case.ball.dual import BallDual
+from apas.worst_case.ball.slopes import BallMargin, BallSlopes, MatrixNorms, margins_against
+from apas.worst_case.intervals import Boxes
+from apas.worst_case.radius import provable_radius
+
+__all__ = ["ball_radius", "is_exact_ball", "least_margins_ball", "worst_points_ball"]
+
+_Array = NDArray[np.float64]
+#: Steps of a first walk along the radius, and of a second one that looks closer.
+COARSE, FINE = 16, 64
+#: How many numbers an array of a block of rows holds at most, unless a single row needs more.
+NUMBERS = 1 << 16
+
+
+def is_exact_ball(net: FeedForward, mask: _Array) -> bool:
+    """Whether the bounds are the least margins themselves, up to rounding: where only the output layer moves.
+
+    Examples
+    --------
+    >>> is_exact_ball(FeedForward([[[1.0], [1.0]]], [[0.0]]), np.ones(3))
+    True
+    """
+    return not mask[: net.parameters.slices[-2].start].any()
+
+
+def least_margins_ball(
+    net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask: _Array, p: float, delta: _Array
+) -> tuple[_Array, _Array]:
+    """A lower bound on the margin of each row while the parameters move by at most `delta` in the L_p norm.
+
+    Parameters
+    ----------
+    net : FeedForward
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+        Position of the wanted class.
+    mask : ndarray of shape (k,)
+        1 where a parameter moves, else 0.
+    p : float
+        At least 1, finite.
+    delta : ndarray of shape (rows,)
+
+    Returns
+    -------
+    bound : ndarray of shape (rows,)
+        As computed.
+    error : ndarray of shape (rows,)
+        ``bound - error`` is a lower bound in real arithmetic.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> least_margins_ball(net, np.array([[3.0, 4.0]]), np.array([1]), np.array([1, 1, 0]), 2.0, np.array([1.0]))[0]
+    array([2.])
+    """
+    safe, error, norms = np.empty(len(X)), np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
+    for rows in _blocks(net, len(X)):
+        boxes = Boxes(net, X[rows], wanted[rows], mask)
+        error[rows] = boxes.error(delta[rows])
+        lowered = net.rounding(X[rows], mask, delta[rows])
+        against = margins_against(net, X[rows], wanted[rows], mask)
+        parts = [_least(margin.lowered(lowered), norms, delta[rows]) for margin in against]
+        safe[rows] = np.fmax(np.minimum.reduce(parts), boxes.bound(delta[rows]) - error[rows])
+    return np.where(np.isnan(safe), -np.inf, safe + error), error
+
+
+def ball_radius(
+    net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask: _Array, p: float, limit: float
+) -> _Array:  # fmt: skip
+    """Per row the largest delta up to `limit` at which every shift of the L_p ball is proved to keep the class.
+
+    Parameters
+    ----------
+    net, X, wanted, mask, p
+        As for `least_margins_ball`.
+    limit : float
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+        0 if even the model itself is within rounding of the boundary.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> ball_radius(net, np.array([[3.0, 4.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]), 2.0, 10.0).round(9)
+    array([1.4])
+    """
+    proved, norms = np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
+    for rows in _blocks(net, len(X)):
+        against = margins_against(net, X[rows], wanted[rows], mask)
+        parts = [_radius(margin, norms, limit) for margin in against]
+        if net.dtype != "float64":  # no more is proved than in real arithmetic, and rounding never falls with delta
+            lowered = net.rounding(X[rows], mask, np.minimum.reduce(parts))
+            parts = [_radius(margin.lowered(lowered), norms, limit) for margin in against]
+        proved[rows] = _at_least_box(Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts), limit)
+    # cut to 37 bits, more than the last ones that depend on which rows are asked about together
+    fraction, exponent = np.frexp(proved * (1 - 2.0**-40))
+    cut = np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
+    return np.where(proved >= limit, limit, cut)
+
+
+def worst_points_ball(
+    net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask: _Array, p: float, delta: _Array
+) -> _Array | None:
+    """Per row a point u of the unit ball with the least margin on ``theta + delta u``; None where it is not known.
+
+    It is known where the bounds are exact, and attains them up to rounding.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> worst_points_ball(net, np.array([[3.0, 4.0]]), np.array([1]), np.array([1, 1, 0]), 2.0, np.array([1.0]))
+    array([[-0.6, -0.8,  0. ]])
+    """
+    if not is_exact_ball(net, mask):
+        return None
+    points = np.zeros((len(X), len(mask)))
+    least = np.full(len(X), np.inf)
+    none = np.zeros(len(X))
+    for margin in margins_against(net, X, wanted, mask):
+        start, slope = BallSlopes(margin, p).at(none)
+        better = start - delta * slope < least
+        least = np.where(better, start - delta * slope, least)
+        points[better] = steepest_point(margin.take(better).output_gradients() * mask, p)
+    return points
+
+
+def _blocks(net: FeedForward, rows: int) -> Iterator[slice]:
+    """Parts of the rows whose layers fit into the processor's cache."""
+    step = max(1, NUMBERS // max(max(w.shape) for w in net.weights))
+    for start in range(0, rows, step):
+        yield slice(start, start + step)
+
+
+def _at_least_box(boxes: Boxes, proved: _Array, limit: float) -> _Array:
+    """Replace what is proved where intervals over the box around the ball prove more, which is seldom."""
+    beyond = np.minimum(1.001 * proved, limit)
+    rows = np.flatnonzero((boxes.bound(beyond) - boxes.error(beyond) > 0) & (proved < limit))
+    if len(rows):
+        proved = proved.copy()
+        proved[rows] = np.maximum(proved[rows], provable_radius(boxes.take(rows), limit)[0])
+    return proved
+
+
+def _least(margin: BallMargin, norms: list[MatrixNorms], delta: _Array) -> _Array:
+    p = norms[0].p
+    slopes = BallSlopes(margin, p, norms)
+    start, _ = slopes.at(np.zeros(len(delta)))
+    least, _ = _walk(slopes, start, delta, 1 if margin.linear else FINE)
+    rows = np.flatnonzero(BallDual.fits(margin, p))
+    if len(rows):
+        least[rows] = np.fmax(least[rows], BallDual(margin.take(rows)).least(delta[rows]))
+    return least
+
+
+def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> _Array:
+    p = norms[0].p
+    slopes = BallSlopes(margin, p, norms)
+    start, slope = slopes.at(np.zeros(len(margin.X)))
+    # G is at least its value at 0: no walk can come farther
+    top = np.where(start > 0, np.minimum(limit, start / slope * (1 + 1e-9)), 0.0)
+    _, proved = _walk(slopes, start, top, 1 if margin.linear else COARSE)
+    if not margin.linear:
+        _, closer = _walk(slopes, start, np.minimum(top, 1.25 * proved), FINE)
+        proved = np.maximum(proved, closer)
+    rows = np.flatnonzero(BallDual.fits(margin, p) & (start > 0))
+    if len(rows):
+        dual = BallDual(margin.take(rows)).radius()
+        proved[rows] = np.maximum(proved[rows], np.minimum(dual, limit))
+    return proved
+
+
+def _walk(slopes: BallSlopes, start: _Array, top: _Array, steps: int) -> tuple[_Array, _Array]:
+    """Lower bounds on the margins at radius `top`, and how far they are proved to stay above 0, at most to `top`.
+
+    `start` bounds the margins on the network itself.
+    """
+    bound, before = start, np.zeros(len(start))
+    proved, alive = np.zeros(len(start)), start > 0
+    for i in range(1, steps + 1):
+        radius = top * (i / steps)
+        least, slope = slopes.at(radius)
+        with np.errstate(over="ignore", invalid="ignore"):
+            fallen = bound - (radius - before) * slope * (1 + 2.0**-50)
+            end = np.fmax(before, np.minimum((before + bound / slope) * (1 - 2.0**-50), radius))
+        after = np.fmax(np.nextafter(fallen, -np.inf), least)
+        proved = np.where(alive, np.where(after > 0, radius, end), proved)
+        alive = alive & (after > 0)
+        bound, before = after, radius
+    return bound, proved

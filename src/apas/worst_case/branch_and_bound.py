@@ -1,0 +1,249 @@
+"""Branch and bound on the phases of units: exact worst-case answers without a solver.
+
+Where the margin has a kink that bends down it is the least of two pieces, and the least of a least needs no
+constraint: fixing a *phase* replaces the kink by one of its pieces on the whole box, and the least of the two bounds is
+a bound. Kinks that bend up are covered by all lines through them, whose slopes are optimised. With every phase fixed
+and the best slopes the bound of a network with two hidden layers is exact; deeper ones can stay open, since the sign
+with which a unit enters the margin then depends on the slopes above it.
+
+All open cases are bounded together. What is proved holds in real arithmetic: a case is closed only if its bound
+exceeds what rounding can have added.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.worst_case.attack.unit_pushes import Pushes, pushes_towards
+from apas.worst_case.linear import Carried, Lines, Objective, Pencil, ascend, carried_back, cases
+from apas.worst_case.relaxation import Relaxation, Units
+
+__all__ = ["Outcome", "split_phases"]
+
+_Array = NDArray[np.float64]
+_Phases = NDArray[np.int8]
+#: Ascent steps per round of cases.
+STEPS = 6
+#: Rounds without a split, in which only slopes are improved, before giving up.
+PATIENCE = 6
+#: Cases at most; what is left then is for the solver.
+CASES = 2000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a row: proved, a shift that may break it, or neither.
+
+    Attributes
+    ----------
+    proved : bool
+        Whether the margin is above 0 on every shifted model.
+    bound : float
+        The margin is at least this.
+    pushes : list of ndarray or None
+        Of the shift with the least margin found, one array of shape (units,) per hidden layer.
+    least : float
+        Its margin, as computed.
+    nodes : int
+        How many cases were bounded.
+    """
+
+    proved: bool
+    bound: float
+    pushes: list[_Array] | None
+    least: float
+    nodes: int
+
+
+class _Tree:
+    """Tables of the lines of each phase, for one row; phase 0 is open."""
+
+    def __init__(self, relaxation: Relaxation, units: list[Units], lines: list[Lines]) -> None:
+        self.layers, self.base = relaxation.layers, lines
+        self.kinds: list[tuple[int, str]] = []  # what can be split: (layer, "up" | "down" | "sign")
+        self.tables: list[tuple[_Array, ...]] = []
+        self.splittable: list[NDArray[np.bool_]] = []
+        for i, (name, unit, line) in enumerate(zip(relaxation.net.activations, units, lines, strict=True)):
+            if i:
+                self._add(i, "up", line.up, cases(name, -unit.high_u, -unit.low_u, mirrored=True))
+                self._add(i, "down", line.down, cases(name, unit.low_l, unit.high_l, mirrored=False))
+            crossing = (unit.low < 0) & (unit.high > 0)
+            if crossing.any():
+                tilt = np.vstack([line.tilt, np.where(crossing, 1.0, line.tilt), np.where(crossing, -1.0, line.tilt)])
+                lift = np.vstack([line.lift, *[np.where(crossing, 0.0, line.lift)] * 2])
+                self.kinds.append((i, "sign"))
+                self.tables.append((tilt, lift))
+                self.splittable.append(crossing[0])
+
+    def _add(self, i: int, side: str, whole: Pencil, pieces: tuple[Pencil, Pencil] | None) -> None:
+        if pieces is None:
+            return
+        stacked = tuple(
+            np.vstack([getattr(p, name) for p in (whole, *pieces)]) for name in ("flat", "steep", "at", "value")
+        )
+        bends = (stacked[0][1] != stacked[0][2]) | (stacked[3][1] != stacked[3][2])
+        if bends.any():
+            self.kinds.append((i, side))
+            self.tables.append(stacked)
+            self.splittable.append(bends)
+
+    def lines(self, phases: list[_Phases], slopes: list[tuple[_Array, _Array]]) -> list[Lines]:
+        """The lines of each case."""
+        fields = [dict(vars(line)) for line in self.base]
+        for i, (down, up) in enumerate(slopes, start=1):
+            fields[i]["down_slope"], fields[i]["up_slope"] = down, up
+        for (i, side), table, phase in zip(self.kinds, self.tables, phases, strict=True):
+            columns = np.arange(phase.shape[1])
+            picked = [t[phase, columns] for t in table]
+            if side == "sign":
+                fields[i]["tilt"], fields[i]["lift"] = picked
+            else:
+                fields[i][side] = Pencil(*picked)
+                fields[i][f"{side}_slope"] = np.clip(fields[i][f"{side}_slope"], picked[0], picked[1])
+        return [Lines(**f) for f in fields]
+
+    def gaps(
+        self, phases: list[_Phases], lines: list[Lines], carried: Carried, arguments: list[_Array], points: list[_Array]
+    ) -> list[_Array]:
+        """How much each split could lift the bound: at the points given, and a little for what it could anywhere."""
+        found = []
+        for (i, side), table, phase, can in zip(self.kinds, self.tables, phases, self.splittable, strict=True):
+            if side == "sign":
+                line, a, size = lines[i], points[i], carried.moved[i]
+                here = size * (line.tilt * a + line.lift - np.abs(a))
+                anywhere = size * line.lift
+            else:
+                y, c = arguments[i - 1], carried.coefficients[i]
+                used = np.where((c < 0) == (side == "up"), np.abs(c), 0.0)
+                one, two = (table[1][p] * (y - table[2][p]) + table[3][p] for p in (1, 2))
+                pencil = getattr(lines[i], side)
+                slope = getattr(lines[i], f"{side}_slope")
+                here = used * (np.minimum(one, two) - slope * y - pencil.height(slope))
+                anywhere = used * (np.abs(table[3][0] - table[0][0] * table[2][0]))
+            found.append(np.where((phase == 0) & can, np.maximum(here, 0.0) + 1e-3 * anywhere + 1e-30, 0.0))
+        return found
+
+
+@dataclass
+class _Cases:
+    """The open cases: their phases, one array per kind of split, and their slopes, two arrays per layer but one."""
+
+    phases: list[_Phases]
+    slopes: list[tuple[_Array, _Array]]
+
+    def __len__(self) -> int:
+        return len(self.slopes[0][0])
+
+    def take(self, items: NDArray[np.intp]) -> _Cases:
+        return _Cases([p[items] for p in self.phases], [(down[items], up[items]) for down, up in self.slopes])
+
+
+def split_phases(
+    relaxation: Relaxation, units: list[Units], lines: list[Lines], pushes: Pushes, allowance: float, deadline: float
+) -> Outcome:
+    """Decide one row against one rival.
+
+    Parameters
+    ----------
+    relaxation : Relaxation
+    units, lines : lists
+        Of the row alone, with slopes to begin with.
+    pushes : Pushes
+        The row and its objective.
+    allowance : float
+        What rounding can have added to a bound.
+    deadline : float
+        Time of `time.monotonic` after which to give up.
+    """
+    tree = _Tree(relaxation, units, lines)
+    objective, top = pushes.objective, len(units) - 1
+    cases_ = _Cases(
+        [np.zeros((1, len(can)), dtype=np.int8) for can in tree.splittable],
+        [(line.down_slope, line.up_slope) for line in lines[1:]],
+    )
+    nodes, floor, least, best, patience = 1, np.inf, np.inf, None, PATIENCE
+    while len(cases_):
+        goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (objective.lin, objective.rho, objective.const)))
+        current = tree.lines(cases_.phases, cases_.slopes)
+        carried = carried_back(tree.layers, current, goal, top)
+        found, shift = _attacked(pushes, carried.coefficients)
+        if found < least:
+            least, best = found, shift
+        highest = carried.bound
+        if least < -allowance:
+            break
+        means: list[_Array] = []
+        # the slopes that a row comes with have been improved before
+        for step in range(STEPS if nodes > 1 else 1):
+            if (highest > allowance).all():
+                break
+            # the least margin lies between the bound and what the attack found
+            target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * least)
+            current, _, points = ascend(tree.layers, current, carried, target)
+            means = [m + (p - m) / (step + 1) for m, p in zip(means, points, strict=True)] if means else points
+            carried = carried_back(tree.layers, current, goal, top)
+            highest = np.maximum(highest, carried.bound)
+        closed = highest > allowance
+        floor = min(floor, float(highest[closed].min(initial=np.inf)))
+        open_cases = np.flatnonzero(~closed)
+        if not len(open_cases):
+            return Outcome(True, floor - allowance, best, least, nodes)
+        # the points at which the bound was least, on average: where the least margin is not at a corner
+        found, shift = _averaged(relaxation, pushes, [m[open_cases] for m in means])
+        if found < least:
+            least, best = found, shift
+        if least < -allowance or nodes >= CASES or time.monotonic() > deadline:
+            break
+        _, arguments, points = ascend(tree.layers, current, carried, carried.bound)
+        gaps = tree.gaps(cases_.phases, current, carried, arguments, points)
+        cases_ = _Cases(cases_.phases, [(line.down_slope, line.up_slope) for line in current[1:]]).take(open_cases)
+        cases_, split = _branched(cases_, [g[open_cases] for g in gaps])
+        nodes += len(cases_)
+        patience -= 0 if split else 1
+        if patience < 0:
+            break
+    return Outcome(False, min(float(highest.min()), floor) - allowance, best, least, nodes)
+
+
+def _attacked(pushes: Pushes, coefficients: list[_Array]) -> tuple[float, list[_Array]]:
+    """The least margin among shifts that push every unit against its coefficient, improved where it is least."""
+    starts = [np.where(c >= 0, -1.0, 1.0) for c in coefficients]
+    several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
+    margins, _ = several.margins(starts)
+    order = np.argsort(margins)[:4]
+    improved, shifts = several.take(order).improved([s[order] for s in starts])
+    i = int(np.argmin(improved))
+    return float(improved[i]), [s[i] for s in shifts]
+
+
+def _averaged(relaxation: Relaxation, pushes: Pushes, points: list[_Array]) -> tuple[float, list[_Array]]:
+    """The least margin among shifts that bring the units near given activations."""
+    items = np.zeros(len(points[0]), dtype=np.intp)
+    several = pushes.take(items)
+    starts = pushes_towards(relaxation, pushes.X[items], points)
+    margins, _ = several.margins(starts)
+    i = int(np.argmin(margins))
+    return float(margins[i]), [s[i] for s in starts]
+
+
+def _branched(open_cases: _Cases, gaps: list[_Array]) -> tuple[_Cases, bool]:
+    """Split each case where that promises most; few cases are split several times, to bound many at once."""
+    total = np.hstack(gaps) if gaps else np.zeros((len(open_cases), 0))
+    if not total.size or not total.any():
+        return open_cases, False
+    offsets = np.cumsum([0, *(g.shape[1] for g in gaps)])
+    for _ in range(3 if len(open_cases) <= 4 else 2 if len(open_cases) <= 32 else 1):
+        where = total.argmax(axis=1)
+        can = total[np.arange(len(where)), where] > 0
+        items = np.concatenate([np.arange(len(where)), np.flatnonzero(can)])
+        where, phase = where[items], np.concatenate([np.where(can, 1, 0), np.full(int(can.sum()), 2)])
+        open_cases, total = open_cases.take(items), total[items]
+        for kind, begin in enumerate(offsets[:-1]):
+            mine = np.flatnonzero((where >= begin) & (where < offsets[kind + 1]) & (phase > 0))
+            open_cases.phases[kind][mine, where[mine] - begin] = phase[mine]
+        total[np.arange(len(where)), where] = 0.0
+    return open_cases, True

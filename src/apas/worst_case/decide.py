@@ -1,0 +1,337 @@
+"""Worst-case verdicts for many rows at one delta, from the cheapest step to the dearest.
+
+Intervals and linear bounds see many rows together; what they leave open is decided row by row, by a quick attack, by
+branch and bound on phases and, where that does not end, by a mixed-integer program whose bound must exceed the
+solver's tolerances and is then proved again from multipliers. A row is *proved* only by bounds that hold in real
+arithmetic; it is *broken* only if whoever asks accepts the shift that is offered.
+
+A row's finding does not depend on the other rows: it is proved together with others or looked at by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.feedforward import FeedForward
+from apas.worst_case.attack.unit_pushes import (
+    Pushes,
+    UnitPushes,
+    output_push,
+    pushed_parameters,
+    pushes_towards,
+    worst_corners,
+)
+from apas.worst_case.branch_and_bound import split_phases
+from apas.worst_case.intervals import Boxes, is_exact, rivals
+from apas.worst_case.linear import Lines, ascend, carried_back
+from apas.worst_case.milp import advise, reduced_program, tolerance, verified_bound
+from apas.worst_case.relaxation import Relaxation, Units
+
+__all__ = ["ALL_STEPS", "Finding", "Pair", "worst_cases"]
+
+_Array = NDArray[np.float64]
+#: Ascent steps of the linear bounds of rows that are still open.
+STEPS = 6
+
+
+class Pair:
+    """A block of rows, each against one of its rivals: interval bound, linear bound, quick attack.
+
+    Parameters
+    ----------
+    relaxation : Relaxation
+    X : ndarray of shape (rows, features)
+    wanted, rival : ndarray of int, shape (rows,)
+    units, lines, allowance
+        What `Relaxation.relaxed` gave for the rows.
+
+    Attributes
+    ----------
+    interval, bound : ndarray of shape (rows,)
+        Lower bounds on the margin in real arithmetic: by intervals, and the best so far.
+    current : list of Lines
+        With the slopes improved so far.
+    """
+
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        X: _Array,
+        wanted: NDArray[np.intp],
+        rival: NDArray[np.intp],
+        units: list[Units],
+        lines: list[Lines],
+        allowance: _Array,
+    ) -> None:
+        self.rival, self.units, self.current, self.allowance = rival, units, lines, allowance
+        self.layers = relaxation.layers
+        self.objective = relaxation.objective(wanted, rival)
+        self.pushes = Pushes(relaxation, X, self.objective)
+        lin, rho, const = self.objective.lin, self.objective.rho, self.objective.const
+        ends = (lin * end - rho * np.abs(end) for end in (units[-1].low, units[-1].high))
+        self.interval = np.minimum(*ends).sum(axis=1) + const - allowance
+        self.bound = self.interval
+        self.least, self.shifts = np.full(len(X), np.inf), [np.empty(0)]
+
+    def linear(self) -> _Array:
+        """Linear bounds, with the slopes improved where they do not suffice."""
+        top = len(self.units) - 1
+        carried = carried_back(self.layers, self.current, self.objective, top)
+        best = carried.bound
+        if not (best > self.allowance).all():
+            starts = [np.where(c >= 0, -1.0, 1.0) for c in carried.coefficients]
+            self.least, self.shifts = self.pushes.improved(starts)
+        for _ in range(STEPS):
+            done = (best > self.allowance) | (self.least <= 0)
+            if done.all():
+                break
+            # a row that is done stays as it is, whatever the others need
+            target = np.where(done, -np.inf, np.maximum(0.1 * np.abs(carried.bound), 0.5 * self.least))
+            self.current, _, _ = ascend(self.layers, self.current, carried, target)
+            carried = carried_back(self.layers, self.current, self.objective, top)
+            best = np.maximum(best, carried.bound)
+        self.bound = np.maximum(self.interval, best - self.allowance)
+        return np.asarray(self.bound)
+
+    def attacked(self, k: int) -> list[_Array] | None:
+        """Pushes of a row's units that seem to break it, if some are known."""
+        return [s[k] for s in self.shifts] if self.least[k] <= 0 else None
+
+
+ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
+#: Rows whose linear bounds are computed together.
+BLOCK = 64
+
+
+@dataclass
+class Finding:
+    """What is known about one row.
+
+    Attributes
+    ----------
+    proved, broken : bool
+    step : str
+        What decided; "none" so far.
+    bound : float
+        On every shifted model the margin is at least this; minus infinity if nothing is known.
+    nodes : int
+        Cases distinguished.
+    exact : bool
+        Whether the bound is the least margin itself, up to rounding.
+    """
+
+    proved: bool = False
+    broken: bool = False
+    step: str = "none"
+    bound: float = -np.inf
+    nodes: int = 0
+    exact: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing was decided yet."""
+        return not (self.proved or self.broken)
+
+    def prove(self, step: str, bound: float) -> None:
+        """Note that every margin is at least `bound`, which is above 0."""
+        self.proved, self.step, self.bound = True, step, bound
+
+
+class _Search:
+    def __init__(
+        self,
+        net: FeedForward,
+        X: _Array,
+        wanted: NDArray[np.intp],
+        radii: _Array,
+        delta: float,
+        steps: Sequence[str],
+        time_limit: float,
+        accept: Callable[[int, _Array], bool],
+        done: Callable[[int], None],
+    ) -> None:
+        self.net, self.X, self.wanted, self.radii, self.delta = net, X, wanted, radii, delta
+        self.steps, self.time_limit, self.accept, self.done = steps, time_limit, accept, done
+        self.rivals = rivals(net, wanted)
+        self.found = [Finding() for _ in X]
+
+    def run(self) -> list[Finding]:
+        exact = is_exact(self.net)
+        if exact or set(self.steps) <= {"interval", "linear"}:  # whose rounding allowance is the smallest
+            self._interval(exact=exact)
+        rows = self._open()
+        self.done(len(self.X) - len(rows))
+        if not exact and set(self.steps) != {"interval"}:
+            self.relaxation = Relaxation(self.net, self.radii, self.delta)
+            for start in range(0, len(rows), BLOCK):
+                self._block(rows[start : start + BLOCK])
+                self.done(len(rows[start : start + BLOCK]))
+        return self.found
+
+    def _open(self) -> NDArray[np.intp]:
+        return np.array([i for i, f in enumerate(self.found) if f.open], dtype=np.intp)
+
+    def _interval(self, *, exact: bool) -> None:
+        boxes, deltas = Boxes(self.net, self.X, self.wanted, self.radii), np.full(len(self.X), self.delta)
+        bound = boxes.bound(deltas) - boxes.error(deltas)
+        for i, value in enumerate(bound.tolist()):
+            self.found[i].exact = exact
+            if value > 0:
+                self.found[i].prove("interval", value)
+            else:
+                self.found[i].bound = value
+        if exact:
+            rows = self._open()
+            for start in range(0, len(rows), BLOCK):
+                self._corners(boxes, rows[start : start + BLOCK])
+
+    def _corners(self, boxes: Boxes, rows: NDArray[np.intp]) -> None:
+        """Offer the shifts at which exact bounds are attained."""
+        deltas = np.full(len(rows), self.delta)
+        corners = worst_corners(boxes.take(rows), deltas)
+        if corners is not None:
+            # they come scaled by the radii
+            units = np.divide(corners, self.radii, out=np.zeros_like(corners), where=self.radii > 0)
+        else:
+            pushed = UnitPushes(self.net, self.X[rows], self.wanted[rows], self.radii, deltas)
+            units = np.stack([pushed.direction(i, np.empty(0)) for i in range(len(rows))])
+        for row, unit in zip(rows.tolist(), units, strict=True):
+            self._offer(row, unit, "interval")
+
+    def _offer(self, row: int, direction: _Array, step: str) -> bool:
+        """Break a row if the shift in this direction of the unit box is accepted as a witness."""
+        if self.accept(row, direction):
+            self.found[row].broken, self.found[row].step = True, step
+        return self.found[row].broken
+
+    def _block(self, rows: NDArray[np.intp]) -> None:
+        """Linear bounds for some rows together; then each that is left by itself, if there is more to try."""
+        pairs = self._bounded(rows)
+        if set(self.steps) <= {"interval", "linear"}:
+            return
+        for row in [row for row in rows.tolist() if self.found[row].open]:
+            # by itself from the start, so that no last bit depends on the others
+            deadline = time.monotonic() + self.time_limit
+            alone = pairs if len(rows) == 1 else self._bounded(np.array([row]))
+            if self.found[row].open:
+                self._attack(row, alone)
+            if self.found[row].open:
+                self._splitting(row, alone, deadline)
+
+    def _bounded(self, rows: NDArray[np.intp]) -> list[Pair]:
+        X, wanted = self.X[rows], self.wanted[rows]
+        relaxed = self.relaxation.relaxed(X)
+        pairs = [Pair(self.relaxation, X, wanted, rival, *relaxed) for rival in self.rivals[rows].T]
+        least = np.minimum.reduce([pair.interval for pair in pairs])
+        self._note(rows, least, "interval" if len(relaxed[0]) == 2 else "linear")
+        if any(self.found[row].open for row in rows.tolist()):
+            linear = np.minimum.reduce([pair.linear() for pair in pairs])
+            self._note(rows, np.maximum(linear, least), "linear")
+        return pairs
+
+    def _note(self, rows: NDArray[np.intp], bound: _Array, step: str) -> None:
+        for row, value in zip(rows.tolist(), bound.tolist(), strict=True):
+            finding = self.found[row]
+            if finding.open and value > 0:
+                finding.prove(step, value)
+            elif finding.open:
+                finding.bound = value
+
+    def _attack(self, row: int, pairs: list[Pair]) -> None:
+        for pair in pairs:
+            pushes = pair.attacked(0)
+            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack"):
+                return
+
+    def _direction(self, row: int, pushes: list[_Array], rival: int) -> _Array:
+        output = output_push(self.net, int(self.wanted[row]), int(rival))
+        return pushed_parameters(self.relaxation, self.X[row], pushes, output)
+
+    def _splitting(self, row: int, pairs: list[Pair], deadline: float) -> None:
+        """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
+        finding = self.found[row]
+        proved, step = [], "splitting"
+        for pair in sorted(pairs, key=lambda p: float(p.bound[0])):
+            if pair.bound[0] > 0:
+                proved.append(float(pair.bound[0]))
+                continue
+            outcome = split_phases(
+                self.relaxation, pair.units, pair.current, pair.pushes, float(pair.allowance[0]), deadline
+            )
+            finding.nodes += outcome.nodes
+            if outcome.proved:
+                proved.append(outcome.bound)
+                continue
+            pushes = outcome.pushes if outcome.least <= 0 else None
+            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "splitting"):
+                return
+            if "solver" not in self.steps:
+                return
+            bound = self._solver(row, pair, deadline, min(outcome.least, float(pair.least[0])))
+            if bound is None:
+                return
+            step = "solver"
+            proved.append(bound)
+        finding.prove(step, min(proved))
+
+    def _solver(self, row: int, pair: Pair, deadline: float, known: float) -> float | None:
+        """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row.
+
+        `known` is the margin of some shift.
+        """
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        program = reduced_program(self.relaxation, pair.units, pair.objective)
+        margin = tolerance(self.relaxation, pair.units, pair.objective)
+        advice = advise(program, enough=margin, target=-margin, time_limit=left)
+        allowance = float(pair.allowance[0])
+        if allowance < advice.bound <= known + margin:  # above the margin of a shift that is known, it would be wrong
+            bound = verified_bound(program, above=allowance, deadline=deadline)
+            return None if bound is None else bound - allowance
+        if advice.point is not None:
+            wish = [advice.point[columns] for columns in program.activations]
+            start = pushes_towards(self.relaxation, self.X[row : row + 1], wish)
+            least, pushes = pair.pushes.improved(start)
+            if pair.pushes.margins(start)[0][0] <= least[0]:
+                pushes = start
+            self._offer(row, self._direction(row, [p[0] for p in pushes], pair.rival[0]), "solver")
+        return None
+
+
+def worst_cases(
+    net: FeedForward,
+    X: _Array,
+    wanted: NDArray[np.intp],
+    radii: _Array,
+    delta: float,
+    *,
+    steps: Sequence[str] = ALL_STEPS,
+    time_limit: float = np.inf,
+    accept: Callable[[int, _Array], bool],
+    done: Callable[[int], None] = lambda rows: None,
+) -> list[Finding]:
+    """Decide for each row whether every shift keeps its margin above 0.
+
+    Parameters
+    ----------
+    net : FeedForward
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+    radii : ndarray of shape (k,)
+    delta : float
+    steps : sequence of str
+        Which of `ALL_STEPS` to take.
+    time_limit : float
+        Seconds per row for the last two.
+    accept : callable
+        ``accept(row, direction)`` says whether a direction of the unit box, shape (k,), breaks a row.
+    done : callable, optional
+        Told now and then how many more rows are done.
+    """
+    return _Search(net, X, wanted, radii, delta, steps, time_limit, accept, done).run()

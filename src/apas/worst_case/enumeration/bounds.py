@@ -1,0 +1,472 @@
+"""Bounds on margins and their slopes over boxes of parameters, for enumeration.
+
+Each product of an activation in ``[p, q]`` and a weight in ``[l, h]`` ranges between its four corners. Every item has a
+box of its own, so that thousands of parts of one box of shifts go through in one call.
+
+The arithmetic is ordinary float64. What rounding can do is bounded from the magnitudes behind the sums.
+
+Intervals go forward through the network, each product of an activation in ``[p, q]`` and a weight in ``[l, h]`` by its
+four corners, and then backward: the derivative of the margin by each unit is again an interval. Every item has a box of
+its own, so that thousands of parts of one box of shifts are bounded in one call.
+
+With several classes the margin is the least of its differences to the rivals; each difference is one output with the
+weights ``v_wanted - v_rival``. Bounds on the margin are then the least of the bounds, on the slopes the largest.
+
+The arithmetic is ordinary float64. What rounding can do is bounded from the magnitudes behind the sums: it is returned
+for the margins, and already contained in the slopes.
+
+Let c be the middle of a box. Going from c to another point layer by layer, the output layer first, the margin changes
+by ``sum_i s_i (theta_i - c_i)``, where ``s_i`` is the slope in parameter i at some point between: the layers above may
+be anywhere in the box, the layers below are still at c. Intervals of these slopes come from one pass forward and one
+backward, with the values at c in place of what enters each layer. That keeps the lines close to the margin: with one
+hidden layer the slopes by the output weights are known exactly.
+
+The parameters are independent and uniform, so the question is about a sum of independent terms. Three answers, of which
+the least counts; each is a theorem, evaluated with an allowance for rounding.
+
+- *Chernoff's bound* with the exact moment generating functions: far from 0 it falls like that of a normal distribution.
+- *Gauss's inequality* [1]_ for the straight part, a symmetric sum whose density falls from its middle on: beyond t on
+  one side it lies with probability at most ``2 s**2 / (9 t**2)``, and ``1/2 - t / (2 sqrt(3) s)`` for t below
+  ``2 s / sqrt(3)``, where s is its standard deviation. Near 0 this is a third of Chernoff's bound.
+- *Ball's theorem* [2]_: the density of that sum is nowhere above ``sqrt(2)`` divided by the length of the vector of
+  the terms' widths. So the middle of a box may lie on the wrong side, and yet not all of the box does.
+
+References
+----------
+.. [1] Gauss (1823), "Theoria combinationis observationum erroribus minimis obnoxiae", section 10.
+.. [2] Ball (1986), "Cube slicing in R^n", Proceedings of the American Mathematical Society 97.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.feedforward import FeedForward
+from apas.worst_case.intervals import POSITIVE, STEEPEST, activation_range, derivative_range, rivals
+
+__all__ = [
+    "TINY",
+    "BoxPass",
+    "Lines",
+    "Range",
+    "margin_lines",
+    "margin_ranges",
+    "margin_slopes",
+    "outputs",
+    "products",
+    "rounding",
+    "share_below",
+]
+
+_Array = NDArray[np.float64]
+#: Least and largest values.
+Range = tuple[_Array, _Array]
+#: Numbers smaller than this may have lost digits to underflow.
+TINY = 1e-300
+
+
+def outputs(
+    net: FeedForward, wanted: NDArray[np.intp], low: _Array, high: _Array
+) -> Iterator[tuple[_Array, _Array, _Array, _Array]]:
+    """Ends of the weights and of the bias of the margin against each rival."""
+    w, b = ([t[:, part].reshape(len(t), *shape) for t in (low, high)] for part, shape in _last(net))
+    sign = np.where(wanted == 1, 1.0, -1.0)
+    items = np.arange(len(wanted))
+    for rival in rivals(net, wanted).T:
+        if net.weights[-1].shape[1] == 1:
+            flip = (wanted != 1)[:, None]
+            v = [np.where(flip, -other[:, :, 0], end[:, :, 0]) for end, other in (w, w[::-1])]
+            c = [sign * np.where(flip, other, end)[:, 0] - sign * net.offset for end, other in (b, b[::-1])]
+        else:
+            shift = sign * net.offset if len(net.classes) == 2 else 0.0
+            v = [end[items, :, wanted] - other[items, :, rival] for end, other in (w, w[::-1])]
+            c = [end[items, wanted] - other[items, rival] - shift for end, other in (b, b[::-1])]
+        yield v[0], v[1], c[0], c[1]
+
+
+def _last(net: FeedForward) -> list[tuple[slice, tuple[int, ...]]]:
+    return list(zip(net.parameters.slices, net.parameters.shapes, strict=True))[-2:]
+
+
+@dataclass(frozen=True)
+class BoxPass:
+    """What a forward pass leaves for the output and for the way back."""
+
+    net: FeedForward
+    weights: list[Range]
+    sums: list[Range]
+    """Ends of what enters each hidden layer's activation, rounding included."""
+    values: list[Range]
+    """Ends of what enters each layer, as computed."""
+    slack: list[_Array]
+    """What these can exceed their computed ends by."""
+    error: _Array
+
+    @classmethod
+    def through(cls, net: FeedForward, X: _Array, low: _Array, high: _Array) -> BoxPass:
+        """Intervals of every unit, layer by layer."""
+        parts = [
+            tuple(t[:, part].reshape(len(t), *shape) for t in (low, high))
+            for part, shape in zip(net.parameters.slices, net.parameters.shapes, strict=True)
+        ]
+        weights: list[Range] = parts[::2]  # type: ignore[assignment]
+        values: list[Range] = [(X, X)]
+        sums, slack = [], [np.zeros_like(X)]
+        size, steps = np.abs(X), 0
+        for i, (w, b) in enumerate(zip(weights, parts[1::2], strict=True)):
+            steps += w[0].shape[1] + 8
+            size = _times(size, np.maximum(-w[0], w[1])) + np.maximum(-b[0], b[1])
+            if i == len(net.activations):
+                break
+            name = net.activations[i]
+            least, most = _point(X, w) if i == 0 else _sums(values[-1], w, positive=net.activations[i - 1] in POSITIVE)
+            error = rounding(steps) * size + TINY
+            sums.append((least + b[0] - error, most + b[1] + error))
+            values.append(activation_range(name, least + b[0], most + b[1]))
+            size = STEEPEST.get(name, 1.0) * size + {"softplus": math.log(2.0), "sigmoid": 0.5}.get(name, 0.0)
+            slack.append(rounding(steps) * size + TINY)
+        total = size.sum(axis=1) + abs(net.offset)
+        return cls(net, weights, sums, values, slack, rounding(steps) * total + TINY)
+
+    def margin(self, v_low: _Array, v_high: _Array, c_low: _Array, c_high: _Array) -> Range:
+        """Ends of the margin with these output weights and bias."""
+        least, most = products(self.values[-1], (v_low, v_high))
+        return least.sum(axis=1) + c_low, most.sum(axis=1) + c_high
+
+    def backward(self, slope: Range) -> Iterator[tuple[int, Range, _Array]]:
+        """From the last hidden layer to the first: number, slopes of an output by what enters its units, and slack.
+
+        `slope` holds the ends of the output's slopes by the values of the last hidden layer. The slack is what rounding
+        can have added to the slopes.
+        """
+        size, steps = np.maximum(-slope[0], slope[1]), 8
+        for i in reversed(range(len(self.net.activations))):
+            name = self.net.activations[i]
+            slope = products(slope, derivative_range(name, *self.sums[i]))
+            size = STEEPEST.get(name, 1.0) * size
+            yield i, slope, rounding(steps) * size + TINY
+            if i:
+                weights = self.weights[i]
+                least, most = products((slope[0][:, None, :], slope[1][:, None, :]), weights)
+                slope = least.sum(axis=2), most.sum(axis=2)
+                size = _times(size, np.maximum(-weights[0], weights[1]).transpose(0, 2, 1))
+                steps += weights[0].shape[2] + 8
+
+    def reach(self, i: int) -> _Array:
+        """How large what enters layer i can be."""
+        low, high = self.values[i]
+        return np.maximum(-low, high) + self.slack[i]
+
+    def entering(self, i: int) -> Range:
+        """Ends of what enters layer i, in real arithmetic."""
+        return self.values[i][0] - self.slack[i], self.values[i][1] + self.slack[i]
+
+
+def rounding(steps: int) -> float:
+    """What rounding adds to a sum behind which lie `steps` operations, as a share of the magnitudes in it."""
+    return 4 * steps * 2.0**-53
+
+
+def _times(a: _Array, w: _Array) -> _Array:
+    """Each item's row vector times its matrix."""
+    return np.asarray(np.matmul(a[:, None, :], w)[:, 0, :])
+
+
+def _point(x: _Array, w: Range) -> Range:
+    above, below = np.maximum(x, 0.0), np.minimum(x, 0.0)
+    return _times(above, w[0]) + _times(below, w[1]), _times(above, w[1]) + _times(below, w[0])
+
+
+def _sums(a: Range, w: Range, *, positive: bool) -> Range:
+    """Ends of ``a @ w``; `positive` promises that no a is below 0."""
+    if positive:  # then only the sign of the weight decides which end of the activation is worse
+        least = _times(a[0], np.maximum(w[0], 0.0)) + _times(a[1], np.minimum(w[0], 0.0))
+        return least, _times(a[1], np.maximum(w[1], 0.0)) + _times(a[0], np.minimum(w[1], 0.0))
+    least, most = products((a[0][:, :, None], a[1][:, :, None]), w)
+    return least.sum(axis=1), most.sum(axis=1)
+
+
+def products(a: Range, b: Range) -> Range:
+    """Ends of the product of two intervals: of the four products of ends, the least and the largest."""
+    corners = [x * y for x in a for y in b]
+    least, most = np.minimum(corners[0], corners[1]), np.maximum(corners[0], corners[1])
+    for corner in corners[2:]:
+        np.minimum(least, corner, out=least)
+        np.maximum(most, corner, out=most)
+    return least, most
+
+
+#: How many numbers a temporary array holds at most, unless a single item needs more.
+NUMBERS = 1 << 17
+
+
+def margin_ranges(
+    net: FeedForward, X: _Array, wanted: NDArray[np.intp], low: _Array, high: _Array
+) -> tuple[_Array, _Array, _Array]:
+    """Bound the margin of each item while its parameters run through its box.
+
+    Parameters
+    ----------
+    net : FeedForward
+        Only its architecture and offset matter; the parameters come from the boxes.
+    X : ndarray of shape (items, features)
+    wanted : ndarray of int, shape (items,)
+        Position of the wanted class.
+    low, high : ndarray of shape (items, k)
+        Ends of each parameter.
+
+    Returns
+    -------
+    least, most : ndarray of shape (items,)
+        As computed; with at most one hidden layer and one output the range itself.
+    error : ndarray of shape (items,)
+        ``least - error`` and ``most + error`` are bounds in real arithmetic.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> low, high = np.array([[0.5, 1.0, 0.0]]), np.array([[1.0, 2.0, 0.25]])
+    >>> margin_ranges(net, np.array([[2.0, -1.0]]), np.array([1]), low, high)[:2]
+    (array([-1.]), array([1.25]))
+    """
+    least, most, error = (np.empty(len(X)) for _ in range(3))
+    for part in _blocks(net, len(X)):
+        box = BoxPass.through(net, X[part], low[part], high[part])
+        against = [box.margin(*terms) for terms in outputs(net, wanted[part], low[part], high[part])]
+        least[part] = np.minimum.reduce([a[0] for a in against])
+        most[part] = np.minimum.reduce([a[1] for a in against])
+        error[part] = box.error
+    return least, most, error
+
+
+def margin_slopes(
+    net: FeedForward, X: _Array, wanted: NDArray[np.intp], low: _Array, high: _Array, *, ceiling: float = math.inf
+) -> tuple[_Array, _Array, _Array, _Array]:
+    """Bound the margin of each item, and how steep it is in each parameter, while these run through its box.
+
+    Takes what `margin_ranges` takes, and a `ceiling` above which the margin need not be told apart.
+
+    Returns
+    -------
+    least, most : ndarray of shape (items,)
+        As from `margin_ranges`.
+    slopes : ndarray of shape (items, k)
+        The lesser of margin and `ceiling` changes by at most ``slopes[i] * t`` when parameter i alone moves by t inside
+        the box: a bound on the derivative's magnitude wherever there is one, in real arithmetic.
+    error : ndarray of shape (items,)
+        As from `margin_ranges`.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> low, high = np.array([[0.5, 1.0, 0.0]]), np.array([[1.0, 2.0, 0.25]])
+    >>> margin_slopes(net, np.array([[2.0, -1.0]]), np.array([1]), low, high)[2].round(9)
+    array([[2., 1., 1.]])
+    """
+    least, most, error = (np.empty(len(X)) for _ in range(3))
+    slopes = np.zeros((len(X), len(net.parameters)))
+    for part in _blocks(net, len(X)):
+        box = BoxPass.through(net, X[part], low[part], high[part])
+        against = list(outputs(net, wanted[part], low[part], high[part]))
+        ends = [box.margin(*terms) for terms in against]
+        least[part] = np.minimum.reduce([e[0] for e in ends])
+        most[part] = np.minimum.reduce([e[1] for e in ends])
+        error[part] = box.error
+        # a rival whose difference is nowhere the least one has no part in the margin; a NaN may have
+        highest = np.minimum(most[part], ceiling) + 2 * box.error
+        matters = [~(e[0] > highest) for e in ends]
+        for terms, some in zip(against, matters, strict=True):
+            _raise(box, terms[:2], some[:, None], slopes[part])
+        _set_output(box, _classes(net, wanted[part], matters), slopes[part])
+    return least, most, slopes, error
+
+
+def _blocks(net: FeedForward, items: int) -> Iterator[slice]:
+    """Parts of the items that keep every temporary array small."""
+    step = max(1, NUMBERS // max(w.size for w in net.weights))
+    return (slice(start, min(start + step, items)) for start in range(0, items, step))
+
+
+def _classes(net: FeedForward, wanted: NDArray[np.intp], matters: list[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """Which outputs of each item the margin depends on, shape (items, outputs)."""
+    if net.weights[-1].shape[1] == 1:
+        return matters[0][:, None]
+    items = np.arange(len(wanted))
+    needed = np.zeros((len(wanted), len(net.classes)), dtype=bool)
+    for rival, some in zip(rivals(net, wanted).T, matters, strict=True):
+        needed[items, rival] = some
+        needed[items, wanted] |= some
+    return needed
+
+
+def _raise(box: BoxPass, slope: Range, matters: NDArray[np.bool_], slopes: _Array) -> None:
+    """Raise `slopes` of the hidden layers to what one output needs, which has the slope `slope` in each unit."""
+    if not matters.any():
+        return
+    for i, (least, most), slack in box.backward(slope):
+        steepest = np.maximum(-least, most) + slack
+        w, b = box.net.parameters.slices[2 * i : 2 * i + 2]
+        for where, bound in ((w, box.reach(i)[:, :, None] * steepest[:, None, :]), (b, steepest)):
+            np.maximum(slopes[:, where], bound.reshape(len(bound), -1), out=slopes[:, where], where=matters)
+
+
+def _set_output(box: BoxPass, needed: NDArray[np.bool_], slopes: _Array) -> None:
+    """Set the slopes of the output layer, which are the same for every class that matters."""
+    w, b = box.net.parameters.slices[-2:]
+    reach = box.reach(len(box.weights) - 1)
+    slopes[:, w] = np.where(needed[:, None, :], reach[:, :, None], 0.0).reshape(len(reach), -1)
+    slopes[:, b] = needed
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What is known about the margin against one rival; everything holds in real arithmetic.
+
+    Attributes
+    ----------
+    least, most : ndarray of shape (items,)
+        Bounds over the whole box.
+    middle : tuple of ndarray of shape (items,)
+        Ends of the margin at the middle of the box.
+    slopes : tuple of ndarray of shape (items, k)
+        The margin differs from that at the middle by a sum of ``s_i * (theta_i - middle_i)`` with slopes s_i between
+        these.
+    error : ndarray of shape (items,)
+        How much of `least` and `most` is an allowance for rounding.
+    """
+
+    least: _Array
+    most: _Array
+    middle: Range
+    slopes: Range
+    error: _Array
+
+
+def margin_lines(net: FeedForward, X: _Array, wanted: NDArray[np.intp], box: Range, middle: Range) -> list[Lines]:
+    """Bound the margin against each rival over boxes, by numbers and by lines through their middles.
+
+    Parameters
+    ----------
+    net : FeedForward
+        Only its architecture and offset matter.
+    X : ndarray of shape (items, features)
+    wanted : ndarray of int, shape (items,)
+    box : tuple of ndarray of shape (items, k)
+        Least and largest value of every parameter.
+    middle : tuple of ndarray of shape (items, k)
+        The same for the middle of each box, whose ends differ where it is no float64 number.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> theta = net.parameters.values[None, :]
+    >>> lines = margin_lines(net, np.array([[2.0, -1.0]]), np.array([1]), (theta - 0.5, theta + 0.5), (theta, theta))
+    >>> lines[0].slopes[0].round(9)
+    array([[ 2., -1.,  1.]])
+    """
+    around, at = BoxPass.through(net, X, *box), BoxPass.through(net, X, *middle)
+    found = []
+    for wide, narrow in zip(outputs(net, wanted, *box), outputs(net, wanted, *middle), strict=True):
+        least, most = around.margin(*wide)
+        low, high = at.margin(*narrow)
+        bounds = least - around.error, most + around.error, (low - at.error, high + at.error)
+        found.append(Lines(*bounds, (np.zeros_like(box[0]), np.zeros_like(box[0])), around.error))
+        for i, slope, slack in around.backward(wide[:2]):
+            slope = slope[0] - slack, slope[1] + slack
+            _fill(found[-1].slopes, net.parameters.slices[2 * i : 2 * i + 2], at.entering(i), slope)
+    _fill_output(net, wanted, at.entering(len(net.activations)), found)
+    return found
+
+
+def _fill(slopes: Range, where: tuple[slice, ...], entering: Range, slope: Range) -> None:
+    """Slopes by the weights and biases of a layer, whose units have the slope `slope`."""
+    w, b = where
+    a = entering[0][:, :, None], entering[1][:, :, None]
+    by_weight = products(a, (slope[0][:, None, :], slope[1][:, None, :]))
+    for ends, weight, unit in zip(slopes, by_weight, slope, strict=True):
+        ends[:, w], ends[:, b] = weight.reshape(len(unit), -1), unit
+
+
+def _fill_output(net: FeedForward, wanted: NDArray[np.intp], entering: Range, found: list[Lines]) -> None:
+    """Slopes by the output layer: 1 for the wanted class, -1 for the rival, 0 for the others."""
+    items, several = np.arange(len(wanted)), net.weights[-1].shape[1] > 1
+    for lines, rival in zip(found, rivals(net, wanted).T, strict=True):
+        enters = np.zeros((len(wanted), net.weights[-1].shape[1]))
+        if several:
+            enters[items, rival], enters[items, wanted] = -1.0, 1.0
+        else:
+            enters[:, 0] = np.where(wanted == 1, 1.0, -1.0)
+        _fill(lines.slopes, net.parameters.slices[-2:], entering, (enters, enters))
+
+
+#: Where Chernoff's bound is evaluated, as multiples of where it is best for a normal distribution.
+TILTS = (0.8, 1.2, 2.0)
+#: What rounding can do, far more than it does: relative to the numbers that are added up, and to a probability.
+ROUNDING, SAFETY = 2.0**-44, 1e-11
+
+
+def share_below(middle: _Array, low: _Array, high: _Array) -> _Array:
+    """An upper bound on the share of a cube where ``middle + sum_i g_i(u_i)`` is at most 0.
+
+    Parameters
+    ----------
+    middle : ndarray of shape (items,)
+    low, high : ndarray of shape (items, axes)
+        ``g_i(u)`` is at least ``low[i] * u`` for u in [0, 1] and at least ``high[i] * u`` for u in [-1, 0], where u is
+        uniform on [-1, 1]; ``low <= high``.
+
+    Returns
+    -------
+    ndarray of shape (items,)
+        At most 1; 1 where something is not finite.
+
+    Examples
+    --------
+    >>> terms = np.full((1, 12), 0.5)  # a standard deviation of 1
+    >>> [float(share_below(np.array([t]), terms, terms)[0].round(4)) for t in (-1.0, 0.0, 1.0, 2.0, 4.0)]
+    [0.9082, 0.5, 0.2113, 0.0556, 0.0001]
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        # in units of the largest number, squares neither overflow nor vanish where they matter
+        unit = np.maximum(np.abs(middle), np.maximum(np.abs(low).max(axis=1), np.abs(high).max(axis=1)))
+        middle, low, high = middle / unit, low / unit[:, None], high / unit[:, None]
+        slack = ROUNDING * (np.abs(middle) + np.abs(low).sum(axis=1) + np.abs(high).sum(axis=1))
+        bound = np.minimum(_symmetric(middle - slack, low, high), _tilted(middle - slack, low, high))
+        bound = (1.0 + SAFETY) * bound + SAFETY
+    return np.where(bound < 1.0, bound, 1.0)  # a NaN becomes 1
+
+
+def _symmetric(middle: _Array, low: _Array, high: _Array) -> _Array:
+    """By Gauss and Ball, the bend of each term taken at its worst."""
+    straight = 0.5 * (low + high)
+    t = middle - 0.5 * (high - low).sum(axis=1)
+    deviation = np.sqrt((straight * straight).sum(axis=1) / 3.0)
+    ratio = t / deviation  # infinite or NaN for a sum that does not move
+    beyond = np.where(ratio < 2.0 / 3.0**0.5, 0.5 - ratio / (2.0 * 3.0**0.5), 2.0 / (9.0 * ratio * ratio))
+    short = 0.5 - ratio * (2.0 / 12.0) ** 0.5
+    return np.where(deviation > 0, np.where(t > 0, beyond, np.minimum(short, 1.0)), np.where(t > 0, 0.0, 1.0))
+
+
+def _tilted(middle: _Array, low: _Array, high: _Array) -> _Array:
+    """By Chernoff, for the terms as they are."""
+    bend = high - low
+    mean = middle - 0.25 * bend.sum(axis=1)
+    variance = ((low * low + high * high) / 6.0 - (0.25 * bend) ** 2).sum(axis=1)
+    best = np.ones(len(middle))
+    for tilt in TILTS:
+        scale = tilt * np.maximum(mean, 0.0) / variance
+        down, up = -scale[:, None] * low, scale[:, None] * high
+        logarithm = np.log(0.5 * (_average(down) + _average(up))).sum(axis=1) - scale * middle
+        logarithm += ROUNDING * (low.shape[1] + (np.abs(down) + np.abs(up)).sum(axis=1) + np.abs(scale * middle))
+        best = np.fmin(best, np.exp(logarithm))
+    return best
+
+
+def _average(x: _Array) -> _Array:
+    """The average of ``exp(x u)`` over u in [0, 1]."""
+    return np.asarray(np.where(x == 0.0, 1.0, np.expm1(x) / x))

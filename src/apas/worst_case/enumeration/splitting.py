@@ -1,0 +1,478 @@
+"""The share of valid shifts by halving the box of shifts: Algorithm 3 of the paper.
+
+Every part is half of another one: the tree stores, per pair of halves, whose halves they are and along which axis. The
+coordinates of some parts are found by walking up to the whole box. That takes a dozen bytes per part, however many
+axes there are, and the volume of a part is exactly ``2**-depth``.
+
+A part of the box on which the margin is proved to be above 0 (or below 0) is settled; the others are halved along the
+axis with the largest effect on the margin. Volumes are powers of one half, so that the share lies between two exact
+fractions. The paper counts an open part as wholly unknown. Here it counts with the shares of it that are proved to be
+valid and to fail (see `tails`): on networks with dozens of parameters that is the difference between knowing nothing
+and knowing the share to a few digits, because a sum of many independent terms is seldom near its ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.feedforward import FeedForward
+from apas.worst_case.enumeration.bounds import Lines, margin_lines, margin_slopes, share_below
+
+__all__ = ["FAILING", "HALVED", "OPEN", "VALID", "BoxTree", "Frontier", "PartBounds", "ShiftBox", "Split", "split"]
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PartBounds:
+    """What is known about parts of a box; everything holds in real arithmetic.
+
+    Attributes
+    ----------
+    least, most : ndarray of shape (parts,)
+        Bounds of the margin; NaN where numbers became too large.
+    failing, valid : ndarray of shape (parts,)
+        At most this share of the part fails, or is valid.
+    effects : ndarray of shape (parts, axes)
+        How much the margin can change along each axis, about.
+    error : ndarray of shape (parts,)
+        How much of `least` and `most` is an allowance for rounding.
+    """
+
+    least: _Array
+    most: _Array
+    failing: _Array
+    valid: _Array
+    effects: _Array
+    error: _Array
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftBox:
+    """A row, and the box that the parameters of its dense network run through.
+
+    Parameters
+    ----------
+    net : FeedForward
+    x : ndarray of shape (features,)
+    wanted : int
+        Position of the wanted class.
+    radii : ndarray of shape (k,)
+        How far each parameter moves when delta is 1.
+    delta : float
+    """
+
+    net: FeedForward
+    x: _Array
+    wanted: int
+    radii: _Array
+    delta: float
+
+    @cached_property
+    def moving(self) -> NDArray[np.intp]:
+        """Numbers of the parameters that move: the axes of the cube."""
+        return np.flatnonzero(self.radii)
+
+    @cached_property
+    def _reach(self) -> _Array:
+        return self.delta * self.radii[self.moving]
+
+    @cached_property
+    def _rounding(self) -> _Array:
+        """More than what rounding can do to an end of a parameter."""
+        return np.asarray(2.0**-50 * (np.abs(self.net.parameters.values[self.moving]) + self._reach))
+
+    @cached_property
+    def _in_use(self) -> float:
+        """More than what coarser arithmetic does to a margin where the network is used."""
+        return float(self.net.rounding(self.x[None], self.radii, self.delta)[0])
+
+    def directions(self, points: _Array) -> _Array:
+        """Points of the cube, shape (points, axes), as directions in [-1, 1], shape (points, k)."""
+        moves = np.zeros((len(points), len(self.radii)))
+        moves[:, self.moving] = 2.0 * points - 1.0
+        return moves
+
+    def ends(self, start: _Array, width: _Array) -> tuple[_Array, _Array]:
+        """Least and largest value of every parameter in parts of the cube, shape (parts, k)."""
+        base = self.net.parameters.values
+        low = np.repeat(base[None, :], len(start), axis=0)
+        high = low.copy()
+        low[:, self.moving] += self._reach * (2.0 * start - 1.0)
+        high[:, self.moving] += self._reach * (2.0 * (start + width) - 1.0)
+        return low, high
+
+    def bound(self, start: _Array, width: _Array) -> PartBounds:
+        """What is known about parts of the cube, given by their lower corners and widths."""
+        rows, wanted = self._items(len(start))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite settles nothing
+            least, most, slopes, error = margin_slopes(self.net, rows, wanted, *self._around(start, width), ceiling=0.0)
+            effects = slopes[:, self.moving] * (2.0 * self._reach * width)
+            error = error + self._in_use
+            least, most = least - error, most + error
+        return PartBounds(least, most, _not(least > 0), _not(most < 0), effects, error)
+
+    def measure(self, start: _Array, width: _Array) -> PartBounds:
+        """What `bound` says, and bounds on the share of each part that fails or is valid.
+
+        A part fails where the margin against any rival is below 0: at most the sum of these shares. It is valid only
+        where all margins are above 0: at most the least of these.
+        """
+        rows, wanted = self._items(len(start))
+        middle = self._around(start + 0.5 * width, np.zeros_like(width))
+        half = self._reach * width * (1.0 + 2.0**-50)
+        effects, failing, valid = np.zeros_like(width), np.zeros(len(width)), np.ones(len(width))
+        with np.errstate(over="ignore", invalid="ignore"):
+            against = margin_lines(self.net, rows, wanted, self._around(start, width), middle)
+            against = [_widened(lines, self._in_use) for lines in against]
+            for lines in against:
+                low, high = (slope[:, self.moving] * half for slope in lines.slopes)
+                settled = lines.least > 0
+                failing += np.where(settled, 0.0, share_below(lines.middle[0], low, high))
+                valid = np.minimum(valid, share_below(-lines.middle[1], -high, -low))
+                np.maximum(effects, 2.0 * np.maximum(-low, high), out=effects, where=~settled[:, None])
+        least = np.minimum.reduce([lines.least for lines in against])
+        most = np.minimum.reduce([lines.most for lines in against])
+        failing, valid = np.minimum(failing, _not(least > 0)), np.minimum(valid, _not(most < 0))
+        return PartBounds(least, most, failing, valid, effects, against[0].error)
+
+    def _items(self, count: int) -> tuple[_Array, NDArray[np.intp]]:
+        rows = np.broadcast_to(self.x, (count, len(self.x)))
+        return rows, np.full(count, self.wanted, dtype=np.intp)
+
+    def _around(self, start: _Array, width: _Array) -> tuple[_Array, _Array]:
+        """The ends of parts, rounded outward."""
+        low, high = self.ends(start, width)
+        low[:, self.moving] -= self._rounding
+        high[:, self.moving] += self._rounding
+        return low, high
+
+
+def _widened(lines: Lines, by: float) -> Lines:
+    """The same lines where the margin may be off by so much."""
+    if not by:
+        return lines
+    middle = lines.middle[0] - by, lines.middle[1] + by
+    return replace(lines, least=lines.least - by, most=lines.most + by, middle=middle, error=lines.error + by)
+
+
+def _not(settled: NDArray[np.bool_]) -> _Array:
+    return (~settled).astype(np.float64)
+
+
+_Nodes = NDArray[np.int64]
+#: What is known about a part.
+OPEN, VALID, FAILING, HALVED = 0, 1, -1, 2
+
+
+class BoxTree:
+    """Parts of the unit cube ``[0, 1]**axes``; number 0 is the cube itself.
+
+    Examples
+    --------
+    >>> tree = BoxTree(2)
+    >>> left, right = tree.halve(np.array([0]), np.array([1]))
+    >>> tree.halve(np.array([right]), np.array([1]))
+    array([3, 4])
+    >>> start, width = tree.coordinates(np.array([4]))
+    >>> start, width
+    (array([[0.  , 0.75]]), array([[1.  , 0.25]]))
+    """
+
+    def __init__(self, axes: int) -> None:
+        self.axes = axes
+        self._pairs = 0
+        self._parent = np.empty(64, dtype=np.int64)
+        self._axis = np.empty(64, dtype=np.int32)
+        self._depth = np.zeros(129, dtype=np.int32)
+        self._status = np.zeros(129, dtype=np.int8)
+
+    def __len__(self) -> int:
+        return 2 * self._pairs + 1
+
+    def halve(self, nodes: _Nodes, axes: NDArray[np.intp]) -> _Nodes:
+        """Halve parts, each along its axis; the numbers of the halves, lower before upper."""
+        first, last = self._pairs, self._pairs + len(nodes)
+        if last > len(self._parent):
+            size = max(last, 2 * len(self._parent))
+            self._parent, self._axis = _longer(self._parent, size), _longer(self._axis, size)
+            self._depth, self._status = (_longer(a, 2 * size + 1) for a in (self._depth, self._status))
+        self._parent[first:last], self._axis[first:last] = nodes, axes
+        halves = np.arange(2 * first + 1, 2 * last + 1)
+        self._depth[halves] = np.repeat(self._depth[nodes] + 1, 2)
+        self._status[nodes], self._status[halves] = HALVED, OPEN
+        self._pairs = last
+        return halves
+
+    def settle(self, nodes: _Nodes, status: int) -> None:
+        """Note what is known about some parts."""
+        self._status[nodes] = status
+
+    def depth(self, nodes: _Nodes) -> NDArray[np.int32]:
+        """How often the cube was halved to get each part: its volume is ``2**-depth``."""
+        return self._depth[nodes]
+
+    def having(self, *statuses: int) -> _Nodes:
+        """Numbers of the parts of which one of these is known."""
+        return np.flatnonzero(np.isin(self._status[: len(self)], statuses))
+
+    def statuses(self, nodes: _Nodes) -> NDArray[np.int8]:
+        """What is known about each part."""
+        return self._status[nodes]
+
+    def coordinates(self, nodes: _Nodes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower corner and width of each part, shape (parts, axes): exact, as all of it are multiples of ``2**-k``."""
+        start, width = np.zeros((len(nodes), self.axes)), np.ones((len(nodes), self.axes))
+        below = np.flatnonzero(nodes > 0)
+        nodes = nodes[below]
+        while len(nodes):
+            pair = (nodes - 1) >> 1
+            where = below, self._axis[pair]
+            # from the smallest part outward: what is known so far lies in the lower or upper half of what comes next
+            start[where] = 0.5 * (start[where] + ((nodes + 1) & 1))
+            width[where] *= 0.5
+            nodes = self._parent[pair]
+            if not nodes.all():
+                below, nodes = below[nodes > 0], nodes[nodes > 0]
+        return start, width
+
+    def trim(self) -> None:
+        """Give back the memory that nothing is stored in."""
+        self._parent, self._axis = self._parent[: self._pairs].copy(), self._axis[: self._pairs].copy()
+        self._depth, self._status = self._depth[: len(self)].copy(), self._status[: len(self)].copy()
+
+
+def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
+    longer = np.zeros(size, dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+class Frontier:
+    """Parts with a key each and whatever else is known of them; those with the least keys come out first.
+
+    Examples
+    --------
+    >>> frontier = Frontier()
+    >>> frontier.push(np.array([3.0, 1.0, 2.0]), np.array([30, 10, 20]))
+    >>> frontier.pop(1)
+    (array([10]),)
+    >>> len(frontier)
+    2
+    """
+
+    def __init__(self) -> None:
+        self._keys = np.empty(0)
+        self._columns: tuple[NDArray[Any], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def push(self, keys: NDArray[np.float64], *columns: NDArray[Any]) -> None:
+        """Add parts: their keys, and columns of the same length."""
+        if not len(self):
+            self._keys, self._columns = keys, columns
+            return
+        self._keys = np.concatenate([self._keys, keys])
+        self._columns = tuple(np.concatenate(pair) for pair in zip(self._columns, columns, strict=True))
+
+    def pop(self, count: int) -> tuple[NDArray[Any], ...]:
+        """Take out up to `count` parts with the least keys: their columns."""
+        if count >= len(self):
+            columns, self._keys, self._columns = self._columns, self._keys[:0], ()
+            return columns
+        order = np.argpartition(self._keys, count - 1)
+        taken = tuple(column[order[:count]] for column in self._columns)
+        self._keys = self._keys[order[count:]]
+        self._columns = tuple(column[order[count:]] for column in self._columns)
+        return taken
+
+
+#: How many parts are looked at together at most, and how many numbers that may take.
+PARTS, NUMBERS = 4096, 1 << 18
+#: The same while a single failing shift is looked for, where what is found decides what to look at next.
+PROBED = 128
+#: A part that is thinner along an axis is not halved along it.
+THIN = 2.0**-40
+#: Shares of a part are counted in units of one in this many; sums of them stay exact in float64.
+UNITS = 2**40
+#: Finds a failing shift in parts, given as lower corners and widths.
+Probe = Callable[[_Array, _Array], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A box of shifts, cut into parts that are valid, that fail, and that are open.
+
+    Attributes
+    ----------
+    box : ShiftBox
+    tree : BoxTree
+    lower, upper : Fraction
+        The share of valid shifts lies between these exact fractions.
+    evaluated : int
+        How many parts were looked at.
+    stopped : str
+        Why the run ended: "settled" (nothing is open), "decided", "gap", "limit" (of parts), or "rounding" (what is
+        open cannot be told from the boundary in float64).
+    """
+
+    box: ShiftBox
+    tree: BoxTree
+    lower: Fraction
+    upper: Fraction
+    evaluated: int
+    stopped: str
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both bounds in float64, rounded down and up."""
+        lower, upper = float(self.lower), float(self.upper)
+        return (
+            lower if Fraction(lower) <= self.lower else float(np.nextafter(lower, 0.0)),
+            upper if Fraction(upper) >= self.upper else float(np.nextafter(upper, 1.0)),
+        )
+
+    @property
+    def open(self) -> int:
+        """How many parts are not settled."""
+        return len(self.tree.having(OPEN))
+
+    def boxes(self) -> tuple[_Array, _Array, NDArray[np.int8]]:
+        """Settled parts: ends of every parameter, shape (parts, k), and 1 for valid or -1 for failing."""
+        nodes = self.tree.having(VALID, FAILING)
+        return *self.box.ends(*self.tree.coordinates(nodes)), self.tree.statuses(nodes)
+
+
+def split(
+    box: ShiftBox,
+    *,
+    gap: Fraction,
+    max_boxes: int,
+    coverage: Fraction | None = None,
+    probe: Probe | None = None,
+    report: Callable[[int], None] | None = None,
+) -> Split:
+    """Cut a box of shifts into parts until enough is known.
+
+    Parameters
+    ----------
+    box : ShiftBox
+    gap : Fraction
+        Stop when upper and lower bound of the valid share are this close.
+    max_boxes : int
+        Look at no more parts than this.
+    coverage : Fraction, optional
+        Stop as soon as it is certain whether the valid share is at least this.
+    probe : callable, optional
+        Called with the lower corners and widths of parts that are not settled as valid; stop as soon as it says that it
+        has found a failing shift. The part with the least bound is then halved first, else the one with the largest
+        unknown volume, and only settled parts count.
+    report : callable, optional
+        Told how many parts were looked at, from time to time.
+
+    Examples
+    --------
+    >>> from apas import FeedForward
+    >>> net = FeedForward([[[1.0]]], [[0.3]])  # valid where the bias, in [-0.7, 1.3], is at least 0
+    >>> box = ShiftBox(net, np.array([0.0]), 1, np.array([0.0, 1.0]), 1.0)
+    >>> found = split(box, gap=Fraction(1, 100), max_boxes=100)
+    >>> float(found.lower) < 0.65 < float(found.upper), found.stopped
+    (True, 'gap')
+    """
+    run = _Run(box, gap, max_boxes, coverage, probe)
+    run.look(np.zeros(1, dtype=np.int64))
+    while (stopped := run.stopped()) is None:
+        before = run.evaluated
+        run.look(run.halved())
+        if report is not None:
+            report(run.evaluated - before)
+    run.tree.trim()
+    return Split(box, run.tree, run.lower, run.upper, run.evaluated, stopped)
+
+
+class _Run:
+    """The state of `split`: the tree, the open parts, and what is known of the volume."""
+
+    def __init__(
+        self, box: ShiftBox, gap: Fraction, max_boxes: int, coverage: Fraction | None, probe: Probe | None
+    ) -> None:
+        self.box, self.gap, self.max_boxes, self.coverage, self.probe = box, gap, max_boxes, coverage, probe
+        self.tree = BoxTree(len(box.moving))
+        self.valid = self.failing = Fraction(0)  # of the parts there are now
+        self.lower, self.upper = Fraction(0), Fraction(1)  # the best so far: a part may be known better than its halves
+        self.evaluated = 0
+        self.found = False
+        self.waiting = Frontier()
+        fits = max(2, NUMBERS // len(box.radii))
+        self.batch = min(fits, PARTS if probe is None else PROBED)
+
+    def stopped(self) -> str | None:
+        """Why to stop now, or None."""
+        if self.found or (self.coverage is not None and (self.lower >= self.coverage or self.upper < self.coverage)):
+            return "decided"
+        if self.lower == self.upper:
+            return "settled"
+        if self.upper - self.lower <= self.gap:
+            return "gap"
+        if not len(self.waiting):
+            return "rounding"
+        return "limit" if self.evaluated + 2 > self.max_boxes else None
+
+    def halved(self) -> _Nodes:
+        """The halves of the parts that come next, or their quarters."""
+        left = min(self.batch, self.max_boxes - self.evaluated)
+        times = 1 if self.probe is not None or left < 4 else 2
+        nodes, valid, failing, axes = self.waiting.pop(left // 2**times)
+        self._count(nodes, -valid, -failing)
+        nodes = self.tree.halve(nodes, axes[:, 0])
+        return nodes if times == 1 else self.tree.halve(nodes, np.repeat(axes[:, 1], 2))
+
+    def look(self, nodes: _Nodes) -> None:
+        """Bound the margin over parts; count and settle them, or let them wait to be halved."""
+        start, width = self.tree.coordinates(nodes)
+        known = self.box.measure(start, width) if self.probe is None else self.box.bound(start, width)
+        self.evaluated += len(nodes)
+        settled = known.least > 0, known.most < 0
+        self.tree.settle(nodes[settled[0]], VALID)
+        self.tree.settle(nodes[settled[1]], FAILING)
+        valid, failing = (
+            np.where(sure, UNITS, np.minimum(np.floor(UNITS * (1.0 - share)), UNITS - 1))
+            for sure, share in zip(settled, (known.failing, known.valid), strict=True)
+        )
+        self._count(nodes, valid, failing)
+        self.lower, self.upper = max(self.lower, self.valid), min(self.upper, 1 - self.failing)
+        if self.probe is not None and not settled[0].all():
+            self.found = self.probe(start[~settled[0]], width[~settled[0]])
+        self._wait(nodes, ~(settled[0] | settled[1]), width, known, valid, failing)
+
+    def _count(self, nodes: _Nodes, valid: _Array, failing: _Array) -> None:
+        """Add what is known of parts to what is known of the whole, exactly."""
+        depth = self.tree.depth(nodes)
+        for which, units in (("valid", valid), ("failing", failing)):
+            sums = np.bincount(depth, units).tolist()
+            share = sum((Fraction(int(s), UNITS << d) for d, s in enumerate(sums) if s), Fraction(0))
+            setattr(self, which, getattr(self, which) + share)
+
+    def _wait(
+        self, nodes: _Nodes, open_: NDArray[np.bool_], width: _Array, known: PartBounds, valid: _Array, failing: _Array
+    ) -> None:
+        effects = np.where(width > THIN, known.effects, 0.0)
+        wild = ~np.isfinite(effects).all(axis=1)
+        effects[wild] = width[wild]
+        # where the margin changes less than rounding could do, no smaller part will be settled either
+        rest = np.flatnonzero(open_ & (wild | (effects.sum(axis=1) > known.error)) & effects.any(axis=1))
+        effects = effects[rest]
+        axes = effects.argmax(axis=1)
+        effects[np.arange(len(rest)), axes] *= 0.5
+        unknown = np.ldexp(UNITS - valid[rest] - failing[rest], -self.tree.depth(nodes[rest]))
+        keys = -unknown if self.probe is None else known.least[rest]
+        both = np.stack([axes, effects.argmax(axis=1)], axis=1)
+        self.waiting.push(keys, nodes[rest], valid[rest], failing[rest], both)

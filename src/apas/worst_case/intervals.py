@@ -1,0 +1,466 @@
+"""Interval bounds: least margins over a box of parameters, by sign-aware interval arithmetic.
+
+For a fixed row the intervals of the first hidden layer are exact, since each unit has its own weights; with at most one
+hidden layer so is the least margin, because then no parameter is used twice. Deeper networks get a sound lower bound.
+
+The arithmetic is ordinary float64; its rounding errors are bounded from the magnitudes behind the sums
+(`FeedForward.margin_scale`) and subtracted at the end, so that the bound holds in real arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.activations import LEAKY_SLOPE, activate
+from apas.models.feedforward import FeedForward
+
+__all__ = [
+    "LOWEST",
+    "POSITIVE",
+    "STEEPEST",
+    "Boxes",
+    "MovingWeights",
+    "activation_range",
+    "derivative_range",
+    "is_exact",
+    "least_margins",
+    "magnitudes",
+    "moving_products",
+    "output_terms",
+    "rivals",
+]
+
+_Array = NDArray[np.float64]
+#: A bound on the derivative where it is not 1.
+STEEPEST = {"gelu": 1.13, "sigmoid": 0.25}
+#: Where the activation that first falls and then rises has its least value.
+LOWEST = {"gelu": -0.7517915246935645}
+#: Activations that are never below 0.
+POSITIVE = ("relu", "sigmoid", "softplus")
+_TURN = 2.0**0.5  # where the derivative of gelu is least (-) and largest (+)
+
+
+def activation_range(name: str, low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    """Least and largest value of an activation over ``[low, high]``.
+
+    Examples
+    --------
+    >>> activation_range("relu", np.array([-1.0]), np.array([2.0]))
+    (array([0.]), array([2.]))
+    """
+    least, most = activate(name, low.copy()), activate(name, high.copy())
+    if name not in LOWEST:  # the others never fall
+        return least, most
+    lowest = LOWEST[name]
+    bottom = float(activate(name, np.array([lowest]))[0])
+    inside = (low < lowest) & (lowest < high)
+    return np.where(inside, bottom, np.minimum(least, most)), np.maximum(least, most)
+
+
+def derivative_range(name: str, low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    """Least and largest derivative of an activation over ``[low, high]``; at a kink, everything between both sides.
+
+    Examples
+    --------
+    >>> derivative_range("relu", np.array([-1.0, 0.5]), np.array([2.0, 2.0]))
+    (array([0., 1.]), array([1., 1.]))
+    """
+    return _DERIVATIVES[name](low, high)
+
+
+def _steps(low: _Array, high: _Array, before: float) -> tuple[_Array, _Array]:
+    return np.where(low > 0, 1.0, before), np.where(high < 0, before, 1.0)
+
+
+def _relu(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    return _steps(low, high, 0.0)
+
+
+def _leaky_relu(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    return _steps(low, high, LEAKY_SLOPE)
+
+
+def _hard_tanh(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    return np.where((low > -1) & (high < 1), 1.0, 0.0), np.where((high < -1) | (low > 1), 0.0, 1.0)
+
+
+def _bell(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    """Of 1 - tanh**2, which falls with the distance from 0."""
+    nearest = np.maximum(np.maximum(low, -high), 0.0)
+    farthest = np.maximum(-low, high)
+    return 1.0 - np.tanh(farthest) ** 2, 1.0 - np.tanh(nearest) ** 2
+
+
+def _sigmoid(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    least, most = _bell(0.5 * low, 0.5 * high)
+    return 0.25 * least, 0.25 * most
+
+
+def _identity(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    return np.ones_like(low), np.ones_like(high)
+
+
+def _softplus(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    return activate("sigmoid", low.copy()), activate("sigmoid", high.copy())
+
+
+def _elu(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
+
+
+def _gelu(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    ends = _gelu_slope(low), _gelu_slope(high)
+    bottom, top = _gelu_slope(np.array([-_TURN, _TURN])).tolist()
+    least = np.where((low < -_TURN) & (high > -_TURN), bottom, np.minimum(*ends))
+    return least, np.where((low < _TURN) & (high > _TURN), top, np.maximum(*ends))
+
+
+def _gelu_slope(z: _Array) -> _Array:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(z) + z * np.exp(-0.5 * z * z) * (2.0 * np.pi) ** -0.5)
+
+
+_DERIVATIVES: dict[str, Callable[[_Array, _Array], tuple[_Array, _Array]]] = {
+    "relu": _relu,
+    "leaky_relu": _leaky_relu,
+    "hard_tanh": _hard_tanh,
+    "tanh": _bell,
+    "sigmoid": _sigmoid,
+    "identity": _identity,
+    "softplus": _softplus,
+    "elu": _elu,
+    "gelu": _gelu,
+}
+
+
+#: How many products are held at a time.
+PRODUCTS = 1 << 18
+
+
+class MovingWeights:
+    """A matrix whose entries each lie within a reach of their middle, (inputs, outputs).
+
+    For given activations a the sum of products ranges from ``l(a) = a @ middle - abs(a) @ reach`` to
+    ``u(a) = a @ middle + abs(a) @ reach``. While a runs through a box, each term of l is least, and each of u largest,
+    at an end; so both come from products of matrices split by sign, without looking at the terms one by one.
+
+    Examples
+    --------
+    >>> weights = MovingWeights(np.array([[1.0], [-2.0]]), np.array([[0.5], [0.5]]))
+    >>> least, most = weights.outer(np.array([[1.0, -1.0]]), np.array([[2.0, 1.0]]))
+    >>> float(least[0, 0]), float(most[0, 0])
+    (-2.0, 5.5)
+    """
+
+    def __init__(self, middle: _Array, reach: _Array) -> None:
+        self.middle, self.reach = middle, reach
+        self.low, self.high = middle - reach, middle + reach
+
+    @cached_property
+    def _low(self) -> tuple[_Array, _Array]:
+        """Lower ends split by sign, stacked for one product with [lower ends, upper ends] of the activations."""
+        up, down = np.maximum(self.low, 0.0), np.minimum(self.low, 0.0)
+        return np.vstack([up, down]), np.vstack([down, up])
+
+    @cached_property
+    def _high(self) -> tuple[_Array, _Array]:
+        up, down = np.maximum(self.high, 0.0), np.minimum(self.high, 0.0)
+        return np.vstack([up, down]), np.vstack([down, up])
+
+    def outer(self, low: _Array, high: _Array, *, positive: bool = False) -> tuple[_Array, _Array]:
+        """Least l and largest u over the box of each row; `positive` promises that no end is below 0."""
+        if positive:
+            ends = np.hstack([low, high])
+            return ends @ self._low[0], ends @ self._high[1]
+        above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
+        below -= above
+        least = above @ self._low[0] + below @ self._high[0]
+        most = above @ self._high[1] + below @ self._low[1]
+        self._separate(np.maximum(high, 0.0), np.maximum(-low, 0.0), least, most)
+        return least, most
+
+    def both(self, low: _Array, high: _Array, *, positive: bool = False) -> tuple[_Array, _Array, _Array, _Array]:
+        """Least and largest l, least and largest u over the box of each row."""
+        if not positive:
+            least, most = self.outer(low, high)
+            inner_most, inner_least = self.inner(low, high)
+            return least, inner_most, inner_least, most
+        middle, spread = 0.5 * (low + high), 0.5 * (high - low)
+        down, down_spread = middle @ self.low, spread @ np.abs(self.low)
+        up, up_spread = middle @ self.high, spread @ np.abs(self.high)
+        return down - down_spread, down + down_spread, up - up_spread, up + up_spread
+
+    def outer_side(self, low: _Array, high: _Array, upper: NDArray[np.bool_], *, positive: bool = False) -> _Array:
+        """Per output the largest u where `upper` says so, else the least l."""
+        if not positive:
+            least, most = self.outer(low, high)
+            return np.where(upper, most, least)
+        return np.hstack([low, high]) @ np.where(upper, self._high[1], self._low[0])
+
+    def inner(self, low: _Array, high: _Array, *, positive: bool = False) -> tuple[_Array, _Array]:
+        """Largest l and least u over the box of each row."""
+        if positive:
+            ends = np.hstack([low, high])
+            return ends @ self._low[1], ends @ self._high[0]
+        above, below = np.hstack([np.maximum(low, 0.0), np.maximum(high, 0.0)]), np.hstack([low, high])
+        below -= above
+        return above @ self._low[1] + below @ self._high[1], above @ self._high[0] + below @ self._low[0]
+
+    def _separate(self, above: _Array, below: _Array, least: _Array, most: _Array) -> None:
+        """Where both the weight and the activation can have either sign, two ends were added up: keep the worse one."""
+        loose = (self.low < 0) & (self.high > 0)
+        for i in np.flatnonzero(loose.any(axis=1) & (above.any(axis=0) & below.any(axis=0))):
+            units = np.flatnonzero(loose[i])
+            down, up = -self.low[i, units], self.high[i, units]
+            least[:, units] += np.minimum(above[:, i, None] * down, below[:, i, None] * up)
+            most[:, units] -= np.minimum(above[:, i, None] * up, below[:, i, None] * down)
+
+
+def moving_products(low: _Array, high: _Array, w: _Array, reach: _Array, delta: _Array) -> tuple[_Array, _Array]:
+    """What `MovingWeights.outer` gives, for rows that each have a delta of their own: term by term.
+
+    Examples
+    --------
+    >>> box, w = (np.array([[1.0, -1.0]]), np.array([[2.0, 1.0]])), np.array([[1.0], [-2.0]])
+    >>> least, most = moving_products(*box, w, np.ones((2, 1)), np.array([0.5]))
+    >>> float(least[0, 0]), float(most[0, 0])
+    (-2.0, 5.5)
+    """
+    rows, outputs = len(low), w.shape[1]
+    least, most = np.empty((rows, outputs)), np.empty((rows, outputs))
+    step = max(1, PRODUCTS // max(1, w.size))
+    for start in range(0, rows, step):
+        part = slice(start, start + step)
+        spread = delta[part, None, None] * reach
+        # for given activations the worst weights are known, and the worst activations are at an end
+        ends = [(a[part, :, None] * w, np.abs(a[part, :, None]) * spread) for a in (low, high)]
+        least[part] = np.minimum(ends[0][0] - ends[0][1], ends[1][0] - ends[1][1]).sum(axis=1)
+        most[part] = np.maximum(ends[0][0] + ends[0][1], ends[1][0] + ends[1][1]).sum(axis=1)
+    return least, most
+
+
+#: Added to magnitudes, so that a rounding allowance also covers products that underflow.
+TINY = 2.0**-960
+#: Rows whose layers are held at a time.
+ROWS = 512
+
+
+def is_exact(net: FeedForward) -> bool:
+    """Whether interval arithmetic gives the least margin itself: with at most one hidden layer."""
+    return len(net.activations) <= 1
+
+
+def rivals(net: FeedForward, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The classes that each row competes with, shape (rows, classes - 1); one dummy column for one output.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0, 2.0, 3.0]]], [[0.0, 0.0, 0.0]], output="softmax")
+    >>> rivals(net, np.array([1, 0]))
+    array([[0, 2],
+           [1, 2]])
+    """
+    if net.weights[-1].shape[1] == 1:
+        return np.zeros((len(wanted), 1), dtype=np.intp)
+    others = np.arange(len(net.classes) - 1)
+    return np.asarray(others + (others >= np.asarray(wanted)[:, None]), dtype=np.intp)
+
+
+def magnitudes(net: FeedForward, reach: list[_Array], X: _Array, delta: _Array) -> list[_Array]:
+    """Per layer and row a bound on the sum of magnitudes behind its values, the margin last.
+
+    It is at least `FeedForward.margin_scale`, and takes much less time: the sum over a layer instead of each unit.
+    """
+    sizes: list[_Array] = []
+    for i, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
+        fixed, moving = np.abs(w).sum(axis=1), reach[2 * i].max() * w.shape[1]  # per input, over all outputs
+        biases = np.abs(b).sum() + delta * reach[2 * i + 1].sum()
+        if i == 0:
+            x = np.abs(X)
+            size = x @ fixed + delta * (x.sum(axis=1) * moving) + biases
+        else:
+            size = sizes[-1] * (fixed.max() + delta * moving) + biases
+        if i and net.activations[i - 1] in STEEPEST:  # errors before it grow by as much as it is steep
+            size = size * max(1.0, STEEPEST[net.activations[i - 1]])
+        size = size + TINY
+        if i < len(net.activations):  # the two activations that can exceed the magnitude of their argument
+            size = size + {"softplus": 0.7, "sigmoid": 0.5}.get(net.activations[i], 0.0) * len(b)
+        sizes.append(size)
+    sizes[-1] = sizes[-1] + abs(net.offset)
+    return sizes
+
+
+def output_terms(
+    net: FeedForward, reach: list[_Array], wanted: NDArray[np.intp], rival: NDArray[np.intp]
+) -> tuple[_Array, _Array, _Array, _Array]:
+    """Weights and bias of the margin against one rival per row, and how far each can move."""
+    w, b, w_reach, b_reach = net.weights[-1], net.biases[-1], *reach[-2:]
+    sign = np.where(wanted == 1, 1.0, -1.0)
+    if w.shape[1] == 1:
+        rows = (len(wanted), len(w))
+        bias = sign * (b[0] - net.offset), np.full(len(wanted), b_reach[0])
+        return sign[:, None] * w[:, 0], np.broadcast_to(w_reach[:, 0], rows), *bias
+    difference = b[wanted] - b[rival] - (sign * net.offset if w.shape[1] == 2 else 0.0)
+    weights = (w[:, wanted] - w[:, rival]).T, (w_reach[:, wanted] + w_reach[:, rival]).T
+    return *weights, difference, b_reach[wanted] + b_reach[rival]
+
+
+def least_margins(
+    net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array, delta: _Array
+) -> tuple[_Array, _Array]:
+    """A lower bound on the margin of each row while parameter i moves by at most ``delta * radii[i]``.
+
+    Parameters
+    ----------
+    net : FeedForward
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+        Position of the wanted class.
+    radii : ndarray of shape (k,)
+    delta : ndarray of shape (rows,)
+
+    Returns
+    -------
+    bound : ndarray of shape (rows,)
+        As computed.
+    error : ndarray of shape (rows,)
+        ``bound - error`` is a lower bound in real arithmetic, and in that of a network computed in float32.
+
+    Examples
+    --------
+    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
+    >>> least_margins(net, np.array([[2.0, -1.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]), np.array([0.4]))[0]
+    array([-0.2])
+    """
+    boxes = Boxes(net, X, wanted, radii)
+    return boxes.bound(delta), boxes.error(delta)
+
+
+class Boxes:
+    """Rows against growing boxes of parameters; what does not depend on delta is computed once."""
+
+    def __init__(self, net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array) -> None:
+        self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
+        shapes = net.parameters.shapes
+        self.reach = [radii[part].reshape(shape) for part, shape in zip(net.parameters.slices, shapes, strict=True)]
+        if net.activations:
+            self.middle = X @ net.weights[0] + net.biases[0]
+            reach = self.reach[0]
+            if (reach == reach[0, 0]).all():  # the usual case, in which all units spread alike
+                self.spread = reach[0, 0] * np.abs(X).sum(axis=1)[:, None] + self.reach[1]
+            else:
+                self.spread = np.abs(X) @ reach + self.reach[1]
+        self.outputs = [output_terms(net, self.reach, wanted, rival) for rival in rivals(net, wanted).T]
+
+    def take(self, rows: NDArray[np.intp]) -> Boxes:
+        """The same for some of the rows."""
+        return Boxes(self.net, self.X[rows], self.wanted[rows], self.radii)
+
+    def bound(self, delta: _Array) -> _Array:
+        """Least margins as computed, with one delta per row, less what coarser arithmetic does to them in use."""
+        if self.net.dtype == "float64":
+            return self._bound(delta)
+        return np.asarray(self._bound(delta) - self.net.rounding(self.X, self.radii, delta))
+
+    def _bound(self, delta: _Array) -> _Array:
+        if self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
+            if len(self.net.activations) == 1:
+                return self._one_layer(delta)
+            if _few(delta):
+                return self._one_sided(delta)
+        ends = self._last_layer(delta)
+        least = [self._output(*ends, delta, *terms) for terms in self.outputs]
+        return least[0] if len(least) == 1 else np.asarray(np.minimum.reduce(least))
+
+    def against(self, delta: _Array, rival: int) -> _Array:
+        """Least margins against one of the rivals of each row."""
+        least = self._output(*self._last_layer(delta), delta, *self.outputs[rival])
+        return np.asarray(least - self.net.rounding(self.X, self.radii, delta))
+
+    def _last_layer(self, delta: _Array) -> tuple[_Array, _Array]:
+        """Range of what enters the output layer."""
+        return self._layers(delta, np.arange(len(self.X)), len(self.net.activations))
+
+    def _layers(self, delta: _Array, rows: NDArray[np.intp], depth: int) -> tuple[_Array, _Array]:
+        """Range of the activations of the first `depth` layers, for some of the rows; `delta` is one per such row."""
+        low = high = self.X[rows]
+        for i, name in enumerate(self.net.activations[:depth]):
+            if i == 0:  # the input is a point, and the reach of each unit is known exactly
+                spread = delta[:, None] * self.spread[rows]
+                low, high = self.middle[rows] - spread, self.middle[rows] + spread
+            else:
+                b, b_spread = self.net.biases[i], delta[:, None] * self.reach[2 * i + 1]
+                low, high = self._products(i, low, high, delta)
+                low, high = low + b - b_spread, high + b + b_spread
+            low, high = activation_range(name, low, high)
+        return low, high
+
+    def _positive(self, layer: int) -> bool:
+        """Whether what enters a layer is never below 0."""
+        return layer > 0 and self.net.activations[layer - 1] in POSITIVE
+
+    def _products(self, layer: int, low: _Array, high: _Array, delta: _Array) -> tuple[_Array, _Array]:
+        """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""
+        w, reach = self.net.weights[layer], self.reach[2 * layer]
+        if not _few(delta):
+            return moving_products(low, high, w, reach, delta)
+        least, most = np.empty((len(low), w.shape[1])), np.empty((len(low), w.shape[1]))
+        for value in np.unique(delta):  # rows that share a delta share the ends of the weights
+            rows = np.flatnonzero(delta == value)
+            weights = MovingWeights(w, value * reach)
+            least[rows], most[rows] = weights.outer(low[rows], high[rows], positive=self._positive(layer))
+        return least, most
+
+    def _one_layer(self, delta: _Array) -> _Array:
+        """Least margins of one output behind one layer of units that are never below 0: of each unit one end counts."""
+        v, v_reach, bias, bias_reach = self.outputs[0]
+        down = v - delta[:, None] * v_reach  # the worse end of each output weight
+        z = self.middle + np.where(down < 0, delta[:, None], -delta[:, None]) * self.spread
+        least = np.einsum("ru,ru->r", activate(self.net.activations[0], z), down)
+        return np.asarray(least + bias - delta * bias_reach)
+
+    def _one_sided(self, delta: _Array) -> _Array:
+        """The same behind several layers, for rows that share few deltas."""
+        least, last = np.empty(len(self.X)), len(self.net.activations) - 1
+        v, v_reach, bias, bias_reach = self.outputs[0]
+        b, b_reach, name = self.net.biases[last], self.reach[2 * last + 1], self.net.activations[last]
+        for value in np.unique(delta):
+            weights = MovingWeights(self.net.weights[last], value * self.reach[2 * last])
+            for sign in (0, 1):
+                group = np.flatnonzero((delta == value) & ((self.wanted == 1) == bool(sign)))
+                for start in range(0, len(group), ROWS):
+                    rows = group[start : start + ROWS]
+                    down = v[rows[0]] - value * v_reach[rows[0]]
+                    pick = down < 0  # such a unit should be large
+                    ends = self._layers(np.full(len(rows), value), rows, last)
+                    z = weights.outer_side(*ends, pick, positive=self._positive(last))
+                    z += b + np.where(pick, value, -value) * b_reach
+                    least[rows] = activate(name, z) @ down + bias[rows] - value * bias_reach[rows]
+        return least
+
+    def error(self, delta: _Array) -> _Array:
+        """What rounding can add to `bound` at most."""
+        # each of the at most `steps` operations behind a sum is off by 2**-53 of the magnitudes it adds up
+        steps = sum(w.shape[0] + 8 for w in self.net.weights)
+        return np.asarray(4 * steps * 2.0**-53 * magnitudes(self.net, self.reach, self.X, delta)[-1])
+
+    def _output(
+        self, low: _Array, high: _Array, delta: _Array, v: _Array, v_reach: _Array, bias: _Array, bias_reach: _Array
+    ) -> _Array:
+        spread = delta[:, None] * v_reach
+        if not self.net.activations:  # the input is a point
+            terms = low * v - np.abs(low) * spread
+        else:
+            down, up = v - spread, v + spread
+            terms = np.minimum(np.minimum(low * down, low * up), np.minimum(high * down, high * up))
+        return np.asarray(terms.sum(axis=1) + bias - delta * bias_reach)
+
+
+def _few(delta: _Array) -> bool:
+    """Whether rows share deltas enough to be taken delta by delta."""
+    return len(delta) < 2 or bool((delta == delta[0]).all()) or len(np.unique(delta)) <= len(delta) // 16

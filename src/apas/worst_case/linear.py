@@ -1,0 +1,367 @@
+"""Linear bounds (in the manner of CROWN) with weights and biases as what moves.
+
+A layer of a shifted network gives each unit a pre-activation between ``l(a)`` and ``u(a)``. Where a bound needs the
+unit small, ``y = l(a)`` and the activation itself counts; where it needs the unit large, ``y = -u(a)`` and its mirror
+image ``-act(-y)``. Either way a line ``slope * y + height`` that lies below on the range of y is wanted, with a slope
+of at least 0.
+
+Where several lines will do they form a *pencil*: all slopes between two ends, through one pivot. Where the function is
+the least of two pieces (a kink that bends down), each piece is a pencil of its own, and the function is as large as
+the least of the two: the two *cases* that `apas.worst_case.branch_and_bound` distinguishes.
+
+The margin is carried backwards through the network as ``lin . a - rho . abs(a) + const``, a lower bound on it in terms
+of the activations a of one layer: ``rho`` collects how far the weights above can move against a. Each activation is
+replaced by a line below it (`apas.worst_case.linear`), each ``-abs(a)`` by its chord, until the first hidden layer is
+reached, whose activations fill a box exactly; there the least value is a closed form.
+
+Any slopes within their pencils give a sound bound. The bound is concave in the slopes of one layer, and its gradient
+is known from where the least value is attained, so that slopes are improved by a few ascent steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.activations import LEAKY_SLOPE, activate, derivative
+from apas.worst_case.intervals import LOWEST, POSITIVE, activation_range, derivative_range
+
+if TYPE_CHECKING:
+    from apas.worst_case.relaxation import Layer, Units
+
+__all__ = ["Carried", "Lines", "Objective", "Pencil", "ascend", "carried_back", "cases", "gradients", "pencil"]
+
+_Array = NDArray[np.float64]
+#: What is taken off a slope that must not be too steep, so that rounding cannot make it so.
+SAFE = 1 - 2.0**-40
+#: Between minus and plus this number gelu is convex.
+BEND = 2.0**0.5
+#: A slope not above this is taken as 0.
+FLAT = 1e-9
+#: Bisections that look for a tangent.
+TOUCH_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Pencil:
+    """Lines through the pivot (`at`, `value`) with slopes from `flat` to `steep`; all arrays of one shape."""
+
+    flat: _Array
+    steep: _Array
+    at: _Array
+    value: _Array
+
+    def height(self, slope: _Array) -> _Array:
+        """Height at 0 of the lines with such slopes."""
+        return self.value - slope * self.at
+
+
+def pencil(name: str, low: _Array, high: _Array, *, mirrored: bool) -> Pencil:
+    """Lines below the activation (or its mirror image) on [low, high].
+
+    Examples
+    --------
+    >>> lines = pencil("relu", np.array([-1.0]), np.array([3.0]), mirrored=False)
+    >>> float(lines.flat[0]), float(lines.steep[0])
+    (0.0, 1.0)
+    """
+    zero = np.zeros_like(low)
+    if name == "identity":
+        return Pencil(zero + 1.0, zero + 1.0, zero, zero)
+    if name in ("relu", "leaky_relu"):
+        slope = 0.0 if name == "relu" else LEAKY_SLOPE
+        return _falling_kink(low, high, slope) if mirrored else _rising_kink(low, high, slope)
+    if name == "hard_tanh":
+        return _clip(low, high)
+    return _smooth(name, low, high, mirrored=mirrored)
+
+
+def cases(name: str, low: _Array, high: _Array, *, mirrored: bool) -> tuple[Pencil, Pencil] | None:
+    """The two pieces whose least is the activation (or its mirror image), if it has a kink that bends down.
+
+    Outside the interval of a kink both pieces are the pencil itself, so that nothing is gained by telling them apart.
+    """
+    zero = np.zeros_like(low)
+    if name in ("relu", "leaky_relu") and mirrored:
+        slope = 0.0 if name == "relu" else LEAKY_SLOPE
+        left, right = np.where(low >= 0, slope, 1.0), np.where(high <= 0, 1.0, slope)
+        return Pencil(left, left, zero, zero), Pencil(right, right, zero, zero)
+    if name == "hard_tanh":
+        bends = (low < 1) & (high > 1)
+        whole, below = _clip(low, high), _clip(low, np.minimum(high, 1.0))
+        capped = _line(zero, zero + 1.0)
+        return _where(bends, below, whole), _where(bends, capped, whole)
+    return None
+
+
+def _where(condition: NDArray[np.bool_], yes: Pencil, no: Pencil) -> Pencil:
+    pairs = ((yes.flat, no.flat), (yes.steep, no.steep), (yes.at, no.at), (yes.value, no.value))
+    return Pencil(*(np.where(condition, a, b) for a, b in pairs))
+
+
+def _line(slope: _Array, height: _Array) -> Pencil:
+    return Pencil(slope, slope, np.zeros_like(slope), height)
+
+
+def _rising_kink(low: _Array, high: _Array, slope: float) -> Pencil:
+    """max(y, slope y): all lines through the kink."""
+    zero = np.zeros_like(low)
+    return Pencil(np.where(low >= 0, 1.0, slope), np.where((high <= 0) & (low < 0), slope, 1.0), zero, zero)
+
+
+def _falling_kink(low: _Array, high: _Array, slope: float) -> Pencil:
+    """min(y, slope y): the chord, or the piece itself."""
+    left, right = np.minimum(low, 0.0), np.maximum(high, 0.0)
+    width = right - left
+    share = np.divide(-left, width, out=np.zeros_like(low), where=width > 0)  # of the way on which the slope is 1
+    chord = slope + (1 - slope) * np.clip(share, 0.0, 1.0)
+    chord = np.where(low >= 0, slope, np.where(high <= 0, 1.0, chord))
+    return _line(chord, _height(chord, low, high, np.minimum(low, slope * low), np.minimum(high, slope * high)))
+
+
+def _clip(low: _Array, high: _Array) -> Pencil:
+    """Lines below y cut off at -1 and 1."""
+    at_low, at_high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+    # from the lower kink, or from the lower end beyond it, to the upper end
+    begin = np.maximum(low, -1.0)
+    width = high - begin
+    chord = np.divide(at_high - np.maximum(at_low, -1.0), width, out=np.ones_like(low), where=width > 0)
+    chord = np.clip(chord, 0.0, 1.0) * np.where(high > 1, SAFE, 1.0)
+    bends = (low < -1) & (high > -1)  # the kink at -1 bends up: all flatter lines through it will do
+    constant = high <= -1
+    height = _height(chord, low, high, at_low, at_high)
+    flat, steep = np.where(bends | constant, 0.0, chord), np.where(constant, 0.0, chord)
+    pivot = np.where(bends | constant, -1.0, 0.0)
+    return Pencil(flat, steep, pivot, np.where(bends | constant, -1.0, height))
+
+
+def _height(slope: _Array, low: _Array, high: _Array, at_low: _Array, at_high: _Array) -> _Array:
+    """Height of a line below a concave function, whatever rounding did to its slope: it touches at an end."""
+    return np.minimum(at_low - slope * low, at_high - slope * high)
+
+
+def _smooth(name: str, low: _Array, high: _Array, *, mirrored: bool) -> Pencil:
+    """One line below a smooth activation, and all between it and the least value, through where these two meet."""
+    sign = -1.0 if mirrored else 1.0
+
+    def value(y: _Array) -> _Array:
+        return sign * activate(name, sign * y)
+
+    at_low, at_high, middle, width = value(low), value(high), 0.5 * (low + high), high - low
+    argument = (-high, -low) if mirrored else (low, high)
+    convex, concave = _bends(name, low, high, mirrored=mirrored)
+    chord = np.divide(at_high - at_low, width, out=np.zeros_like(low), where=width > 0)
+    if name in ("tanh", "sigmoid"):  # convex, then concave: below both lies the tangent that ends on the function
+        touch, beyond = _touching(name, low, high, at_high, value)
+        middle, concave, convex = np.where(convex, middle, touch), concave | beyond, ~(concave | beyond)
+    # elsewhere a line from the lower end, nowhere steeper than the function
+    least = derivative_range(name, *argument)[0] * SAFE
+    slope = np.where(convex, derivative(name, sign * middle), np.where(concave, chord, least))
+    height = np.where(concave, _height(slope, low, high, at_low, at_high), at_low - slope * low)
+    height = np.where(convex, value(middle) - slope * middle, height)
+    if name in ("tanh", "sigmoid"):  # more than the search for the tangent can be off
+        height -= 2.0**-43
+    bottom, top = activation_range(name, *argument)
+    least_value = -top if mirrored else bottom
+    steep = np.where(slope > FLAT, slope, 0.0)  # a line must not fall
+    meeting = np.divide(least_value - height, steep, out=np.zeros_like(low), where=steep > 0)
+    return Pencil(np.zeros_like(low), steep, meeting, least_value)
+
+
+def _touching(
+    name: str, low: _Array, high: _Array, at_high: _Array, value: Callable[[_Array], _Array]
+) -> tuple[_Array, NDArray[np.bool_]]:
+    """Where the tangent to an S-shaped function passes just below its upper end; and where none does, but the chord.
+
+    A tangent on the convex part that is below the function at 0 and at the upper end is below all of the concave part.
+    """
+    first, last = np.minimum(low, 0.0), np.minimum(high, 0.0)
+
+    def overshoots(t: _Array) -> NDArray[np.bool_]:
+        # the derivatives are even, so the mirror image has the same
+        reached = value(t) + derivative(name, t) * (high - t)
+        return np.asarray(reached > at_high - 2.0**-45 * (1 + np.abs(reached)))
+
+    beyond = overshoots(first)
+    for _ in range(TOUCH_STEPS):
+        t = 0.5 * (first + last)
+        far = overshoots(t)
+        first, last = np.where(far, first, t), np.where(far, t, last)
+    return first, beyond
+
+
+def _bends(name: str, low: _Array, high: _Array, *, mirrored: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where a smooth activation (or its mirror image) is convex, and where it is concave, on all of [low, high]."""
+    everywhere = np.ones(low.shape, dtype=bool)
+    if name in ("softplus", "elu"):
+        return (~everywhere, everywhere) if mirrored else (everywhere, ~everywhere)
+    if name == "gelu":
+        inside = (low > -BEND) & (high < BEND)
+        return (~everywhere, inside) if mirrored else (inside, ~everywhere)
+    return high <= 0, low >= 0  # sigmoid and tanh, and their mirror images
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A lower bound ``lin . a - rho . abs(a) + const`` in terms of a layer's activations, one per item."""
+
+    lin: _Array
+    rho: _Array
+    const: _Array
+
+    def take(self, items: NDArray[np.intp]) -> Objective:
+        """The same for some of the items."""
+        return Objective(self.lin[items], self.rho[items], self.const[items])
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What a layer is replaced by: per unit a line for either side, and ``tilt * a + lift`` for the magnitude of a.
+
+    `down` holds the lines below the activation, used where the unit should be small, `up` those below its mirror
+    image; `down_slope` and `up_slope` are the ones chosen from them. `low` and `high` are the range of a.
+    """
+
+    down: Pencil
+    up: Pencil
+    down_slope: _Array
+    up_slope: _Array
+    tilt: _Array
+    lift: _Array
+    low: _Array
+    high: _Array
+    positive: bool
+    """Whether no activation is below 0, so that each is its own magnitude."""
+
+    @classmethod
+    def box(cls, name: str, units: Units) -> Lines:
+        """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
+        none = np.zeros((1, 1))
+        nothing, positive = Pencil(none, none, none, none), name in POSITIVE
+        magnitude = (none, none) if positive else chord_of_magnitude(units.low, units.high)
+        return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive)
+
+    @classmethod
+    def open(cls, name: str, units: Units) -> Lines:
+        """Lines for the whole range of each unit."""
+        # the one activation that is not monotone: its argument can be anywhere, not only at l or u
+        low_u, high_l = (units.low_l, units.high_u) if name in LOWEST else (units.low_u, units.high_l)
+        down = pencil(name, units.low_l, high_l, mirrored=False)
+        up = pencil(name, -units.high_u, -low_u, mirrored=True)
+        slopes = _leaning(down, units.low_l, high_l), _leaning(up, -units.high_u, -low_u)
+        none = np.zeros((1, 1))
+        magnitude = (none, none) if name in POSITIVE else chord_of_magnitude(units.low, units.high)
+        return cls(down, up, *slopes, *magnitude, units.low, units.high, name in POSITIVE)
+
+    def take(self, items: NDArray[np.intp]) -> Lines:
+        """The same for some of the items."""
+
+        def some(array: _Array) -> _Array:
+            return array if len(array) == 1 else array[items]
+
+        down, up = (Pencil(some(p.flat), some(p.steep), some(p.at), some(p.value)) for p in (self.down, self.up))
+        slopes, magnitude = (some(self.down_slope), some(self.up_slope)), (some(self.tilt), some(self.lift))
+        return Lines(down, up, *slopes, *magnitude, some(self.low), some(self.high), self.positive)
+
+
+def chord_of_magnitude(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+    """Slope and height of a line that is nowhere below abs(a) on [low, high]."""
+    crossing = (low < 0) & (high > 0)
+    width = np.where(crossing, high - low, 1.0)
+    tilt = np.where(crossing, (high + low) / width, np.where(low >= 0, 1.0, -1.0))
+    # whatever rounding did to the slope, the line is above the magnitude at both ends
+    lift = np.where(crossing, np.maximum(-low * (1 + tilt), high * (1 - tilt)), 0.0)
+    return tilt, lift
+
+
+def _leaning(lines: Pencil, low: _Array, high: _Array) -> _Array:
+    """The slope that loses least: steep where more of the range lies beyond the pivot than before it."""
+    return np.where(high - lines.at > lines.at - low, lines.steep, lines.flat)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A bound, and what it went through: per layer, the first one first, the coefficients on its activations.
+
+    `moved` holds the coefficients rho on their magnitudes.
+    """
+
+    bound: _Array
+    coefficients: list[_Array]
+    moved: list[_Array]
+
+
+def carried_back(layers: Sequence[Layer], lines: Sequence[Lines], objective: Objective, top: int) -> Carried:
+    """Bound an objective on the activations of hidden layer `top` from below; ordinary rounding."""
+    lin, rho, const = objective.lin, objective.rho, objective.const
+    coefficients, moved = [], []
+    for i in range(top, -1, -1):
+        line = lines[i]
+        if line.positive:
+            c = lin - rho
+        else:
+            c = lin - rho * line.tilt
+            const = const - (rho * line.lift).sum(axis=1)
+        coefficients.append(c)
+        moved.append(rho)
+        if i:
+            layer, small, size = layers[i], c >= 0, np.abs(c)
+            slope = np.where(small, line.down_slope, line.up_slope)
+            height = np.where(small, line.down.height(line.down_slope), line.up.height(line.up_slope))
+            g, size_g = c * slope, size * slope
+            const = const + np.einsum("nu,nu->n", size, height) + g @ layer.bias - size_g @ layer.bias_reach
+            lin, rho = g @ layer.middle.T, layer.spread_back(size_g)
+    least = np.einsum("nu,nu->n", np.maximum(c, 0.0), line.low) + np.einsum("nu,nu->n", np.minimum(c, 0.0), line.high)
+    return Carried(const + least, coefficients[::-1], moved[::-1])
+
+
+def gradients(
+    layers: Sequence[Layer], lines: Sequence[Lines], carried: Carried
+) -> tuple[list[_Array], list[_Array], list[_Array]]:
+    """Where the bound is least: activations of all layers, and of all but the first the arguments of its lines.
+
+    Also the gradient of the bound by the slopes that it used. The activations of the first layer are at ends of their
+    box; from there the values are carried forward along the lines.
+    """
+    a = np.where(carried.coefficients[0] >= 0, lines[0].low, lines[0].high)
+    by_slope, arguments, points = [], [], [a]
+    for i in range(1, len(carried.coefficients)):
+        layer, line, c, before = layers[i], lines[i], carried.coefficients[i], lines[i - 1]
+        spread = layer.spread(a if before.positive else before.tilt * a + before.lift)
+        z, small = a @ layer.middle + layer.bias, c >= 0
+        sign = np.where(small, 1.0, -1.0)
+        y = sign * z - spread
+        slope = np.where(small, line.down_slope, line.up_slope)
+        height = np.where(small, line.down.height(line.down_slope), line.up.height(line.up_slope))
+        by_slope.append(np.abs(c) * (y - np.where(small, line.down.at, line.up.at)))
+        arguments.append(y)
+        a = sign * (slope * y + height)
+        points.append(a)
+    return by_slope, arguments, points
+
+
+def ascend(
+    layers: Sequence[Layer], lines: list[Lines], carried: Carried, target: _Array
+) -> tuple[list[Lines], list[_Array], list[_Array]]:
+    """One step of the slopes that would bring each item's bound to its target, were the bound linear in them.
+
+    Returns the new lines, and the arguments and points of `gradients`.
+    """
+    by_slope, arguments, points = gradients(layers, lines, carried)
+    length = np.zeros(len(carried.bound))
+    for i, gradient in enumerate(by_slope, start=1):
+        line, small = lines[i], carried.coefficients[i] >= 0
+        gradient[np.where(small, line.down.steep <= line.down.flat, line.up.steep <= line.up.flat)] = 0.0
+        length += np.einsum("nu,nu->n", gradient, gradient)
+    step = (np.maximum(target - carried.bound, 0.0) / np.maximum(length, 1e-300))[:, None]
+    new = [lines[0]]
+    for i, gradient in enumerate(by_slope, start=1):
+        line, small, change = lines[i], carried.coefficients[i] >= 0, step * gradient
+        down = np.clip(line.down_slope + np.where(small, change, 0.0), line.down.flat, line.down.steep)
+        up = np.clip(line.up_slope + np.where(small, 0.0, change), line.up.flat, line.up.steep)
+        new.append(replace(line, down_slope=down, up_slope=up))
+    return new, arguments, points

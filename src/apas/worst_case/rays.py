@@ -1,0 +1,322 @@
+"""Margins along rays ``theta + t u``, and the first failure along each.
+
+Along a ray every weight is linear in t. `Rays.margins` evaluates many rays at one t per row; `Rays.floors` bounds the
+margin from below over a whole interval, so that the many rays that cannot fail there need no closer look.
+
+The bound carries, layer by layer, the values at both ends and how far the quantity can leave its chord between them.
+The product of a weight and an activation that are both linear leaves its chord by ``dw da s (1 - s)``, at most a
+quarter of ``dw da``; an activation function leaves the chord of its ends by an amount known in closed form
+(`chord_gaps`), and passes an earlier deviation on at most enlarged by its Lipschitz constant.
+
+Such a unit is a sum of terms ``c max(z, 0)`` and a linear part, so that along a ray, where ``c`` and ``z`` are linear
+in t, the margin is a quadratic between the points where some ``z`` crosses 0. The pieces are gone through in order: a
+root finder without this order would return *some* failure, while the guarantee needs the first.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apas.models.activations import LEAKY_SLOPE, activate
+from apas.models.base import margins_from_scores
+from apas.models.feedforward import FeedForward
+from apas.worst_case.intervals import rivals
+
+__all__ = ["PIECEWISE_LINEAR", "Rays", "chord_gaps", "first_failures"]
+
+_Array = NDArray[np.float64]
+#: Largest second derivative of the smooth activations, and the one Lipschitz constant that is not 1.
+CURVATURE = {"tanh": 0.76980036, "sigmoid": 0.09622505, "softplus": 0.25, "elu": 1.0, "gelu": 0.79788457}
+STEEPEST = {"gelu": 1.12890415}
+
+
+def chord_gaps(name: str, first: _Array, last: _Array) -> tuple[_Array | None, _Array | None]:
+    """How far the activation can lie below and above the chord between its values at `first` and `last`; None is 0.
+
+    Examples
+    --------
+    >>> low, high = chord_gaps("relu", np.array([-1.0]), np.array([3.0]))
+    >>> float(low[0]), high
+    (0.75, None)
+    """
+    if name in CURVATURE:
+        gap = (last - first) ** 2 * (CURVATURE[name] / 8)
+        return gap, gap
+    if name == "relu":
+        return _kink(first, last), None
+    if name == "leaky_relu":
+        return (1 - LEAKY_SLOPE) * _kink(first, last), None
+    if name == "hard_tanh":
+        return _kink(first + 1, last + 1), _kink(first - 1, last - 1)
+    return None, None
+
+
+def _passed_on(
+    name: str, below: _Array | None, above: _Array | None, gap_below: _Array | None, gap_above: _Array | None
+) -> tuple[_Array | None, _Array | None]:
+    """Deviations behind an activation: those before it, at most as much steeper as it is, and its own."""
+    if name in STEEPEST and below is not None and above is not None:
+        # the one that is not monotone passes deviations on to both sides
+        below = above = STEEPEST[name] * np.maximum(below, above)
+    return _sum(below, gap_below), _sum(above, gap_above)
+
+
+def _sum(a: _Array | None, b: _Array | None) -> _Array | None:
+    return b if a is None else a if b is None else a + b
+
+
+def _kink(first: _Array, last: _Array) -> _Array:
+    """Largest distance between max(z, 0) and its chord, where z runs from `first` to `last` through 0."""
+    gap = first * last
+    np.minimum(gap, 0.0, out=gap)  # the same sign at both ends: no kink in between
+    width = last - first
+    np.abs(width, out=width)
+    width += 1e-300  # without a width there is no gap either
+    gap /= width
+    np.negative(gap, out=gap)
+    return np.asarray(gap)
+
+
+class Rays:
+    """A block of rows against a block of directions.
+
+    Parameters
+    ----------
+    net : FeedForward
+    X : ndarray of shape (rows, features)
+    wanted : ndarray of int, shape (rows,)
+    directions : ndarray of shape (samples, k)
+    """
+
+    def __init__(self, net: FeedForward, X: _Array, wanted: NDArray[np.intp], directions: _Array) -> None:
+        self.net, self.wanted = net, wanted
+        flat = np.ascontiguousarray(directions.T)
+        samples = flat.shape[1]
+        parts = net.parameters.slices
+        self.slopes = [  # per layer: how fast weights (inputs, outputs, samples) and biases (outputs, samples) move
+            (flat[parts[2 * i]].reshape(*w.shape, samples), flat[parts[2 * i + 1]]) for i, w in enumerate(net.weights)
+        ]
+        first = self.slopes[0][0]
+        self.z0 = (X @ net.weights[0] + net.biases[0])[:, :, None]
+        self.z1 = (X @ first.reshape(len(first), first.shape[1] * samples)).reshape(len(X), first.shape[1], samples)
+        self.z1 += self.slopes[0][1]
+        self._sizes: dict[int, _Array] = {}
+
+    def margins(self, t: _Array) -> _Array:
+        """Margins at ``t`` (one per row), shape (rows, samples)."""
+        scores = self._path(t)[-1][0]
+        return self._margin(np.broadcast_to(scores, (*scores.shape[:2], self.z1.shape[2])))
+
+    def _next(self, layer: int, a: _Array, t: _Array) -> _Array:
+        slope, bias_slope = self.slopes[layer]
+        z = np.einsum("mis,ios->mos", t * a, slope)
+        z += np.matmul(self.net.weights[layer].T, a)
+        z += self.net.biases[layer][:, None] + t * bias_slope
+        return np.asarray(z)
+
+    def _margin(self, scores: _Array) -> _Array:
+        return np.asarray(margins_from_scores(scores.transpose(2, 0, 1), self.wanted, self.net.offset).T)
+
+    def floors(self, points: list[_Array]) -> _Array:
+        """Lower bounds on the margin between neighbouring `points` (each one t per row), (intervals, rows, samples).
+
+        More points make the bounds tighter: what leaves a chord shrinks with its square.
+        """
+        paths = [self._path(t) for t in points]
+        return np.stack([self._between(*pair) for pair in pairwise(zip(points, paths, strict=True))])
+
+    def _path(self, t: _Array) -> list[tuple[_Array, _Array]]:
+        """Values of every layer before and after its activation, (rows, units, samples).
+
+        At t = 0 one sample stands for all.
+        """
+        at_start = not t.any()  # where all samples are the network itself
+        z = self.z0 if at_start else self.z0 + t[:, None, None] * self.z1
+        path = []
+        for i, name in enumerate(self.net.activations):
+            a = activate(name, z.copy())
+            path.append((z, a))
+            if at_start:
+                z = np.matmul(self.net.weights[i + 1].T, a) + self.net.biases[i + 1][:, None]
+            else:
+                z = self._next(i + 1, a, t[:, None, None])
+        return [*path, (z, z)]
+
+    def _between(
+        self, left: tuple[_Array, list[tuple[_Array, _Array]]], right: tuple[_Array, list[tuple[_Array, _Array]]]
+    ) -> _Array:
+        """A lower bound on the margin between two points whose paths are known."""
+        start, stop = left[0][:, None, None], right[0][:, None, None]
+        below: _Array | None = None
+        above: _Array | None = None
+        for i, name in enumerate(self.net.activations):
+            (first, a_first), (last, a_last) = left[1][i], right[1][i]
+            below, above = _passed_on(name, below, above, *chord_gaps(name, first, last))
+            step = a_last - a_first
+            step *= (stop - start) / 4
+            below, above = self._deviation(i + 1, step, below, above, stop)
+        return self._least((left[1][-1][0], right[1][-1][0]), below, above)
+
+    def _deviation(
+        self, layer: int, step: _Array, below: _Array | None, above: _Array | None, stop: _Array
+    ) -> tuple[_Array, _Array]:
+        """How far the next layer can lie below and above its chord; `step` holds da / 4 times the width in t.
+
+        A term dw da above 0 bends the sum below its chord by up to a quarter of itself, one below 0 above it. Up to
+        t = stop a weight w + t u is at most w+ + stop u+ and at least -(w- + stop u-). With p the quantities that go
+        with u+ below and u- above, and q the others, both sums come from p + q with abs(u) and p - q with u.
+        """
+        slope, size = self.slopes[layer][0], self.sizes(layer)
+        both, difference = np.abs(step), step  # p + q and p - q
+        for deviation, sign in ((below, 1.0), (above, -1.0)):
+            if deviation is not None:
+                moved = stop * deviation
+                both += moved
+                difference += moved if sign > 0 else -moved
+        spread, bend = np.einsum("mis,ios->mos", both, size), np.einsum("mis,ios->mos", difference, slope)
+        low, high = (spread + bend) / 2, (spread - bend) / 2
+        weights = self.net.weights[layer].T
+        for deviation, same, other in ((below, low, high), (above, high, low)):
+            if deviation is not None:
+                same += np.matmul(np.maximum(weights, 0.0), deviation)
+                other += np.matmul(np.maximum(-weights, 0.0), deviation)
+        return low, high
+
+    def sizes(self, layer: int) -> _Array:
+        """Magnitudes of the slopes of a layer's weights, computed once."""
+        if layer not in self._sizes:
+            self._sizes[layer] = np.abs(self.slopes[layer][0])
+        return self._sizes[layer]
+
+    def _least(self, ends: tuple[_Array, _Array], below: _Array | None, above: _Array | None) -> _Array:
+        """Least margin between the ends: the lower one, less how far the wanted score falls and its rivals rise."""
+        lower = np.minimum(self._margin(np.broadcast_to(ends[0], ends[1].shape)), self._margin(ends[1]))
+        if below is None or above is None:
+            return lower  # without a hidden layer the margin is linear, and least at an end
+        if self.net.weights[-1].shape[1] == 1:
+            return np.asarray(lower - np.where((self.wanted == 1)[:, None], below[:, 0], above[:, 0]))
+        rows = np.arange(len(self.wanted))
+        others = above.copy()
+        others[rows, self.wanted] = -np.inf
+        return np.asarray(lower - below[rows, self.wanted] - others.max(axis=1))
+
+
+#: Activations as sums of kinks: (scale, shift) of each ``max(z + shift, 0)``, then slope and value of the linear part.
+PIECEWISE_LINEAR = {
+    "relu": ([(1.0, 0.0)], 0.0, 0.0),
+    "leaky_relu": ([(1 - LEAKY_SLOPE, 0.0)], LEAKY_SLOPE, 0.0),
+    "identity": ([], 1.0, 0.0),
+    "hard_tanh": ([(1.0, 1.0), (-1.0, -1.0)], 0.0, -1.0),
+}
+
+
+def first_failures(rays: Rays, rows: NDArray[np.intp], samples: NDArray[np.intp], t: _Array, band: _Array) -> _Array:
+    """For each pair of a row and a sample the least s in [0, t] at which the margin is not above `band`, else inf.
+
+    Parameters
+    ----------
+    rays : Rays
+    rows, samples : ndarray of int, shape (pairs,)
+    t, band : ndarray of shape (pairs,)
+    """
+    first = np.full(len(rows), np.inf)
+    for rival in rivals(rays.net, rays.wanted).T:
+        kinks, smooth = _terms(rays, rows, samples, rival[rows])
+        smooth[:, 0] -= band
+        first = np.minimum(first, _first_root(*kinks, smooth, t))
+    return first
+
+
+def _terms(
+    rays: Rays, rows: NDArray[np.intp], samples: NDArray[np.intp], rival: NDArray[np.intp]
+) -> tuple[tuple[_Array, _Array, _Array, _Array], _Array]:
+    """The margin as sum of (c0 + t c1) max(z0 + t z1, 0), plus a quadratic with coefficients (pairs, 3)."""
+    z0, z1 = rays.z0[rows, :, 0], rays.z1[rows, :, samples]
+    if not rays.net.activations:  # the first layer is the output itself
+        value, slope = _scored(rays, rows, rival, z0), _scored(rays, rows, rival, z1)
+        value = value - _threshold(rays, rows)
+        empty = np.empty((len(rows), 0))
+        return (empty, empty, empty, empty), np.stack([value, slope, np.zeros(len(rows))], axis=1)
+    w, b = rays.net.weights[1], rays.net.biases[1]
+    slope, bias_slope = rays.slopes[1]
+    c0 = _scored(rays, rows, rival, np.broadcast_to(w.T, (len(rows), *w.T.shape)))
+    c1 = _scored(rays, rows, rival, slope[:, :, samples].transpose(2, 1, 0))
+    smooth = np.zeros((len(rows), 3))
+    smooth[:, 0] = _scored(rays, rows, rival, np.broadcast_to(b, (len(rows), len(b)))) - _threshold(rays, rows)
+    smooth[:, 1] = _scored(rays, rows, rival, bias_slope[:, samples].T)
+    units, tilt, level = PIECEWISE_LINEAR[rays.net.activations[0]]
+    a0, a1 = tilt * z0 + level, tilt * z1
+    smooth[:, 0] += (c0 * a0).sum(axis=1)
+    smooth[:, 1] += (c0 * a1 + c1 * a0).sum(axis=1)
+    smooth[:, 2] += (c1 * a1).sum(axis=1)
+    empty = np.empty((len(rows), 0))
+    kinks = (
+        np.hstack([empty, *(scale * c0 for scale, _ in units)]),
+        np.hstack([empty, *(scale * c1 for scale, _ in units)]),
+        np.hstack([empty, *(z0 + shift for _, shift in units)]),
+        np.hstack([empty, *(z1 for _ in units)]),
+    )
+    return kinks, smooth
+
+
+def _scored(rays: Rays, rows: NDArray[np.intp], rival: NDArray[np.intp], values: _Array) -> _Array:
+    """Values per output (pairs, outputs, ...) as the wanted one minus the rival, or signed for one output."""
+    wanted = rays.wanted[rows]
+    if values.shape[1] == 1:
+        sign = np.where(wanted == 1, 1.0, -1.0)
+        return np.asarray(sign.reshape(-1, *[1] * (values.ndim - 2)) * values[:, 0])
+    pairs = np.arange(len(rows))
+    return np.asarray(values[pairs, wanted] - values[pairs, rival])
+
+
+def _threshold(rays: Rays, rows: NDArray[np.intp]) -> _Array:
+    """What the margin is diminished by: the offset of a binary network, towards the wanted class."""
+    if len(rays.net.classes) > 2:
+        return np.zeros(len(rows))
+    return np.where(rays.wanted[rows] == 1, rays.net.offset, -rays.net.offset)
+
+
+def _first_root(c0: _Array, c1: _Array, z0: _Array, z1: _Array, smooth: _Array, t: _Array) -> _Array:
+    """Least s in [0, t] at which the sum of kinks and quadratic is at most 0, else inf."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = np.where(z0 * z1 < 0, -z0 / z1, np.inf)
+        # a unit that begins at its kink comes alive at once if it rises, and never if it falls
+        crossing = np.where((z0 == 0) & (z1 > 0), 0.0, crossing)
+    crossing = np.where(crossing < t[:, None], crossing, np.inf)
+    order = np.argsort(crossing, axis=1)
+    starts = np.hstack([np.zeros((len(t), 1)), np.take_along_axis(crossing, order, axis=1)])
+    ends = np.minimum(np.hstack([starts[:, 1:], np.full((len(t), 1), np.inf)]), t[:, None])
+    active = (z0 > 0).astype(float)
+    turns = np.where(np.isfinite(crossing), np.sign(z1), 0.0)  # +1: the unit comes alive, -1: it dies
+    pieces = []
+    for term, base in zip((c0 * z0, c0 * z1 + c1 * z0, c1 * z1), smooth.T, strict=True):
+        change = np.take_along_axis(turns * term, order, axis=1)
+        begin = base + (active * term).sum(axis=1)
+        pieces.append(np.hstack([begin[:, None], begin[:, None] + np.cumsum(change, axis=1)]))
+    found = _root_in_piece(pieces[2], pieces[1], pieces[0], starts, ends)
+    return np.asarray(found.min(axis=1))
+
+
+def _root_in_piece(a: _Array, b: _Array, c: _Array, start: _Array, end: _Array) -> _Array:
+    """Least s in [start, end] with a s**2 + b s + c <= 0, else inf; elementwise."""
+    inside = start <= end
+    start, end = np.where(inside, start, 0.0), np.where(inside, end, 0.0)
+    at_start, at_end = (a * start + b) * start + c, (a * end + b) * end + c
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if not np.isfinite(b * b - 4 * a * c).all():
+            # a quadratic and a multiple of it have the same roots, and that of a large one has a finite discriminant
+            largest = np.max([np.abs(a), np.abs(b), np.abs(c)], axis=0)
+            a, b, c = (np.where(largest > 1e150, v / largest, v) for v in (a, b, c))
+        # the form of the quadratic formula that loses no digits
+        half = -0.5 * (b + np.where(b < 0, -1.0, 1.0) * np.sqrt(b * b - 4 * a * c))
+        candidates = [np.where(a != 0, half / a, np.inf), np.where(half != 0, c / half, np.inf)]
+    found = np.full(a.shape, np.inf)
+    for candidate in candidates:  # NaN, where there is no root, fails both comparisons
+        found = np.where((candidate > start) & (candidate <= end), np.minimum(found, candidate), found)
+    # an end that is not above 0 is a failure even where rounding has pushed the root out of the piece
+    found = np.where(at_end <= 0, np.minimum(found, end), found)
+    found = np.where(at_start <= 0, start, found)
+    return np.where(inside, found, np.inf)

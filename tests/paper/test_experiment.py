@@ -1,0 +1,54 @@
+"""Running an experiment: tables and figures from units, and what happens without matplotlib or a folder."""
+
+from __future__ import annotations
+
+import sys
+
+import pandas as pd
+import pytest
+import unitwork
+
+from apas import InputError
+from apas._optional import require
+from apas.paper.experiment import run_experiment
+from apas.paper.store import Unit
+
+
+class Squares:
+    @staticmethod
+    def units(settings):
+        return [Unit("squares", unitwork.square, {"number": n}) for n in range(2 if settings["quick"] else 4)]
+
+    @staticmethod
+    def tables(results):
+        return {"squares": pd.DataFrame({"square": [r["square"] for r in results], "half": [0.5] * len(results)})}
+
+    @staticmethod
+    def figures(results, folder):
+        require("matplotlib", feature="A figure of squares", extra="plot")
+        (folder / "squares.png").write_bytes(b"picture")
+        return [folder / "squares.png"]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_files(tmp_path, quick):
+    outcome = run_experiment(Squares(), tmp_path / "out", quick=quick, label="squares")
+    assert [file.name for file in outcome.files] == ["squares.csv", "squares.md", "squares.png"]
+    assert outcome.files[0].read_text() == "square,half\n0,0.5\n1,0.5\n" + ("" if quick else "4,0.5\n9,0.5\n")
+    text = outcome.files[1].read_text()
+    assert "| 1 | 0.500 |" in text
+    assert ("`apas paper squares --quick` with" in text) is quick
+    assert "numpy" in text
+
+
+def test_without_matplotlib_there_are_tables(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    outcome = run_experiment(Squares(), tmp_path)
+    assert [file.name for file in outcome.files] == ["squares.csv", "squares.md"]
+    assert outcome.without_figures.startswith("A figure of squares needs the optional extra 'plot'")
+
+
+def test_a_file_in_the_way(tmp_path):
+    (tmp_path / "squares.csv").mkdir()
+    with pytest.raises(InputError, match="must be a folder to write to, got"):
+        run_experiment(Squares(), tmp_path)

@@ -1,0 +1,51 @@
+"""The register of experiments: what is offered exists, and data are asked for before the work."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from conftest import shared_folder
+
+from apas import InputError
+from apas.datasets import data_from
+from apas.paper.experiment import EXPERIMENTS, Entry, available, datasets_of
+from apas.paper.store import Unit
+
+
+def test_names():
+    names = [entry.name for entry in EXPERIMENTS]
+    assert len(set(names)) == len(names)
+    offered = [entry.name for entry in available()]
+    assert {"drawings", "toy", "figure4", "table2", "lemma", "hardness"} <= set(offered)
+    assert offered == [name for name in names if name in offered]
+
+
+@pytest.mark.parametrize("entry", available(), ids=lambda entry: entry.name)
+def test_what_is_offered_can_be_run(entry):
+    experiment = entry.load()
+    quick, whole = (experiment.units({"quick": quick}) for quick in (True, False))
+    assert all(isinstance(unit, Unit) and unit.experiment == entry.name for unit in quick + whole)
+    assert len(quick) <= len(whole)
+    assert callable(experiment.tables)
+    assert callable(experiment.figures)
+
+
+def test_what_is_not_there_is_not_imported():
+    entry = Entry("nothing", "Nothing")
+    assert not entry.exists
+    assert "apas.experiments.nothing" not in sys.modules
+    with pytest.raises(ModuleNotFoundError, match="nothing"):
+        entry.load()
+
+
+def test_datasets():
+    with data_from(shared_folder("datasets")):
+        assert datasets_of([Entry("figure4", "")]) == ("diabetes", "no2", "sba", "credit", "credit-new")
+        assert datasets_of([Entry("table2", "")], quick=True) == ("credit", "spam", "news")
+
+
+def test_missing_files_are_named_before_the_work(tmp_path):
+    (tmp_path / "diabetes").mkdir()
+    with data_from(tmp_path), pytest.raises(InputError, match=r"the file diabetes/diabetes.csv for the dataset"):
+        datasets_of([Entry("toy", ""), Entry("figure4", "")])
