@@ -16,8 +16,8 @@ SOURCE = Path(apas.__file__).parent
 #: From top to bottom: a layer may import those below it. Leaves import nothing of ours but other leaves.
 ORDER = [
     "cli",
-    "report",
     "paper",
+    "report",
     "contracts",
     "metrics",
     "counterfactuals",

@@ -408,9 +408,7 @@ def test_curves(lower, upper, confidence):
 
 
 @pytest.mark.parametrize(
-    "claim",
-    [Every(MEASURE), *(Most(*pair, MEASURE) for pair in zip(EXTREME, reversed(EXTREME), strict=True))],
-    ids=str,
+    "claim", [Every(MEASURE), *(Most(*pair, MEASURE) for pair in zip(EXTREME, reversed(EXTREME), strict=True))], ids=str
 )
 def test_ranges(claim):
     finite = (-1 / 3, 2 / 3, 1e-9, 123456.7891)

@@ -4,46 +4,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apas import datasets as datasets
-    from apas import experiments as experiments
-    from apas import metrics as metrics
-    from apas import stats as stats
-    from apas import theory as theory
+    from apas import (
+        datasets as datasets,
+        experiments as experiments,
+        metrics as metrics,
+        stats as stats,
+        theory as theory,
+    )
     from apas.certification.api import certify as certify
     from apas.certification.certificate import Certificate as Certificate
-    from apas.certification.claims import Every as Every
-    from apas.certification.claims import Most as Most
-    from apas.certification.claims import Verdict as Verdict
+    from apas.certification.claims import Every as Every, Most as Most, Verdict as Verdict
     from apas.certification.max_shift.api import max_shift as max_shift
-    from apas.certification.max_shift.result import MaxShift as MaxShift
-    from apas.certification.max_shift.result import MaxShifts as MaxShifts
+    from apas.certification.max_shift.result import MaxShift as MaxShift, MaxShifts as MaxShifts
     from apas.certification.methods.attack import Attack as Attack
-    from apas.certification.methods.bounds import IntervalBounds as IntervalBounds
-    from apas.certification.methods.bounds import LinearBounds as LinearBounds
+    from apas.certification.methods.bounds import IntervalBounds as IntervalBounds, LinearBounds as LinearBounds
     from apas.certification.methods.cascade import Cascade as Cascade
     from apas.certification.methods.enumeration import Enumeration as Enumeration
     from apas.certification.methods.exact import Exact as Exact
     from apas.certification.methods.sampling import Sampling as Sampling
-    from apas.certification.output_range import OutputRange as OutputRange
-    from apas.certification.output_range import OutputRanges as OutputRanges
-    from apas.certification.output_range import output_range as output_range
+    from apas.certification.output_range import (
+        OutputRange as OutputRange,
+        OutputRanges as OutputRanges,
+        output_range as output_range,
+    )
     from apas.certification.results import Certificates as Certificates
-    from apas.certification.robust_fraction import FractionCurve as FractionCurve
-    from apas.certification.robust_fraction import FractionCurves as FractionCurves
-    from apas.certification.robust_fraction import robust_fraction as robust_fraction
+    from apas.certification.robust_fraction import (
+        FractionCurve as FractionCurve,
+        FractionCurves as FractionCurves,
+        robust_fraction as robust_fraction,
+    )
     from apas.contracts.audit import audit as audit
-    from apas.contracts.file import load_certificates as load_certificates
-    from apas.contracts.file import save_certificates as save_certificates
+    from apas.contracts.file import load_certificates as load_certificates, save_certificates as save_certificates
     from apas.contracts.ledger import Ledger as Ledger
-    from apas.contracts.reports import AuditReport as AuditReport
-    from apas.contracts.reports import VerifyReport as VerifyReport
+    from apas.contracts.reports import AuditReport as AuditReport, VerifyReport as VerifyReport
     from apas.contracts.verify import verify as verify
     from apas.counterfactuals.api import generate as generate
-    from apas.counterfactuals.result import Counterfactual as Counterfactual
-    from apas.counterfactuals.result import Counterfactuals as Counterfactuals
-    from apas.counterfactuals.result import Status as Status
-    from apas.counterfactuals.search.source import Candidate as Candidate
-    from apas.counterfactuals.search.source import CandidateSource as CandidateSource
+    from apas.counterfactuals.result import (
+        Counterfactual as Counterfactual,
+        Counterfactuals as Counterfactuals,
+        Status as Status,
+    )
+    from apas.counterfactuals.search.source import Candidate as Candidate, CandidateSource as CandidateSource
     from apas.counterfactuals.sources.given import Given as Given
     from apas.counterfactuals.sources.milp.source import MilpSource as MilpSource
     from apas.counterfactuals.sources.neighbours import NearestNeighbours as NearestNeighbours
@@ -54,49 +55,116 @@ if TYPE_CHECKING:
     from apas.counterfactuals.space.feature import Feature as Feature
     from apas.counterfactuals.space.space import FeatureSpace as FeatureSpace
     from apas.display.references import citation as citation
-    from apas.errors import ApasError as ApasError
-    from apas.errors import GuaranteeWarning as GuaranteeWarning
-    from apas.errors import InputError as InputError
-    from apas.errors import MissingExtra as MissingExtra
-    from apas.errors import UnsafeFile as UnsafeFile
-    from apas.errors import Unsupported as Unsupported
-    from apas.metrics.api import Evaluation as Evaluation
-    from apas.metrics.api import evaluate as evaluate
-    from apas.models.base import Model as Model
-    from apas.models.base import Parameters as Parameters
+    from apas.errors import (
+        ApasError as ApasError,
+        GuaranteeWarning as GuaranteeWarning,
+        InputError as InputError,
+        MissingExtra as MissingExtra,
+        UnsafeFile as UnsafeFile,
+        Unsupported as Unsupported,
+    )
+    from apas.metrics.api import Evaluation as Evaluation, evaluate as evaluate
+    from apas.models.base import Model as Model, Parameters as Parameters
     from apas.models.convert import as_model as as_model
     from apas.models.feedforward import FeedForward as FeedForward
-    from apas.models.files.formats import load_model as load_model
-    from apas.models.files.formats import save_model as save_model
+    from apas.models.files.formats import load_model as load_model, save_model as save_model
     from apas.report.api import write_report as write_report
     from apas.shifts.base import ShiftSet as ShiftSet
-    from apas.shifts.distance import ShiftReport as ShiftReport
-    from apas.shifts.distance import measure_shift as measure_shift
+    from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
     from apas.shifts.gaussian import GaussianShifts as GaussianShifts
     from apas.shifts.linf import LinfShifts as LinfShifts
     from apas.shifts.lp import LpShifts as LpShifts
     from apas.shifts.noise import InputNoise as InputNoise
     from apas.shifts.observed import ObservedShifts as ObservedShifts
-    from apas.shifts.retraining import RetrainedModels as RetrainedModels
-    from apas.shifts.retraining import estimate_delta as estimate_delta
-    from apas.shifts.retraining import retrain as retrain
-    from apas.stats.tolerance import allowed_failures as allowed_failures
-    from apas.stats.tolerance import sample_size as sample_size
+    from apas.shifts.retraining import (
+        RetrainedModels as RetrainedModels,
+        estimate_delta as estimate_delta,
+        retrain as retrain,
+    )
+    from apas.stats.tolerance import allowed_failures as allowed_failures, sample_size as sample_size
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ApasError", "Attack", "AuditReport", "Candidate", "CandidateSource", "Cascade", "Certificate", "Certificates",
-    "Counterfactual", "Counterfactuals", "Enumeration", "Evaluation", "Every", "Exact", "Feature", "FeatureSpace",
-    "FeedForward", "FractionCurve", "FractionCurves", "GaussianShifts", "Given", "GuaranteeWarning", "InputError",
-    "InputNoise", "IntervalBounds", "Ledger", "LinearBounds", "LinfShifts", "LpShifts", "MaxShift", "MaxShifts",
-    "MilpSource", "MissingExtra", "Model", "Most", "NearestNeighbours", "ObservedShifts", "OutputRange", "OutputRanges",
-    "Parameters", "Prototype", "RetrainedModels", "Roar", "RobustOptimum", "Sampling", "ShiftReport", "ShiftSet",
-    "Status", "UnsafeFile", "Unsupported", "Verdict", "VerifyReport", "Wachter", "allowed_failures", "as_model",
-    "audit", "certify", "citation", "datasets", "estimate_delta", "evaluate", "experiments", "generate",
-    "load_certificates", "load_model", "max_shift", "measure_shift", "metrics", "output_range", "retrain",
-    "robust_fraction", "sample_size", "save_certificates", "save_model", "stats", "theory", "verify", "write_report",
-]  # fmt: skip
+    "ApasError",
+    "Attack",
+    "AuditReport",
+    "Candidate",
+    "CandidateSource",
+    "Cascade",
+    "Certificate",
+    "Certificates",
+    "Counterfactual",
+    "Counterfactuals",
+    "Enumeration",
+    "Evaluation",
+    "Every",
+    "Exact",
+    "Feature",
+    "FeatureSpace",
+    "FeedForward",
+    "FractionCurve",
+    "FractionCurves",
+    "GaussianShifts",
+    "Given",
+    "GuaranteeWarning",
+    "InputError",
+    "InputNoise",
+    "IntervalBounds",
+    "Ledger",
+    "LinearBounds",
+    "LinfShifts",
+    "LpShifts",
+    "MaxShift",
+    "MaxShifts",
+    "MilpSource",
+    "MissingExtra",
+    "Model",
+    "Most",
+    "NearestNeighbours",
+    "ObservedShifts",
+    "OutputRange",
+    "OutputRanges",
+    "Parameters",
+    "Prototype",
+    "RetrainedModels",
+    "Roar",
+    "RobustOptimum",
+    "Sampling",
+    "ShiftReport",
+    "ShiftSet",
+    "Status",
+    "UnsafeFile",
+    "Unsupported",
+    "Verdict",
+    "VerifyReport",
+    "Wachter",
+    "allowed_failures",
+    "as_model",
+    "audit",
+    "certify",
+    "citation",
+    "datasets",
+    "estimate_delta",
+    "evaluate",
+    "experiments",
+    "generate",
+    "load_certificates",
+    "load_model",
+    "max_shift",
+    "measure_shift",
+    "metrics",
+    "output_range",
+    "retrain",
+    "robust_fraction",
+    "sample_size",
+    "save_certificates",
+    "save_model",
+    "stats",
+    "theory",
+    "verify",
+    "write_report",
+]
 
 #: Which module defines each name. It is imported when the name is first used, so that `import apas` and `apas --help`
 #: wait for nothing; the imports above say the same to type checkers, and a test compares the two.

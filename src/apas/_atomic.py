@@ -7,20 +7,9 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["same_file", "write_bytes", "write_text"]
-
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to a temporary file beside `path`, make it durable, then put it in place in one step.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "a.txt"
-    >>> write_text(path, "whole")
-    >>> path.read_text(encoding="utf-8")
-    'whole'
-    """
+    """Write `text` to a temporary file beside `path`, make it durable, then put it in place in one step."""
     write_bytes(path, text.encode())
 
 
@@ -46,13 +35,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
-    """Whether two names lead to one file, by whatever spelling or link; one that is not there yet, by its full name.
-
-    Examples
-    --------
-    >>> same_file("a/../b.json", "./b.json"), same_file("a.json", "b.json")
-    (True, False)
-    """
+    """Whether two names lead to one file, by whatever spelling or link; one that is not there yet, by its full name."""
     try:
         return os.path.samefile(first, second)
     except (OSError, ValueError):  # one is not there; or a name has a zero byte, which whoever opens it complains about

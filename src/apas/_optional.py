@@ -7,26 +7,9 @@ from typing import Any
 
 from apas.errors import MissingExtra
 
-__all__ = ["require"]
-
 
 def require(module: str, *, feature: str, extra: str) -> Any:
-    """Import `module`, or say which extra brings it.
-
-    Parameters
-    ----------
-    module : str
-        What to import.
-    feature : str
-        What the user asked for, to begin the error with.
-    extra : str
-        Name of the extra.
-
-    Examples
-    --------
-    >>> require("json", feature="Nothing", extra="none").__name__
-    'json'
-    """
+    """Import `module`, or say which extra brings it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

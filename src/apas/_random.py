@@ -18,26 +18,13 @@ from numpy.typing import NDArray
 
 from apas.errors import InputError
 
-__all__ = ["Stream", "entropy_of"]
-
 _LOCAL = threading.local()
 #: What turns a signed 32-bit integer into a number of [-1, 1).
 UNIT = 2.0**-31
 
 
 def entropy_of(rng: object) -> int:
-    """Turn what a user passes as `rng` into the integer that a certificate records.
-
-    Parameters
-    ----------
-    rng : None, int or numpy.random.Generator
-        None takes 128 bits from the operating system, a Generator gives (and is advanced by) 128 bits.
-
-    Examples
-    --------
-    >>> entropy_of(7)
-    7
-    """
+    """Turn what a user passes as `rng` into the integer that a certificate records."""
     if rng is None:
         return secrets.randbits(128)
     if isinstance(rng, np.random.Generator):
@@ -58,19 +45,6 @@ class Stream:
 
     Streams of different purposes are independent, so that draws used in a search never come back in the
     test that certifies its result.
-
-    Parameters
-    ----------
-    entropy : int
-        What a certificate records.
-    purpose : str
-        What the words are for, such as ``"certify"``.
-
-    Examples
-    --------
-    >>> stream = Stream(1, "certify")
-    >>> bool((stream.words(5, 3) == stream.words(0, 8)[5:]).all())
-    True
     """
 
     entropy: int

@@ -8,8 +8,6 @@ from __future__ import annotations
 import html
 import re
 
-__all__ = ["for_csv", "for_error", "for_html", "for_markdown", "for_terminal", "for_xml", "from_csv", "shown"]
-
 #: Most characters of an error message: more would push what matters out of sight.
 LONGEST = 1000
 _CUT = " [...] "
@@ -35,26 +33,12 @@ def _harmless(text: str, keep: str = "") -> str:
 
 
 def for_terminal(text: str) -> str:
-    r"""The text in one line: what would end it, move the cursor or colour a terminal becomes a question mark.
-
-    Examples
-    --------
-    >>> for_terminal("A-1\n\x1b[31mHOLDS")
-    'A-1??[31mHOLDS'
-    """
+    r"""The text in one line: what would end it, move the cursor or colour a terminal becomes a question mark."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def for_error(text: str, longest: int = LONGEST) -> str:
-    r"""A message, or a part of one, in one line of bounded length: cut in the middle, as its end says what to do.
-
-    Examples
-    --------
-    >>> for_error("got 'a\x1b[2J',\nnot a number")
-    "got 'a?[2J', not a number"
-    >>> len(for_error("x" * 10**6))
-    1000
-    """
+    r"""A message, or a part of one, in one line of bounded length: cut in the middle, as its end says what to do."""
     if len(text) > longest:
         head = (longest - len(_CUT)) * 3 // 4
         text = text[:head] + _CUT + text[head + len(_CUT) - longest :]
@@ -62,13 +46,7 @@ def for_error(text: str, longest: int = LONGEST) -> str:
 
 
 def shown(value: object, longest: int = 200) -> str:
-    """How a value looks in a message, cut; Python refuses to write whole numbers of more than 4300 digits.
-
-    Examples
-    --------
-    >>> shown("a"), shown(10**5000)
-    ("'a'", 'a whole number of 16610 bits')
-    """
+    """How a value looks in a message, cut; Python refuses to write whole numbers of more than 4300 digits."""
     try:
         return for_error(repr(value), longest)
     except ValueError:
@@ -76,38 +54,18 @@ def shown(value: object, longest: int = 200) -> str:
 
 
 def for_csv(text: str) -> str:
-    r"""A cell that no spreadsheet takes for a formula: an apostrophe stands before what looks like one, but no number.
-
-    Examples
-    --------
-    >>> [for_csv(t) for t in ("=1+1", "-x", "-1.5", "'=a", "A-17", "a\x1bb")]
-    ["'=1+1", "'-x", '-1.5', "''=a", 'A-17', 'a?b']
-    """
+    r"""A cell that no spreadsheet takes for a formula: an apostrophe before what looks like one, but no number."""
     text = _harmless(text, keep="\n\t")
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def from_csv(text: str) -> str:
-    """A cell without the apostrophe that `for_csv` put before it.
-
-    Examples
-    --------
-    >>> [from_csv(t) for t in ("'=1+1", "''=a", "-1.5", "'n Sync")]
-    ['=1+1', "'=a", '-1.5', "'n Sync"]
-    """
+    """A cell without the apostrophe that `for_csv` put before it."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def for_markdown(text: str) -> str:
-    r"""The text in one line that is text and nothing else: no code, table, tag, picture, mention or live link.
-
-    Examples
-    --------
-    >>> print(for_markdown("a|b `c` <d> [e](f)"))
-    a\|b \`c\` &lt;d&gt; \[e\](f)
-    >>> print(for_markdown("see https://x.org"))
-    see https:&#8288;//x.org
-    """
+    r"""The text in one line that is text and nothing else: no code, table, tag, picture, mention or live link."""
     line = _harmless(" ".join(text.split()))
     escaped = html.escape(_MARKUP.sub(r"\\\g<0>", line), quote=False)
     # "&amp;#8288;" is what a name with an entity in it has become, so that "#" below cannot end one of ours
@@ -115,22 +73,10 @@ def for_markdown(text: str) -> str:
 
 
 def for_html(text: str) -> str:
-    r"""The text as it can stand between tags or in an attribute.
-
-    Examples
-    --------
-    >>> for_html("<b>\x1b")
-    '&lt;b&gt;?'
-    """
+    r"""The text as it can stand between tags or in an attribute."""
     return html.escape(_harmless(text, keep="\n\t"))
 
 
 def for_xml(text: str) -> str:
-    r"""The text as XML 1.0 can hold it; whoever writes the XML escapes its marks.
-
-    Examples
-    --------
-    >>> for_xml("a\x00\nb<")
-    'a?\nb<'
-    """
+    r"""The text as XML 1.0 can hold it; whoever writes the XML escapes its marks."""
     return _harmless(text, keep="\n\t")

@@ -13,25 +13,10 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._sanitise import shown
+from apas._typing import Array, Floats
 from apas.errors import InputError
-
-__all__ = [
-    "check_delta",
-    "check_flag",
-    "check_integer",
-    "check_jobs",
-    "check_matrix",
-    "check_names",
-    "check_number",
-    "check_numbers",
-    "check_probability",
-    "check_texts",
-    "is_frame",
-    "is_path",
-]
 
 
 def is_frame(X: object) -> bool:
@@ -66,9 +51,14 @@ def check_integer(value: Any, name: str, owner: str, *, least: int) -> int:
 
 
 def check_number(
-    value: Any, name: str, owner: str, *, above: float | None = None, least: float | None = None,
+    value: Any,
+    name: str,
+    owner: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
     most: float | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """Give `value` as a finite float within limits."""
     limits = [(above, "above"), (least, "of at least"), (most, "at most")]
     said = " and ".join(f"{word} {limit:g}" for limit, word in limits if limit is not None)
@@ -122,7 +112,7 @@ def check_texts(value: Any, name: str) -> list[str]:
     return texts
 
 
-def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:
+def check_delta(delta: Any, rows: int) -> Floats:
     """Give `delta` as one positive number per row."""
     try:
         given = np.asarray(delta)
@@ -150,22 +140,7 @@ def check_delta(delta: Any, rows: int) -> NDArray[np.float64]:
 
 
 def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -> Any:
-    """Check the shape and the column names of `X`.
-
-    Parameters
-    ----------
-    X : array_like or data frame
-        What the user passed.
-    n_features : int
-        How many columns there must be.
-    feature_names : sequence of str or None
-        What they are called, if the model knows.
-
-    Returns
-    -------
-    ndarray or data frame
-        A 2-D array of the user's dtype, or the data frame with its columns in the model's order.
-    """
+    """Check the shape and the column names of `X`."""
     if is_path(X):
         raise InputError(f"`X` must hold rows, got the path {str(X)!r}; read it first, e.g. with pandas.read_csv.")
     if is_frame(X):
@@ -191,7 +166,7 @@ def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -
     return array
 
 
-def _wrong_width(array: NDArray[Any], n_features: int) -> NDArray[Any]:
+def _wrong_width(array: Array, n_features: int) -> Array:
     raise InputError(f"`X` must have {n_features} columns, as the model has features, got {array.shape[1]}.")
 
 
@@ -208,10 +183,7 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
     missing = [c for c in names if c not in had]
     extra = [c for c in columns if c not in wanted]
     if missing or extra:
-        parts = [
-            f"lacks {_quoted(missing)}" if missing else "",
-            f"has {_quoted(extra)} besides" if extra else "",
-        ]
+        parts = [f"lacks {_quoted(missing)}" if missing else "", f"has {_quoted(extra)} besides" if extra else ""]
         hint, index = "", ""
         if extra and str(extra[0]).startswith("Unnamed:"):
             hint = " (that looks like a saved index: read the file with index_col=0)"
@@ -229,7 +201,7 @@ def _quoted(names: Sequence[Any]) -> str:
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray[np.float64]:
+def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> Floats:
     """Give a checked `X` as a finite float64 matrix, or name the first cell that is not a number."""
     names = [str(c) for c in X.columns] if is_frame(X) else feature_names
     values = _values(X) if is_frame(X) else np.asarray(X)
@@ -255,7 +227,7 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> NDArray
     return matrix
 
 
-def _values(frame: Any) -> NDArray[Any]:
+def _values(frame: Any) -> Array:
     """The cells of a frame; as floats at once if all columns are numbers, however different."""
     values = np.asarray(frame.to_numpy())
     if values.dtype == np.float64:  # asking every column for its kind takes longer than all the rest

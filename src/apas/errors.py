@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from apas._sanitise import for_error
 
-__all__ = ["ApasError", "GuaranteeWarning", "InputError", "MissingExtra", "UnsafeFile", "Unsupported"]
-
 
 class ApasError(Exception):
     """Root of every error that apas raises on purpose.

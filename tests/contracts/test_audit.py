@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 from cases import case
 from certificatefiles import changed, content_of, network, rows, write
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import apas
 from apas.contracts.reports import Outcome

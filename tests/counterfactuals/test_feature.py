@@ -6,8 +6,7 @@ from datetime import date
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from spaces import KINDS, random_feature
 
 from apas.counterfactuals.space.feature import Feature

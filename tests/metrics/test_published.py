@@ -15,15 +15,7 @@ from apas.metrics import evaluate
 
 METRICS = ("validity", "l1", "l0", "lof", "delta_validity")
 #: The row "diabetes MILP-R" of their notebook; its 50 counterfactuals are those of the oracle.
-PRINTED = {
-    "found": 1.0,
-    "vm1": 1.0,
-    "vm2": 1.0,
-    "l1": 0.21184,
-    "l0": 0.4150,
-    "lof": -0.48,
-    "delta_validity": 1.0,
-}
+PRINTED = {"found": 1.0, "vm1": 1.0, "vm2": 1.0, "l1": 0.21184, "l0": 0.4150, "lof": -0.48, "delta_validity": 1.0}
 
 
 @cache

@@ -9,8 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
+from safetensors.numpy import load as load_tensors, save as save_tensors
 
 import apas
 from apas.models.activations import ACTIVATIONS

@@ -10,10 +10,7 @@ NETWORKS = {
     "linear": ([7, 1], {}),
     "one hidden": ([6, 9, 1], {}),
     "two classes": ([4, 5, 2], {"activation": "tanh", "output": "softmax", "threshold": 0.3}),
-    "deep": (
-        [3, 5, 4, 6, 2, 3],
-        {"activation": ["relu", "gelu", "leaky_relu", "softplus"], "output": "softmax"},
-    ),
+    "deep": ([3, 5, 4, 6, 2, 3], {"activation": ["relu", "gelu", "leaky_relu", "softplus"], "output": "softmax"}),
     "wide": ([5, 40, 11, 1], {"activation": ["elu", "sigmoid"], "threshold": 0.8}),
 }
 

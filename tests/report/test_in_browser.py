@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from browsers import (
-    FITS,
-    PHONE,
-    WIDER,
-    check_plots,
-    check_report,
-    check_table,
-    open_browser,
-    open_page,
-    visible_rows,
-)
+from browsers import FITS, PHONE, WIDER, check_plots, check_report, check_table, open_browser, open_page, visible_rows
 from certificatefiles import network, rows
 from reports import HOSTILE, bank, later, offers, radii
 

@@ -11,13 +11,7 @@ import pytest
 from scipy.stats import binomtest
 
 from apas.errors import InputError
-from apas.stats import (
-    allowed_failures,
-    clopper_pearson,
-    coverage_lower,
-    coverage_upper,
-    refuting_failures,
-)
+from apas.stats import allowed_failures, clopper_pearson, coverage_lower, coverage_upper, refuting_failures
 
 
 def at_most(n: int, c: int, q: Fraction) -> float:

@@ -9,8 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apas.errors import InputError
 from apas.stats.arguments import as_confidence, as_count, as_probability, as_risk, precision

@@ -9,8 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apas.errors import InputError
 from apas.stats import allowed_failures, refuting_failures, sample_size
@@ -302,11 +301,7 @@ def test_failures_is_checked(failures) -> None:
 
 
 def every_function(**level) -> list:
-    return [
-        lambda: sample_size(**level),
-        lambda: allowed_failures(5, **level),
-        lambda: refuting_failures(5, **level),
-    ]
+    return [lambda: sample_size(**level), lambda: allowed_failures(5, **level), lambda: refuting_failures(5, **level)]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import apas
 from apas import InputError, Verdict
@@ -71,10 +70,7 @@ def test_other_activations_differ_as_well(activation):
     assert abs(found.mean[0] - found.original[0] - difference) < 4 * error
 
 
-@given(
-    data=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8),
-    shift=st.floats(0, 1e300),
-)
+@given(data=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8), shift=st.floats(0, 1e300))
 def test_unbounded_shifts_that_change_no_output(data, shift):
     X = np.array(data)[:, None]
     family = UnboundedFamily.of(X)

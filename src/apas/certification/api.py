@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
+from apas._typing import Array, Floats
 from apas._validation import check_delta, check_flag, check_jobs
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certification.claims import Every, Most, Verdict
@@ -32,15 +32,21 @@ from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["certify"]
-
 METHODS: dict[str, type[Any]] = {
-    "sampling": Sampling, "interval": IntervalBounds, "linear": LinearBounds, "attack": Attack, "exact": Exact,
-    "enumeration": Enumeration, "cascade": Cascade,
-}  # fmt: skip
+    "sampling": Sampling,
+    "interval": IntervalBounds,
+    "linear": LinearBounds,
+    "attack": Attack,
+    "exact": Exact,
+    "enumeration": Enumeration,
+    "cascade": Cascade,
+}
 SHIFTS: dict[str, Any] = {
-    "linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2), "gaussian": GaussianShifts,
-}  # fmt: skip
+    "linf": LinfShifts,
+    "l1": partial(LpShifts, 1),
+    "l2": partial(LpShifts, 2),
+    "gaussian": GaussianShifts,
+}
 #: Rows closer to the boundary than this are left out when a model is compared with its own library.
 AGREEMENT = 1e-9
 
@@ -116,10 +122,15 @@ def certify(
     points, encoded = encoded_rows(net, X)
     stream = Stream(entropy_of(rng), "certify")
     problem = Problem(
-        model=net, X=encoded, target=check_target(net, encoded, target),
-        delta=check_delta(default_delta(shift_set, delta), len(encoded)), shifts=shift_set,
-        claim_rows=max(1, len(encoded)) if simultaneous else 1, n_jobs=check_jobs(n_jobs), points=points,
-    )  # fmt: skip
+        model=net,
+        X=encoded,
+        target=check_target(net, encoded, target),
+        delta=check_delta(default_delta(shift_set, delta), len(encoded)),
+        shifts=shift_set,
+        claim_rows=max(1, len(encoded)) if simultaneous else 1,
+        n_jobs=check_jobs(n_jobs),
+        points=points,
+    )
     complaint = chosen.unsupported(problem)
     if complaint is not None:
         raise Unsupported(complaint)
@@ -171,7 +182,7 @@ def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -
     return value
 
 
-def check_target(model: Model, X: NDArray[np.float64], target: Any) -> NDArray[Any]:
+def check_target(model: Model, X: Floats, target: Any) -> Array:
     """One class label per row."""
     if target is None:
         raise InputError(
@@ -189,7 +200,7 @@ def check_target(model: Model, X: NDArray[np.float64], target: Any) -> NDArray[A
 
 
 def check_agreement(
-    model: Model, points: Any, X: NDArray[np.float64], shifts: ShiftSet | None = None, name: str = "`model`"
+    model: Model, points: Any, X: Floats, shifts: ShiftSet | None = None, name: str = "`model`"
 ) -> None:
     """Refuse a model that does not say about the given rows what its own library says; of listed models each."""
     if isinstance(shifts, ObservedShifts) and len(X):

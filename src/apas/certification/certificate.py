@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Floats
 from apas.certification.claims import Every, Most, Verdict
 from apas.display.numbers import exactly
 from apas.models.base import Dense, offers
@@ -16,19 +17,6 @@ from apas.models.convert import as_model, encoded_rows
 from apas.shifts.base import OtherMoves, ShiftSet, coordinates, drawn_margins
 from apas.shifts.box import inside_box
 from apas.shifts.linf import LinfShifts
-
-__all__ = [
-    "BaseEvidence",
-    "BoundEvidence",
-    "Certificate",
-    "CornerShift",
-    "DrawnShift",
-    "Evidence",
-    "KeptShift",
-    "Witness",
-]
-
-_Array = NDArray[np.float64]
 
 
 class Witness(Protocol):
@@ -39,7 +27,7 @@ class Witness(Protocol):
         """Size of the shift."""
         ...
 
-    def parameters(self, model: Any) -> _Array:
+    def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
         ...
 
@@ -73,12 +61,12 @@ class DrawnShift:
     purpose: str
     index: int
 
-    def direction(self, model: Any) -> _Array:
+    def direction(self, model: Any) -> Floats:
         """The direction that was drawn: one number per parameter, or per coordinate of what moves instead."""
         moving, stream = coordinates(self.shifts, as_model(model)), Stream(self.entropy, self.purpose)
         return np.asarray(self.shifts.directions(moving, stream, self.index, self.index + 1)[0])
 
-    def parameters(self, model: Any) -> _Array:
+    def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
         net, direction = as_model(model), self.direction(model)
         if offers(self.shifts, OtherMoves):
@@ -116,14 +104,14 @@ class KeptShift:
     """
 
     delta: float
-    values: _Array
+    values: Floats
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64)
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
-    def parameters(self, model: Any) -> _Array:
+    def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
         return self.values
 
@@ -175,7 +163,7 @@ class CornerShift:
         signs.flags.writeable = False
         object.__setattr__(self, "signs", signs)
 
-    def parameters(self, model: Any) -> _Array:
+    def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
         base = as_model(model).parameters
         return inside_box(base.values, self.shifts.radii(base), self.delta, self.signs.astype(np.float64))
@@ -259,9 +247,7 @@ class BoundEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
-        return {
-            "kind": "bound", "step": self.step, "bound": self.bound, "nodes": self.nodes, "exact": self.exact,
-        }  # fmt: skip
+        return {"kind": "bound", "step": self.step, "bound": self.bound, "nodes": self.nodes, "exact": self.exact}
 
 
 @dataclass(frozen=True)
@@ -336,10 +322,15 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values."""
         return {
-            "verdict": self.verdict.name, "claim": self.claim.to_dict(), "delta": self.delta, "target": self.target,
-            "method": self.method, "reason": self.reason, "evidence": self.evidence.to_dict(),
+            "verdict": self.verdict.name,
+            "claim": self.claim.to_dict(),
+            "delta": self.delta,
+            "target": self.target,
+            "method": self.method,
+            "reason": self.reason,
+            "evidence": self.evidence.to_dict(),
             "witness": None if self.witness is None else self.witness.to_dict(),
-        }  # fmt: skip
+        }
 
     def __str__(self) -> str:
         return self.sentence()

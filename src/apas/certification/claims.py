@@ -12,8 +12,6 @@ from apas._validation import check_integer, check_probability
 from apas.errors import InputError
 from apas.stats import simultaneous
 
-__all__ = ["EVERY", "Every", "Most", "Verdict", "search_tries"]
-
 #: How a claim about all shifts is printed, also in reports that hold the text of a claim alone.
 EVERY = "every shift"
 
@@ -143,9 +141,13 @@ class Most:
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
         return {
-            "kind": "most", "coverage": self.coverage, "confidence": self.confidence,
-            "measure": self.measure, "rows": self.rows, "tries": self.tries,
-        }  # fmt: skip
+            "kind": "most",
+            "coverage": self.coverage,
+            "confidence": self.confidence,
+            "measure": self.measure,
+            "rows": self.rows,
+            "tries": self.tries,
+        }
 
 
 def search_tries(rank: int, test: int) -> int:
@@ -154,17 +156,6 @@ def search_tries(rank: int, test: int) -> int:
     Test number j of a counterfactual has a part 1 / (j (j + 1)); these parts add up to 1. Test 0, that of a path, is
     its only one and has all. A further counterfactual of a row pays for its rank r, too: a part 1 / (r (r + 1)) of that
     is left. Each rank has draws of its own, and who could take any for nothing would look for one that passes.
-
-    Parameters
-    ----------
-    rank : int
-        0 for the first counterfactual of a row, 1 for the next, ...
-    test : int
-
-    Examples
-    --------
-    >>> [search_tries(0, test) for test in range(4)], [search_tries(rank, 1) for rank in range(4)]
-    ([1, 2, 6, 12], [2, 4, 12, 24])
     """
     return max(1, rank * (rank + 1)) * max(1, test * (test + 1))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.certification.certificate import CornerShift, KeptShift, Witness
 from apas.certification.question import Problem
 from apas.models.base import margins_from_scores, valid
@@ -16,38 +16,13 @@ from apas.shifts.box import inside_box, within_box
 from apas.shifts.linf import LinfShifts
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
-__all__ = ["confirmed_witness"]
 
-_Array = NDArray[np.float64]
-
-
-def confirmed_witness(problem: Problem, row: int, values: _Array) -> Witness | None:
+def confirmed_witness(problem: Problem, row: int, values: Floats) -> Witness | None:
     """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
 
     The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters;
     for piecewise linear networks also in exact rational arithmetic, and the two must agree. Other models, and those
     that are computed in float32, have to fail beyond what rounding could do.
-
-    Parameters
-    ----------
-    problem : Problem
-    row : int
-    values : ndarray of shape (k,)
-        Parameters of the shifted model.
-
-    Returns
-    -------
-    Witness or None
-        A `CornerShift` if the parameters are at a corner of a box, else a `KeptShift`.
-
-    Examples
-    --------
-    >>> net, target = FeedForward([[[1.0]]], [[0.0]]), np.array([1], dtype=object)
-    >>> problem = Problem(net, np.array([[1.0]]), target, np.array([0.5]), LinfShifts())
-    >>> confirmed_witness(problem, 0, np.array([0.5, -0.5])) is None  # the margin is 0, which is valid
-    True
-    >>> confirmed_witness(replace(problem, delta=np.array([0.75])), 0, np.array([0.5, -0.75])).delta
-    0.75
     """
     values, delta = np.asarray(values, dtype=np.float64), float(problem.delta[row])
     if not _inside(problem, values, delta):
@@ -62,7 +37,7 @@ def confirmed_witness(problem: Problem, row: int, values: _Array) -> Witness | N
     return compact(problem, delta, values) if fails else None
 
 
-def compact(problem: Problem, delta: float, values: _Array) -> Witness:
+def compact(problem: Problem, delta: float, values: Floats) -> Witness:
     """A shift as signs if it is a corner of the box, else as parameters: large models have large witnesses."""
     if isinstance(problem.shifts, LinfShifts):
         base = problem.model.parameters.values
@@ -72,14 +47,14 @@ def compact(problem: Problem, delta: float, values: _Array) -> Witness:
     return KeptShift(delta, values)
 
 
-def _inside(problem: Problem, values: _Array, delta: float) -> bool:
+def _inside(problem: Problem, values: Floats, delta: float) -> bool:
     base = problem.model.parameters
     if isinstance(problem.shifts, LinfShifts):
         return bool(within_box(base.values, problem.reach, delta, values).all())
     return bool(np.isfinite(values).all()) and problem.shifts.contains(base, replace(base, values=values), delta)
 
 
-def _margin(alone: Problem, network: FeedForward | None, values: _Array) -> _Array:
+def _margin(alone: Problem, network: FeedForward | None, values: Floats) -> Floats:
     """The margin of a row by itself, so that it does not depend on which other rows are asked about."""
     if network is not None:
         a = scores(*_tensors(network, values), network.activations, alone.X)
@@ -88,13 +63,13 @@ def _margin(alone: Problem, network: FeedForward | None, values: _Array) -> _Arr
     return np.asarray(alone.model.shifted_margins(alone.X, alone.target[0], move, 1.0)[0])
 
 
-def _fails_exactly(alone: Problem, network: FeedForward, values: _Array) -> bool:
+def _fails_exactly(alone: Problem, network: FeedForward, values: Floats) -> bool:
     tensors = _tensors(network, values)
     sign = exact_sign(*tensors, network.activations, alone.X[0], int(alone.wanted[0]), network.offset)
     return sign < 0 or (sign == 0 and bool(alone.strict[0]))
 
 
-def _tensors(network: FeedForward, values: _Array) -> tuple[list[_Array], list[_Array]]:
+def _tensors(network: FeedForward, values: Floats) -> tuple[list[Floats], list[Floats]]:
     """Weights and biases of the network with other parameters."""
     parts = zip(network.parameters.slices, network.parameters.shapes, strict=True)
     tensors = [values[part].reshape(shape) for part, shape in parts]

@@ -13,9 +13,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
+from apas._typing import Floats, Indices
 from apas._validation import check_delta
 from apas.certification.api import METHODS, SHIFTS, check_agreement, check_target, pick
 from apas.certification.claims import Every, Most
@@ -42,8 +42,6 @@ from apas.worst_case.intervals import Boxes, is_exact, rivals
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-__all__ = ["OutputRange", "OutputRanges", "output_range"]
 
 
 @dataclass(frozen=True)
@@ -117,11 +115,18 @@ class OutputRange:
     def to_dict(self) -> dict[str, Any]:
         """The range as JSON values; what is infinite or no number as null."""
         return {
-            "low": _finite(self.low), "high": _finite(self.high), "low_claim": self.low_claim.to_dict(),
-            "high_claim": self.high_claim.to_dict(), "attained": list(self.attained), "margin": _finite(self.margin),
-            "delta": self.delta, "target": plain(self.target), "method": self.method, "side": self.side,
+            "low": _finite(self.low),
+            "high": _finite(self.high),
+            "low_claim": self.low_claim.to_dict(),
+            "high_claim": self.high_claim.to_dict(),
+            "attained": list(self.attained),
+            "margin": _finite(self.margin),
+            "delta": self.delta,
+            "target": plain(self.target),
+            "method": self.method,
+            "side": self.side,
             "undefined": self.undefined,
-        }  # fmt: skip
+        }
 
     def __str__(self) -> str:
         return self.sentence()
@@ -185,7 +190,6 @@ def _shortened(claim: Most) -> Most:
     return replace(claim, coverage=float(at_least(claim.coverage)))
 
 
-_Array = NDArray[np.float64]
 #: Relative width at which the bracket around an end counts as closed.
 CLOSED = 1e-6
 
@@ -236,13 +240,15 @@ def output_range(
     shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
     points, encoded = encoded_rows(net, X)
     problem = Problem(
-        model=net, X=encoded, target=check_target(net, encoded, target),
-        delta=check_delta(default_delta(shift_set, delta), len(encoded)), shifts=shift_set, points=points,
-    )  # fmt: skip
+        model=net,
+        X=encoded,
+        target=check_target(net, encoded, target),
+        delta=check_delta(default_delta(shift_set, delta), len(encoded)),
+        shifts=shift_set,
+        points=points,
+    )
     if not isinstance(chosen, Sampling | IntervalBounds | Exact):
-        raise InputError(
-            f"`method` of output_range must be sampling, interval or exact, got {type(chosen).__name__}."
-        )  # fmt: skip
+        raise InputError(f"`method` of output_range must be sampling, interval or exact, got {type(chosen).__name__}.")
     if isinstance(shift_set, ObservedShifts) and not isinstance(chosen, Sampling):
         raise Unsupported('output_range asks models that exist (ObservedShifts) with method="sampling" alone.')
     complaint = chosen.unsupported(problem)
@@ -287,12 +293,19 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
     base = problem.model.margin(problem.X, problem.one_target)
     return [
         OutputRange(
-            float(low[i]), float(high[i]), claim, claim, (bool(np.isfinite(low[i])), bool(np.isfinite(high[i]))),
-            float(base[i]), float(problem.delta[i]),
-            problem.target[i], "sampling", int(undefined[i]),
+            float(low[i]),
+            float(high[i]),
+            claim,
+            claim,
+            (bool(np.isfinite(low[i])), bool(np.isfinite(high[i]))),
+            float(base[i]),
+            float(problem.delta[i]),
+            problem.target[i],
+            "sampling",
+            int(undefined[i]),
         )
         for i in range(len(problem))
-    ]  # fmt: skip
+    ]
 
 
 def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRange]:
@@ -328,10 +341,10 @@ def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRang
     return items
 
 
-def _enclosed(problem: Problem, network: FeedForward) -> tuple[_Array, _Array]:
+def _enclosed(problem: Problem, network: FeedForward) -> tuple[Floats, Floats]:
     """Ends of a set that contains the margin of every shifted model."""
 
-    def least(wanted: NDArray[np.intp]) -> _Array:
+    def least(wanted: Indices) -> Floats:
         if isinstance(problem.shifts, LpShifts):
             bound, error = least_margins_ball(
                 network, problem.X, wanted, problem.radii, problem.shifts.p, problem.delta
@@ -371,7 +384,7 @@ def _edge(
         nonlocal high
         lowered = _lowered(network, wanted, level)
 
-        def accept(_: int, direction: _Array) -> bool:
+        def accept(_: int, direction: Floats) -> bool:
             nonlocal high
             label = network.classes[wanted]
             margin = float(lowered.shifted_margins(x, label, (problem.radii * direction)[None, :], delta)[0, 0])
@@ -403,6 +416,11 @@ def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
     place, sign = (0, 1.0 if wanted == 1 else -1.0) if len(biases) == 1 else (wanted, 1.0)
     biases[place] = np.nextafter(biases[place] - sign * level, -sign * np.inf)
     return FeedForward(  # with a bias, which the last layer may lack; how far each parameter moves is told apart
-        network.weights, [*network.given_biases[:-1], biases], activation=network.activations, output=network.output,
-        threshold=network.threshold, classes=network.classes, dtype=network.dtype,
-    )  # fmt: skip
+        network.weights,
+        [*network.given_biases[:-1], biases],
+        activation=network.activations,
+        output=network.output,
+        threshold=network.threshold,
+        classes=network.classes,
+        dtype=network.dtype,
+    )

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.claims import Every, Most
@@ -17,8 +17,6 @@ from apas.models.base import Arithmetic, Dense, Model, Parameters, class_indices
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import OnPoints, ShiftSet, coordinates, drawn_magnitudes, drawn_margins, magnitudes
 from apas.shifts.observed import ObservedShifts
-
-__all__ = ["Method", "Problem"]
 
 #: A margin smaller than this share of the magnitudes behind it could have the other sign in another batch shape.
 ROUNDING = 1e-12
@@ -50,9 +48,9 @@ class Problem:
     """
 
     model: Model
-    X: NDArray[np.float64]
-    target: NDArray[Any]
-    delta: NDArray[np.float64]
+    X: Floats
+    target: Array
+    delta: Floats
     shifts: ShiftSet
     claim_rows: int = 1
     tries: int = 1
@@ -66,12 +64,12 @@ class Problem:
     def __len__(self) -> int:
         return len(self.X)
 
-    def take(self, rows: NDArray[Any] | slice) -> Problem:
+    def take(self, rows: Array | slice) -> Problem:
         """The same question about some of the rows."""
         points = None if self.points is None else _part(self.points, rows)
         return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows], points=points)
 
-    def at(self, delta: float | NDArray[np.float64]) -> Problem:
+    def at(self, delta: float | Floats) -> Problem:
         """The same question at another delta, one for all rows or one per row."""
         return replace(self, delta=np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(self),)))
 
@@ -86,7 +84,7 @@ class Problem:
         return self.target[0] if self.same_target else self.target
 
     @cached_property
-    def one_delta(self) -> float | NDArray[np.float64]:
+    def one_delta(self) -> float | Floats:
         """The delta of all rows if they share one, else one per row (what `ShiftSet.margins` takes)."""
         return float(self.delta[0]) if len(self) and (self.delta == self.delta[0]).all() else self.delta
 
@@ -96,7 +94,7 @@ class Problem:
         return coordinates(self.shifts, self.model)
 
     @cached_property
-    def radii(self) -> NDArray[np.float64]:
+    def radii(self) -> Floats:
         """How far each of the coordinates moves when delta is 1, shape (k,)."""
         return self.shifts.radii(self.coordinates)
 
@@ -105,7 +103,7 @@ class Problem:
         """Name of the distribution of the shifts, as printed in a claim."""
         return self.measure_at(self.delta)
 
-    def measure_at(self, deltas: NDArray[np.float64]) -> str:
+    def measure_at(self, deltas: Floats) -> str:
         """The same for shifts of other sizes."""
         words = self.shifts.measure(self.coordinates)
         if isinstance(self.shifts, ObservedShifts) and (deltas != 1).any():
@@ -126,13 +124,11 @@ class Problem:
     def _with_arithmetic(self, words: str) -> str:
         return f"{words}; {IN_FLOAT32}" if self.single else words
 
-    def directions(self, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
+    def directions(self, stream: Stream, start: int, stop: int) -> Floats:
         """Draws number `start` to `stop`."""
         return self.shifts.directions(self.coordinates, stream, start, stop)
 
-    def margins(
-        self, directions: NDArray[np.float64], rows: NDArray[np.intp] | slice = _ALL
-    ) -> NDArray[np.float64]:  # fmt: skip
+    def margins(self, directions: Floats, rows: Indices | slice = _ALL) -> Floats:
         """Margins of some of the rows on the models that were drawn, shape (directions, rows)."""
         delta = self.one_delta if isinstance(self.one_delta, float) else self.one_delta[rows]
         target = self.one_target if self.same_target else self.target[rows]
@@ -140,18 +136,18 @@ class Problem:
         return drawn_margins(self.shifts, self.model, points, self.X[rows], target, directions, delta)
 
     @cached_property
-    def reach(self) -> float | NDArray[np.float64]:
+    def reach(self) -> float | Floats:
         """The radii, as one number if all parameters share it."""
         first = float(self.radii[0])
         return first if (self.radii == first).all() else self.radii
 
     @cached_property
-    def strict(self) -> NDArray[np.bool_]:
+    def strict(self) -> Bools:
         """Rows whose margin must be above 0 rather than at least 0."""
         return needs_strict(self.model.classes, self.target)
 
     @cached_property
-    def band(self) -> NDArray[np.float64]:
+    def band(self) -> Floats:
         """Per row the margin below which its sign may be owed to rounding, on any shifted model."""
         return ROUNDING * drawn_magnitudes(
             self.shifts, self.model, self.points, self.X, self.one_target, self.radii, self.one_delta
@@ -167,12 +163,12 @@ class Problem:
         return network if same and np.array_equal(network.parameters.values, parameters.values) else None
 
     @cached_property
-    def wanted(self) -> NDArray[np.intp]:
+    def wanted(self) -> Indices:
         """Position of each row's target among the classes."""
         return class_indices(self.model.classes, self.one_target, len(self))
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
-    def valid_rows(self) -> NDArray[np.bool_]:
+    def valid_rows(self) -> Bools:
         """Rows that the model itself puts into their target class.
 
         A margin within rounding of 0 is computed again for its row alone, so that the answer does not depend on
@@ -186,7 +182,7 @@ class Problem:
         return valid(margins, self.strict)
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
-    def doubtful_rows(self) -> NDArray[np.bool_]:
+    def doubtful_rows(self) -> Bools:
         """Rows whose class on the model itself is owed to the rounding of float32; none if it computes in float64."""
         if not self.single or not len(self):
             return np.zeros(len(self), dtype=bool)
@@ -196,7 +192,7 @@ class Problem:
         return np.asarray(np.abs(self.model.margin(self.X, self.one_target)) <= ROUNDING * scale)
 
 
-def _part(points: Any, rows: NDArray[Any] | slice) -> Any:
+def _part(points: Any, rows: Array | slice) -> Any:
     return points.iloc[rows] if is_frame(points) else points[rows]
 
 

@@ -10,8 +10,8 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools
 from apas._validation import is_frame
 from apas.certification.certificate import NOT_TODAY, Certificate
 from apas.certification.claims import Most, Verdict
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShifts
     from apas.models.base import Model
     from apas.shifts.base import ShiftSet
-
-__all__ = ["Answer", "Certificates", "PerRow", "UnderShifts", "cells"]
 
 
 class Answer(Protocol):
@@ -46,26 +44,6 @@ class PerRow(Sequence[Item]):
 
     A subclass says what is its own: `FORMAT`, `COLUMNS` and a `summary`; `_line`, `_about` and `_entries` where the
     table or `to_dict` say more than the answers do; and in `PER_ROW` what else it holds of each row, to be cut along.
-
-    Parameters
-    ----------
-    items : sequence of Answer
-    points : ndarray of shape (rows, features) or data frame
-        The rows that the answers are about, in the user's units.
-    inputs : ndarray, data frame or None
-        The rows they were made from, if known.
-    feature_names : tuple of str or None
-    index : ndarray, pandas index or None
-        What the rows are called; None takes the index of a data frame, or counts from 0. Kept as `_index`, since
-        `index` finds an answer, as in any sequence.
-
-    Examples
-    --------
-    >>> from apas import FeedForward, certify
-    >>> net = FeedForward([[[1.0]]], [[0.0]])
-    >>> found = certify(net, [[1.0], [2.0], [-1.0]], 0.1, target=1, rng=0)
-    >>> found[0].verdict.name, len(found[1:]), found[found.certified].points.tolist()
-    ('CERTIFIED', 2, [[1.0], [2.0]])
     """
 
     #: Which kind of result `to_dict` writes, and under what name it lists the answers.
@@ -95,7 +73,7 @@ class PerRow(Sequence[Item]):
     @overload
     def __getitem__(self, index: int) -> Item: ...
     @overload
-    def __getitem__(self, index: slice | Sequence[bool] | NDArray[np.bool_] | Series[bool]) -> Self: ...
+    def __getitem__(self, index: slice | Sequence[bool] | Bools | Series[bool]) -> Self: ...
     def __getitem__(self, index: Any) -> Item | Self:
         if not isinstance(index, slice) and not np.ndim(index):
             item: Item = self._items[index]
@@ -105,7 +83,7 @@ class PerRow(Sequence[Item]):
         vars(part).update({name: _cut(getattr(self, name), where) for name in self.PER_ROW})
         return part
 
-    def _mask(self, index: Any) -> NDArray[np.bool_]:
+    def _mask(self, index: Any) -> Bools:
         mask = np.asarray(index)
         if mask.shape != (len(self),) or (mask.size and mask.dtype != bool):
             raise InputError(
@@ -176,21 +154,7 @@ class PerRow(Sequence[Item]):
 
 
 class UnderShifts(PerRow[Item]):
-    """One answer per row about what happens to it while a model shifts.
-
-    Parameters
-    ----------
-    items : sequence of Answer
-    points, inputs, feature_names, index
-        As in `PerRow`.
-    model_digest : str
-        SHA-256 of the model's parameters, architecture and preprocessing.
-    shifts : ShiftSet
-    model : Model or None
-        The model itself, if it is at hand; results that were read from a file do not have it.
-    readings : tuple or None
-        What the file that a result was read from says about the model's view of each row.
-    """
+    """One answer per row about what happens to it while a model shifts."""
 
     PER_ROW = (*PerRow.PER_ROW, "readings")
 
@@ -218,18 +182,12 @@ class UnderShifts(PerRow[Item]):
 
 
 def cells(rows: Any) -> list[list[Any]]:
-    """The cells of an array or a data frame, row by row, as JSON values.
-
-    Examples
-    --------
-    >>> cells(np.array([[1.0, 2.0]]))
-    [[1.0, 2.0]]
-    """
+    """The cells of an array or a data frame, row by row, as JSON values."""
     values = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
     return [[plain(cell) for cell in row] for row in values.tolist()]
 
 
-def _cut(value: Any, where: slice | NDArray[np.bool_]) -> Any:
+def _cut(value: Any, where: slice | Bools) -> Any:
     """The chosen entries of what has one per row."""
     if value is None:
         return None
@@ -266,9 +224,18 @@ class Certificates(UnderShifts[Certificate]):
     FORMAT = "apas-certificates"
     ROWS = "certificates"
     COLUMNS = (
-        "verdict", "target", "delta", "claim", "coverage", "confidence", "draws", "failures", "method", "reason",
+        "verdict",
+        "target",
+        "delta",
+        "claim",
+        "coverage",
+        "confidence",
+        "draws",
+        "failures",
+        "method",
+        "reason",
         "valid_today",
-    )  # fmt: skip
+    )
     UNSHOWN = ("claim", "coverage", "confidence")
     PER_ROW = (*UnderShifts.PER_ROW, "max_shifts")
 
@@ -287,18 +254,25 @@ class Certificates(UnderShifts[Certificate]):
         max_shifts: MaxShifts | None = None,
     ) -> None:
         super().__init__(
-            items, points=points, model_digest=model_digest, shifts=shifts, feature_names=feature_names, inputs=inputs,
-            index=index, model=model, readings=readings,
-        )  # fmt: skip
+            items,
+            points=points,
+            model_digest=model_digest,
+            shifts=shifts,
+            feature_names=feature_names,
+            inputs=inputs,
+            index=index,
+            model=model,
+            readings=readings,
+        )
         self.max_shifts = max_shifts
 
     @property
-    def certified(self) -> NDArray[np.bool_]:
+    def certified(self) -> Bools:
         """Which rows were certified, as a boolean array."""
         return np.array([c.is_certified for c in self], dtype=bool)
 
     @property
-    def valid_today(self) -> NDArray[np.bool_]:
+    def valid_today(self) -> Bools:
         """Which rows the model itself gives their class, as a boolean array; the others are refuted without draws."""
         return np.array([c.valid_today for c in self], dtype=bool)
 
@@ -333,10 +307,18 @@ class Certificates(UnderShifts[Certificate]):
         claim = item.claim
         share, odds = (claim.coverage, claim.confidence) if isinstance(claim, Most) else (1.0, 1.0)
         return {
-            "verdict": item.verdict.name, "target": item.target, "delta": item.delta, "claim": str(claim),
-            "coverage": share, "confidence": odds, "draws": item.evidence.draws, "failures": item.evidence.failures,
-            "method": item.method, "reason": item.reason, "valid_today": item.valid_today,
-        }  # fmt: skip
+            "verdict": item.verdict.name,
+            "target": item.target,
+            "delta": item.delta,
+            "claim": str(claim),
+            "coverage": share,
+            "confidence": odds,
+            "draws": item.evidence.draws,
+            "failures": item.evidence.failures,
+            "method": item.method,
+            "reason": item.reason,
+            "valid_today": item.valid_today,
+        }
 
     def _about(self) -> dict[str, Any]:
         names = None if self.feature_names is None else list(self.feature_names)

@@ -15,9 +15,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
+from apas._typing import Floats, Integers
 from apas._validation import check_jobs
 from apas.certification.api import SHIFTS, check_agreement, check_target, pick
 from apas.certification.certificate import NOT_TODAY
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-__all__ = ["FractionCurve", "FractionCurves", "robust_fraction"]
 
 #: A sentence names at most this many deltas.
 NAMED = 6
@@ -65,10 +64,10 @@ class FractionCurve:
         models and defined either way.
     """
 
-    deltas: NDArray[np.float64]
-    estimate: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
+    deltas: Floats
+    estimate: Floats
+    lower: Floats
+    upper: Floats
     draws: int
     confidence: float
     target: Any
@@ -98,9 +97,13 @@ class FractionCurve:
         """The curve as JSON values."""
         numbers = {name: getattr(self, name).tolist() for name in ("deltas", "estimate", "lower", "upper")}
         return {
-            **numbers, "draws": self.draws, "confidence": self.confidence, "target": plain(self.target),
-            "measure": self.measure, "valid": self.valid,
-        }  # fmt: skip
+            **numbers,
+            "draws": self.draws,
+            "confidence": self.confidence,
+            "target": plain(self.target),
+            "measure": self.measure,
+            "valid": self.valid,
+        }
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FractionCurve) and self.to_dict() == other.to_dict()
@@ -118,9 +121,7 @@ def _share(lower: float, upper: float, delta: float) -> str:
 
 def _lines(curve: FractionCurve) -> list[dict[str, Any]]:
     """One line of the table per delta."""
-    rest = {
-        "draws": curve.draws, "confidence": curve.confidence, "target": curve.target, "valid_today": curve.valid,
-    }  # fmt: skip
+    rest = {"draws": curve.draws, "confidence": curve.confidence, "target": curve.target, "valid_today": curve.valid}
     numbers = zip(curve.deltas, curve.estimate, curve.lower, curve.upper, strict=True)
     return [
         {"delta": float(delta), "estimate": float(estimate), "lower": float(lower), "upper": float(upper), **rest}
@@ -200,9 +201,6 @@ class FractionCurves(UnderShifts[FractionCurve]):
         return {**super()._about(), "entropy": None if self.entropy is None else hex(self.entropy)}
 
 
-_Counts = NDArray[np.int64]
-
-
 def robust_fraction(
     model: Any,
     X: Any,
@@ -262,9 +260,14 @@ def robust_fraction(
     points, encoded = encoded_rows(net, X)
     entropy = entropy_of(rng)
     problem = Problem(
-        model=net, X=encoded, target=check_target(net, encoded, target), delta=np.full(len(encoded), sizes.max()),
-        shifts=shift_set, n_jobs=check_jobs(n_jobs), points=points,
-    )  # fmt: skip
+        model=net,
+        X=encoded,
+        target=check_target(net, encoded, target),
+        delta=np.full(len(encoded), sizes.max()),
+        shifts=shift_set,
+        n_jobs=check_jobs(n_jobs),
+        points=points,
+    )
     complaint = chosen.unsupported(problem)
     if complaint is not None:
         raise Unsupported(complaint)
@@ -275,9 +278,12 @@ def robust_fraction(
             sampled = isinstance(chosen, Sampling)
             items = _sampled(problem, sizes, chosen, entropy) if sampled else _enclosed(problem, sizes, chosen)
     return FractionCurves(
-        items, points=points, model_digest=model_digest(net), shifts=shift_set,
+        items,
+        points=points,
+        model_digest=model_digest(net),
+        shifts=shift_set,
         entropy=entropy if isinstance(chosen, Sampling) else None,
-    )  # fmt: skip
+    )
 
 
 def _method(method: Any) -> Any:
@@ -292,7 +298,7 @@ def _method(method: Any) -> Any:
     )
 
 
-def _check_deltas(deltas: Any) -> NDArray[np.float64]:
+def _check_deltas(deltas: Any) -> Floats:
     try:
         given = np.atleast_1d(np.asarray(deltas))
         values = given.astype(np.float64) if given.dtype.kind in "iuf" else np.empty(0)
@@ -306,7 +312,7 @@ def _check_deltas(deltas: Any) -> NDArray[np.float64]:
     return values
 
 
-def _enclosed(problem: Problem, deltas: NDArray[np.float64], method: Enumeration) -> list[FractionCurve]:
+def _enclosed(problem: Problem, deltas: Floats, method: Enumeration) -> list[FractionCurve]:
     measure, valid = problem.measure_at(deltas), problem.valid_rows() | problem.doubtful_rows()
     curves = []
     for i, bounds in enumerate(enclosed_shares(problem, deltas, method)):
@@ -316,7 +322,7 @@ def _enclosed(problem: Problem, deltas: NDArray[np.float64], method: Enumeration
     return curves
 
 
-def _sampled(problem: Problem, deltas: NDArray[np.float64], method: Sampling, entropy: int) -> list[FractionCurve]:
+def _sampled(problem: Problem, deltas: Floats, method: Sampling, entropy: int) -> list[FractionCurve]:
     samples = method.samples(problem, method.claim(problem))
     failures, sure = _counted(problem, deltas, Stream(entropy, "fraction"), samples)
     # every end of every band has the same part of the risk
@@ -338,7 +344,7 @@ def _sampled(problem: Problem, deltas: NDArray[np.float64], method: Sampling, en
     ]
 
 
-def _counted(problem: Problem, deltas: NDArray[np.float64], stream: Stream, samples: int) -> tuple[_Counts, _Counts]:
+def _counted(problem: Problem, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
     """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
     questions = [replace(problem, delta=np.full(len(problem), delta)) for delta in deltas]
     block = block_size(problem)
@@ -363,7 +369,7 @@ def _counted(problem: Problem, deltas: NDArray[np.float64], stream: Stream, samp
     return total[0], total[1]
 
 
-def _count(questions: list[Problem], stream: Stream, start: int, stop: int, block: int) -> _Counts:
+def _count(questions: list[Problem], stream: Stream, start: int, stop: int, block: int) -> Integers:
     first = questions[0]
     counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
     for begin in range(start, stop, block):

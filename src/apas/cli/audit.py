@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from apas.contracts.reports import AuditReport
     from apas.counterfactuals.space.space import FeatureSpace
 
-__all__ = ["audit_command", "print_audit", "read_space", "write_reports"]
 
 ValidityOnly: TypeAlias = Annotated[
-    bool,
-    typer.Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it."),
+    bool, typer.Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it.")
 ]
 Space: TypeAlias = Annotated[
     Path | None, typer.Option(help="TOML file that says what repairs may change.", show_default="none")

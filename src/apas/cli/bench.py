@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apas._typing import Floats, Integers
 from apas.cli import options
 from apas.cli.output import print_json, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from apas.models.feedforward import FeedForward
 
-__all__ = ["bench_command"]
 
 SIZES = ((8, 8, 1), (30, 100, 50, 1))
 ROWS = (1, 100)
@@ -75,12 +72,16 @@ def _compare(sizes: tuple[int, ...], rows: int, rounds: int) -> dict[str, Any]:
             raise AssertionError("rows far from the boundary failed, so that fewer draws were made than are counted")
     slow, fast = statistics.median(plain), statistics.median(ours)
     return {
-        "network": "-".join(map(str, sizes)), "parameters": len(net.parameters.values), "rows": rows,
-        "loop_seconds": slow, "apas_seconds": fast, "ratio": slow / fast,
-    }  # fmt: skip
+        "network": "-".join(map(str, sizes)),
+        "parameters": len(net.parameters.values),
+        "rows": rows,
+        "loop_seconds": slow,
+        "apas_seconds": fast,
+        "ratio": slow / fast,
+    }
 
 
-def plain_failures(net: FeedForward, X: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+def plain_failures(net: FeedForward, X: Floats, seed: int) -> Integers:
     """How many shifted models put each row below 0: one model at a time, all rows together."""
     import numpy as np
 

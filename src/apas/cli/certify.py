@@ -16,8 +16,6 @@ from apas.display.numbers import at_least, at_most, exactly
 if TYPE_CHECKING:
     from apas.certification.results import Certificates
 
-__all__ = ["certify_command"]
-
 
 class Method(StrEnum):
     """By what evidence."""

@@ -10,29 +10,13 @@ from contextlib import contextmanager
 
 from apas.errors import InputError
 
-__all__ = ["workers"]
-
 #: Seconds to wait for the scheduler, and for its first worker.
 PATIENCE = 10
 
 
 @contextmanager
 def workers(jobs: int | None, dask: str | None) -> Iterator[int]:
-    """Give `n_jobs` for the calls inside, which run on a cluster if there is an address.
-
-    Parameters
-    ----------
-    jobs : int or None
-        The number of ``--jobs``.
-    dask : str or None
-        The address of ``--dask``.
-
-    Examples
-    --------
-    >>> with workers(None, None) as n_jobs:
-    ...     n_jobs
-    1
-    """
+    """Give `n_jobs` for the calls inside, which run on a cluster if there is an address."""
     from apas._validation import check_jobs
 
     if dask is None:

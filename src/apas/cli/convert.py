@@ -12,8 +12,6 @@ from apas.cli.options import listed, read_model
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
-__all__ = ["convert_command"]
-
 
 def convert_command(
     source: Annotated[

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from apas.paper.demo_bank import LoanBank, Offers
     from apas.shifts.distance import ShiftReport
 
-__all__ = ["demo_command"]
 
 APPLICANTS = 20
 #: So many of them are shown as an example.
@@ -205,15 +204,24 @@ def _files(folder: Path, files: list[Path], advice: str | None) -> str:
 
 
 def _content(
-    bank: LoanBank, rehearsal: ShiftReport, delta: float, kinds: list[Offers], audits: list[AuditReport],
-    files: list[Path], advice: str | None,
-) -> dict[str, Any]:  # fmt: skip
+    bank: LoanBank,
+    rehearsal: ShiftReport,
+    delta: float,
+    kinds: list[Offers],
+    audits: list[AuditReport],
+    files: list[Path],
+    advice: str | None,
+) -> dict[str, Any]:
     pairs = list(zip(kinds, audits, strict=True))
     moved = _moved(audits)
     return {
-        "format": "apas-demo", "seed": bank.seed, "rehearsed_shift": float(rehearsal), "delta": delta,
+        "format": "apas-demo",
+        "seed": bank.seed,
+        "rehearsed_shift": float(rehearsal),
+        "delta": delta,
         "measured_shift": None if moved is None else float(moved),
         **{offers.name: offers.to_dict(audit) for offers, audit in pairs},
         "offers": {offers.name: json_rows(offers.frame(audit).reset_index()) for offers, audit in pairs},
-        "files": [str(file) for file in files], "without_report": advice,
-    }  # fmt: skip
+        "files": [str(file) for file in files],
+        "without_report": advice,
+    }

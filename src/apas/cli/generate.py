@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from apas.counterfactuals.result import Counterfactuals
 
-__all__ = ["generate_command"]
-
 
 class Method(StrEnum):
     """By what evidence."""
@@ -54,12 +52,10 @@ def generate_command(
     rows: Annotated[Path, typer.Argument(help="CSV file with a header line and a row per input to explain.")],
     delta: options.Delta,
     background: Annotated[
-        Path | None,
-        typer.Option(help="CSV file with known rows, such as the training table."),
+        Path | None, typer.Option(help="CSV file with known rows, such as the training table.")
     ] = None,
     space: Annotated[
-        Path | None,
-        typer.Option(help="TOML file: what the features may be.", show_default="from --background"),
+        Path | None, typer.Option(help="TOML file: what the features may be.", show_default="from --background")
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="The wanted class.", show_default="the other one of two, if no row has it")
@@ -69,8 +65,7 @@ def generate_command(
         Method, typer.Option(help="sampling certifies most shifts, the others every shift.")
     ] = Method.sampling,
     coverage: Annotated[
-        float | None,
-        typer.Option(help="Share of shifts that must keep the class (sampling).", show_default="0.995"),
+        float | None, typer.Option(help="Share of shifts that must keep the class (sampling).", show_default="0.995")
     ] = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,

@@ -17,27 +17,9 @@ from apas.cli.options import read_model
 from apas.cli.output import cell, check_outputs, json_rows, print_json, print_table
 from apas.errors import InputError
 
-__all__ = ["ledger_app", "read_references"]
-
 
 def read_references(path: Path | None, column: str | None) -> list[str] | None:
-    r"""One text per row: the lines of a text file, or a column of a CSV file.
-
-    Parameters
-    ----------
-    path : Path or None
-        The file; None if rows are called by their names.
-    column : str or None
-        The column of a CSV file with a header line; None for a file with one reference per line.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "applicants.csv"
-    >>> _ = path.write_text("id,branch\nA-17,north\nA-18,south\n")
-    >>> read_references(path, "id")
-    ['A-17', 'A-18']
-    """
+    r"""One text per row: the lines of a text file, or a column of a CSV file."""
     if path is None:
         if column is not None:
             raise InputError("`--reference-column` names a column of the file of `--references`; give that, too.")
@@ -204,9 +186,14 @@ def audit_command(
     new, *old = (read_model(path, activation=activation, output=output) for path in (new_model, *(base or ())))
     with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
         report = book.audit(
-            new, base=old or None, validity_only=validity_only, space=read_space(space), repairs=not no_repairs,
-            record=not dry_run, strict=strict,
-        )  # fmt: skip
+            new,
+            base=old or None,
+            validity_only=validity_only,
+            space=read_space(space),
+            repairs=not no_repairs,
+            record=not dry_run,
+            strict=strict,
+        )
     write_reports(report, markdown, junit)
     if as_json:
         print_json(report.to_dict())

@@ -15,8 +15,6 @@ from apas.display.numbers import at_least, at_most
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShifts
 
-__all__ = ["max_shift_command"]
-
 
 class Method(StrEnum):
     """By what evidence."""

@@ -16,57 +16,17 @@ import typer
 
 from apas._sanitise import from_csv
 from apas.errors import InputError
-from apas.models.base import Model, Named, offers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from apas.certification.question import Method
+    from apas.models.base import Model
     from apas.shifts.base import ShiftSet
-
-__all__ = [
-    "Activation",
-    "Confidence",
-    "Dask",
-    "Delta",
-    "Jobs",
-    "Json",
-    "Kind",
-    "ModelFile",
-    "Norm",
-    "Only",
-    "Output",
-    "Relative",
-    "RowsFile",
-    "Save",
-    "Seed",
-    "Shifts",
-    "Simultaneous",
-    "Target",
-    "TimeLimit",
-    "listed",
-    "parse_target",
-    "pick_method",
-    "pick_shifts",
-    "read_model",
-    "read_rows",
-]
 
 
 def read_model(path: Path, *, activation: str | None = None, output: str | None = None, **said: Any) -> Model:
-    """Read a model file; `activation` and `output` are the words of ``--activation`` and ``--output``.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    activation : str, optional
-        One name, or one per hidden layer with commas between them.
-    output : str, optional
-        As `load_model` takes it.
-    **said
-        Other arguments of `load_model`.
-    """
+    """Read a model file; `activation` and `output` are the words of ``--activation`` and ``--output``."""
     from apas import load_model
 
     names: Any = None if activation is None else listed(activation)
@@ -74,13 +34,7 @@ def read_model(path: Path, *, activation: str | None = None, output: str | None 
 
 
 def listed(text: str) -> list[str]:
-    """The words of a text with commas between them.
-
-    Examples
-    --------
-    >>> listed("relu, tanh")
-    ['relu', 'tanh']
-    """
+    """The words of a text with commas between them."""
     return [word.strip() for word in text.split(",")]
 
 
@@ -92,6 +46,8 @@ def read_rows(path: Path, model: Model, names: Sequence[str] | None = None) -> D
     model unless told otherwise, if the others are exactly these.
     """
     import pandas as pd
+
+    from apas.models.base import Named, offers
 
     header, *lines = _lines(path)
     if names is None and offers(model, Named):
@@ -192,20 +148,15 @@ def pick_method(
     samples: int | None = None,
     time_limit: float | None = None,
 ) -> Method | str:
-    """What the library takes as its method; an option that does not go with it is refused.
-
-    Parameters
-    ----------
-    name : StrEnum
-        One of the methods that the command knows.
-    coverage, confidence, samples, time_limit
-        None where the option was not given.
-    """
+    """What the library takes as its method; an option that does not go with it is refused."""
     from apas import Cascade, Enumeration, Exact, Sampling
 
     given: dict[str, Any] = {
-        "coverage": coverage, "confidence": confidence, "samples": samples, "time-limit": time_limit,
-    }  # fmt: skip
+        "coverage": coverage,
+        "confidence": confidence,
+        "samples": samples,
+        "time-limit": time_limit,
+    }
     given = {option: value for option, value in given.items() if value is not None}
     known = type(name).__members__
     for option in given:
@@ -262,8 +213,7 @@ Confidence: TypeAlias = Annotated[
     float | None, typer.Option(help="Confidence of the statement (sampling).", show_default="0.999")
 ]
 TimeLimit: TypeAlias = Annotated[
-    float | None,
-    typer.Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60"),
+    float | None, typer.Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60")
 ]
 Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of the draws, to repeat a run.")]
 Simultaneous: TypeAlias = Annotated[

@@ -28,19 +28,9 @@ if TYPE_CHECKING:
     from apas.certification.results import Certificates
     from apas.counterfactuals.result import Counterfactuals
 
-__all__ = ["cell", "check_outputs", "json_rows", "print_json", "print_line", "print_note", "print_table", "save_to"]
-
 
 def check_outputs(outputs: Mapping[str, Path | None], *inputs: Path | Sequence[Path] | None) -> None:
-    """Refuse outputs that could not be written, that are inputs, or two that are one file; before any work.
-
-    Parameters
-    ----------
-    outputs : mapping
-        What the command writes, by the name of the option; None where it was not asked for.
-    *inputs
-        What it reads, in any order: paths, several of them, or None.
-    """
+    """Refuse outputs that could not be written, that are inputs, or two that are one file; before any work."""
     chosen = {name: path for name, path in outputs.items() if path is not None}
     read = [path for given in inputs if given is not None for path in ([given] if isinstance(given, Path) else given)]
     for name, path in chosen.items():
@@ -90,27 +80,12 @@ def cell(value: Any, style: str = "") -> Text:
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """Print what a result's `to_dict` gives, indented by one space.
-
-    Examples
-    --------
-    >>> print_json({"rows": []})
-    {
-     "rows": []
-    }
-    """
+    """Print what a result's `to_dict` gives, indented by one space."""
     typer.echo(json.dumps(content, indent=1, allow_nan=False))
 
 
 def json_rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """The lines of a table as JSON values; what is missing, infinite or no number is null.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> json_rows(pd.DataFrame({"name": ["a", None], "delta": [0.5, math.inf]}))
-    [{'name': 'a', 'delta': 0.5}, {'name': None, 'delta': None}]
-    """
+    """The lines of a table as JSON values; what is missing, infinite or no number is null."""
     columns = [str(name) for name in frame.columns]
     lines = frame.astype(object).itertuples(index=False, name=None)
     return [dict(zip(columns, map(_json_value, line), strict=True)) for line in lines]

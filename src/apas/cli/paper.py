@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from apas.paper.download import Fetched
     from apas.paper.experiment import Entry, Outcome
 
-__all__ = ["paper_app"]
 
 paper_app = typer.Typer(
     help="Run the experiments of the paper again, and fetch their data.\n\nExample:  apas paper data --data datasets",

@@ -24,22 +24,11 @@ from apas.cli.shift import shift_command
 from apas.cli.verify import verify_command
 from apas.errors import InputError
 
-__all__ = ["app", "examples_in", "run_program"]
-
 #: The groups of `apas --help`, in its order.
 COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Start here": {"demo": demo_command},
-    "Certify explanations": {
-        "certify": certify_command,
-        "max-shift": max_shift_command,
-        "generate": generate_command,
-    },
-    "Keep promises": {
-        "verify": verify_command,
-        "audit": audit_command,
-        "ledger": ledger_app,
-        "report": report_command,
-    },
+    "Certify explanations": {"certify": certify_command, "max-shift": max_shift_command, "generate": generate_command},
+    "Keep promises": {"verify": verify_command, "audit": audit_command, "ledger": ledger_app, "report": report_command},
     "Model files": {"shift": shift_command, "convert": convert_command},
     "Research": {"paper": paper_app, "bench": bench_command},
 }
@@ -48,13 +37,7 @@ _UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 
 def examples_in(text: str | None) -> list[str]:
-    r"""The commands that a help text shows: lines of their own, or what follows `Example:` on its line.
-
-    Examples
-    --------
-    >>> examples_in("Say hello.\n\n    Example:  apas demo\n")
-    ['apas demo']
-    """
+    r"""The commands that a help text shows: lines of their own, or what follows `Example:` on its line."""
     return re.findall(r"^ *(?:Example: +)?(apas .*?) *$", text or "", flags=re.MULTILINE)
 
 

@@ -12,8 +12,6 @@ from apas.cli.options import read_model
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
-__all__ = ["report_command"]
-
 
 def report_command(
     certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],

@@ -16,8 +16,6 @@ from apas.display.numbers import at_most
 if TYPE_CHECKING:
     from apas.shifts.distance import ShiftReport
 
-__all__ = ["shift_command"]
-
 
 def shift_command(
     old: Annotated[Path, typer.Argument(help="Model file of the base model.")],

@@ -16,7 +16,6 @@ from apas.errors import InputError
 if TYPE_CHECKING:
     from apas.contracts.reports import VerifyReport
 
-__all__ = ["verify_command"]
 
 _COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
@@ -70,9 +69,17 @@ def verify_command(
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
     others = [read_model(path, activation=activation, output=output) for path in models or []]
     report = verify(
-        certificates, bound, models=others, require_coverage=require_coverage, require_confidence=require_confidence,
-        require_delta=require_delta, require_target=require_target, fresh=fresh, samples=samples, rng=seed,
-    )  # fmt: skip
+        certificates,
+        bound,
+        models=others,
+        require_coverage=require_coverage,
+        require_confidence=require_confidence,
+        require_delta=require_delta,
+        require_target=require_target,
+        fresh=fresh,
+        samples=samples,
+        rng=seed,
+    )
     if as_json:
         print_json(report.to_dict())
     else:

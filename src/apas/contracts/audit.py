@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats
 from apas._validation import check_flag, is_frame, is_path
 from apas.certification.api import check_agreement
 from apas.certification.certificate import Certificate
@@ -38,41 +38,13 @@ from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.shifts.observed import ObservedShifts
 
-__all__ = [
-    "BEYOND_PARAMETERS",
-    "NOT_IDENTIFIED",
-    "Matched",
-    "Successor",
-    "asked",
-    "audit",
-    "audited",
-    "bounds_distance",
-    "match_model",
-    "read_successor",
-    "row_complaints",
-    "rows_on",
-    "wrong_targets",
-]
-
 #: How far a preprocessing may be off on another machine, and a margin of nine digits.
 SAME_UNITS, NINE_DIGITS = 1e-12, 1e-8
 
 
 @dataclass(frozen=True)
 class Matched:
-    """The model of a file.
-
-    Attributes
-    ----------
-    model : Model
-        Takes rows in the file's raw units, unless only the network is known.
-    network_only : bool
-        Whether it is the network behind a preprocessing that is not at hand: rows are then taken in model units.
-    borrowed_space : bool
-        Whether only the file says how raw rows are encoded, so that whoever wrote it could say anything.
-    unidentified : str
-        What of the model has no fingerprint, so that the file may be about a model that differs in it; else empty.
-    """
+    """The model of a file."""
 
     model: Model
     network_only: bool = False
@@ -116,7 +88,7 @@ def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None)
     return None
 
 
-def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Problem, NDArray[np.float64]]:
+def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Problem, Floats]:
     """The question that the file answers, and its rows in model units as the model reads them now."""
     width = matched.model.n_features
     missing = (np.nan,) * width  # of a row that has another number of values, which is then no row of the model
@@ -128,7 +100,7 @@ def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Problem, N
     return problem, told
 
 
-def row_complaints(found: Certificates | MaxShifts, problem: Problem, told: NDArray[np.float64]) -> list[str | None]:
+def row_complaints(found: Certificates | MaxShifts, problem: Problem, told: Floats) -> list[str | None]:
     """Per row what its target, its values in model units or its margins are not, or None."""
     exact = not offers(problem.model, Raw)
     allowed = 0.0 if exact else SAME_UNITS * np.maximum(1.0, np.abs(problem.X))
@@ -139,10 +111,11 @@ def row_complaints(found: Certificates | MaxShifts, problem: Problem, told: NDAr
     precise = replace(problem, model=problem.network.with_dtype("float64")) if same and problem.network else problem
     band = precise.band if len(problem) else np.empty(0)
     return [
-        "its values in model units are not what the model makes of its raw values" if not close[i]
+        "its values in model units are not what the model makes of its raw values"
+        if not close[i]
         else _margins(told_row, now_row, float(band[i]), isinstance(found, Certificates))
         for i, (told_row, now_row) in enumerate(zip(found.readings or (), now, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def wrong_targets(items: Sequence[Certificate | MaxShift], classes: tuple[Any, ...]) -> list[str | None]:
@@ -181,24 +154,7 @@ _UNNAMED = "The new model does not name its features: columns were taken in the 
 
 @dataclass(frozen=True)
 class Successor:
-    """A new model beside the one that was certified.
-
-    Attributes
-    ----------
-    model : Model
-        The new one; takes rows in raw units, unless only the network is known.
-    given : Model
-        The same as it was given, without the coding of a space.
-    base : Model or None
-        The certified one, if the two are to be compared.
-    network_only : bool
-        Whether rows are taken in model units.
-    differs : str
-        What differs besides parameters, in words; empty if nothing is known to.
-    unidentified : str
-        What of the two models has no fingerprint, so that it could not be compared; empty if all of it has one.
-    notes : tuple of str
-    """
+    """A new model beside the one that was certified."""
 
     model: Model
     given: Model
@@ -243,18 +199,7 @@ def bounds_distance(shifts: Any) -> bool:
 def read_successor(
     found: Certificates, new_model: Any, base: Any, *, validity_only: bool, known: Model | None = None
 ) -> Successor:
-    """Read the new model for the rows of certificates; refuse what cannot be compared.
-
-    Parameters
-    ----------
-    found : Certificates
-        As a file has them, at least one.
-    new_model, base : object
-        See `audit`.
-    validity_only : bool
-    known : Model, optional
-        The model that was certified, if it is at hand though not given as `base`.
-    """
+    """Read the new model for the rows of certificates; refuse what cannot be compared."""
     origin = found.readings[0].origin if found.readings else Origin(False, None, None)
     given = read_model(new_model, "`new_model`")
     old, network_only = None, origin.preprocessing and origin.space is None and not offers(given, Raw)
@@ -474,10 +419,15 @@ def audited(
         fixes = iter(found_repairs)
         rows = [AuditRow(**{**vars(r), "repair": next(fixes)}) if r.outcome.is_broken else r for r in rows]
     return AuditReport(
-        rows, points=found.points, new_digest=new_digest, notes=notes, feature_names=found.feature_names,
-        index=found._index, shifts={} if shift is None else {stored.model_digest: shift},
+        rows,
+        points=found.points,
+        new_digest=new_digest,
+        notes=notes,
+        feature_names=found.feature_names,
+        index=found._index,
+        shifts={} if shift is None else {stored.model_digest: shift},
         comparable=bounds_distance(shifts) and not new.differs and not new.unidentified,
-    )  # fmt: skip
+    )
 
 
 def _certificates(certificates: Any) -> Certificates:
@@ -499,7 +449,7 @@ def rows_on(found: Certificates, new: Successor) -> Problem:
         raise InputError(f"`new_model` must know the promised classes, but of a row {complaints[0]}.")
     if new.network_only:
         points: Any = None
-        encoded: NDArray[np.float64] = np.array([r.encoded for r in found.readings or ()], dtype=np.float64)
+        encoded: Floats = np.array([r.encoded for r in found.readings or ()], dtype=np.float64)
     else:
         try:
             points, encoded = rows_of(new.model, _own_columns(found.points, found, new.model), found.feature_names)
@@ -544,9 +494,14 @@ def _why(new: Successor, inside: bool | None, shift: ShiftReport | None, shifts:
 
 def _row(item: Certificate, valid: bool, inside: bool | None, doubtful: bool, why: str, doubt: str) -> AuditRow:
     told: dict[str, Any] = {
-        "valid": valid, "inside": inside, "verdict": item.verdict.name, "claim": str(item.claim),
-        "target": item.target, "delta": item.delta, "was_valid": item.valid_today,
-    }  # fmt: skip
+        "valid": valid,
+        "inside": inside,
+        "verdict": item.verdict.name,
+        "claim": str(item.claim),
+        "target": item.target,
+        "delta": item.delta,
+        "was_valid": item.valid_today,
+    }
     if not item.is_certified:
         was = item.verdict.name if item.valid_today else f"{item.verdict.name}, {_NEVER_VALID}"
         return AuditRow(Outcome.NOT_PROMISED, **told, reason=f"it was {was}, so nothing was promised")
@@ -571,7 +526,7 @@ def _row(item: Certificate, valid: bool, inside: bool | None, doubtful: bool, wh
 
 
 def _repairs(
-    found: Certificates, new: Successor, broken: NDArray[np.bool_], space: FeatureSpace | None
+    found: Certificates, new: Successor, broken: Bools, space: FeatureSpace | None
 ) -> tuple[list[Repair], list[str]]:
     """Repairs of the broken rows, and what was assumed for them."""
     notes: list[str] = []

@@ -49,24 +49,8 @@ from apas.errors import InputError
 from apas.models.digest import model_digest
 from apas.shifts.linf import LinfShifts
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "Stored",
-    "described_certificate",
-    "load_certificates",
-    "read_certificate",
-    "read_content",
-    "read_max_shift",
-    "read_stored",
-    "save_certificates",
-    "stored_content",
-]
-
 _CERTIFICATE = ("verdict", "claim", "delta", "target", "method", "reason", "evidence", "witness")
-_MAX_SHIFT = (
-    "delta", "upper", "provable", "broken_at", "exact", "reached_limit", "reason", "target", "claim", "trace",
-)  # fmt: skip
+_MAX_SHIFT = ("delta", "upper", "provable", "broken_at", "exact", "reached_limit", "reason", "target", "claim", "trace")
 #: Stream of the one draw that asks a listed model, as `apas.certification.methods.sampling` has it.
 _LISTED = (0, "listed")
 _SIGNS = {"-": -1, "0": 0, "+": 1}
@@ -89,9 +73,15 @@ def read_certificate(about: Fields, shifts: Any) -> Certificate:
     evidence, delta = _read_evidence(about.inner("evidence")), about.number("delta", above=0)
     witness = None if about.is_null("witness") else _read_witness(about.inner("witness"), shifts, delta, evidence)
     return Certificate(
-        _read_claim(about.inner("claim")), Verdict[about.choice("verdict", *Verdict.__members__)], delta,
-        read_label(about, "target"), about.text("method"), evidence, about.text("reason"), witness,
-    )  # fmt: skip
+        _read_claim(about.inner("claim")),
+        Verdict[about.choice("verdict", *Verdict.__members__)],
+        delta,
+        read_label(about, "target"),
+        about.text("method"),
+        evidence,
+        about.text("reason"),
+        witness,
+    )
 
 
 def read_max_shift(about: Fields) -> MaxShift:
@@ -113,10 +103,14 @@ def read_max_shift(about: Fields) -> MaxShift:
         trace.number("rungs_from", above=0)
         trace.number("limit", above=0)
     return MaxShift(
-        **sizes, exact=about.flag("exact"), reached_limit=about.flag("reached_limit"),
-        claim=_read_claim(about.inner("claim")), target=read_label(about, "target"), reason=about.text("reason"),
+        **sizes,
+        exact=about.flag("exact"),
+        reached_limit=about.flag("reached_limit"),
+        claim=_read_claim(about.inner("claim")),
+        target=read_label(about, "target"),
+        reason=about.text("reason"),
         trace=trace.content,
-    )  # fmt: skip
+    )
 
 
 def read_label(about: Fields, key: str) -> Any:
@@ -133,9 +127,12 @@ def _read_claim(about: Fields) -> Every | Most:
         return Every(about.text("measure"), about.integer("rows", 1))
     about.only("kind", "coverage", "confidence", "measure", "rows", "tries")
     return Most(
-        about.number("coverage"), about.number("confidence"), about.text("measure"), about.integer("rows", 1),
+        about.number("coverage"),
+        about.number("confidence"),
+        about.text("measure"),
+        about.integer("rows", 1),
         about.integer("tries", 1),
-    )  # fmt: skip
+    )
 
 
 def _read_evidence(about: Fields) -> Evidence:
@@ -172,8 +169,11 @@ def _enumeration(about: Fields) -> EnumerationEvidence:
 
 
 _EVIDENCE: dict[str, Callable[[Fields], Evidence]] = {
-    "model": _base, "bound": _bound, "sampling": _sampling, "enumeration": _enumeration,
-}  # fmt: skip
+    "model": _base,
+    "bound": _bound,
+    "sampling": _sampling,
+    "enumeration": _enumeration,
+}
 
 
 def _read_witness(about: Fields, shifts: Any, delta: float, evidence: Evidence) -> Witness:
@@ -198,14 +198,7 @@ FORMAT, VERSION = "apas-certificates", 1
 
 
 def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> dict[str, Any]:
-    """What a file holds, its digest included.
-
-    Parameters
-    ----------
-    found : Certificates or MaxShifts
-    max_shifts : MaxShifts, optional
-        What is known beside certificates about the same rows.
-    """
+    """What a file holds, its digest included."""
     certificates, radii = (found, max_shifts) if isinstance(found, Certificates) else (None, found)
     if radii is not None and radii is not found:
         _check_same_rows(found, radii)
@@ -214,22 +207,29 @@ def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None
     lines = zip(found._labels(), table_cells(found.points), inputs, read, strict=True)
     entries = [
         {
-            "row": plain(label), "values": values, "encoded": list(reading.encoded), "input": start,
+            "row": plain(label),
+            "values": values,
+            "encoded": list(reading.encoded),
+            "input": start,
             "margins": {"model": reading.margin, "first_draw": reading.first_draw},
             "certificate": None if certificates is None else described_certificate(certificates[i]),
             "max_shift": None if radii is None else radii[i].to_dict(),
         }
         for i, (label, values, start, reading) in enumerate(lines)
-    ]  # fmt: skip
+    ]
     origin = read[0].origin if read else Origin(False, None, None)
     content: dict[str, Any] = {
-        "format": FORMAT, "version": VERSION, "versions": _versions(),
+        "format": FORMAT,
+        "version": VERSION,
+        "versions": _versions(),
         "model": {"digest": found.model_digest, "preprocessing": origin.preprocessing, "network": origin.network},
-        "shifts": described_shifts(found.shifts), "space": origin.space,
+        "shifts": described_shifts(found.shifts),
+        "space": origin.space,
         "feature_names": None if found.feature_names is None else list(found.feature_names),
         "points": described_table(found.points),
-        "inputs": None if found.inputs is None else described_table(found.inputs), "certificates": entries,
-    }  # fmt: skip
+        "inputs": None if found.inputs is None else described_table(found.inputs),
+        "certificates": entries,
+    }
     return {**content, "digest": content_digest(content)}
 
 
@@ -272,21 +272,24 @@ def _check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
 
 
 _TOP = (
-    "format", "version", "versions", "model", "shifts", "space", "feature_names", "points", "inputs", "certificates",
+    "format",
+    "version",
+    "versions",
+    "model",
+    "shifts",
+    "space",
+    "feature_names",
+    "points",
+    "inputs",
+    "certificates",
     "digest",
-)  # fmt: skip
+)
 _ENTRY = ("row", "values", "encoded", "input", "margins", "certificate", "max_shift")
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a file holds: certificates, largest shifts, or both about the same rows.
-
-    Attributes
-    ----------
-    certificates : Certificates or None
-    max_shifts : MaxShifts or None
-    """
+    """What a file holds: certificates, largest shifts, or both about the same rows."""
 
     certificates: Certificates | None
     max_shifts: MaxShifts | None

@@ -19,30 +19,12 @@ from apas.display.numbers import plain
 from apas.errors import InputError, UnsafeFile
 from apas.models.files.json import parse_json
 
-__all__ = [
-    "Fields",
-    "content_digest",
-    "described_table",
-    "read_object",
-    "read_table",
-    "table_cells",
-    "table_digest",
-    "written",
-]
-
 #: Larger files are refused before they are read; a thousand certificates take one or two million bytes.
 MOST_BYTES = 1 << 28
 
 
 def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
-    """The object that a file holds.
-
-    Parameters
-    ----------
-    path : path
-    what : str
-        What the file should be, as printed in errors: "certificate file".
-    """
+    """The object that a file holds."""
     try:
         file = Path(path)
     except TypeError:
@@ -72,19 +54,7 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
 
 
 def written(content: Any) -> str:
-    """The content as JSON, one certificate per line: strict, and every float with all the digits that it needs.
-
-    Examples
-    --------
-    >>> print(written({"a": 1, "certificates": [{"b": 0.1}, {"b": None}]}), end="")
-    {
-     "a": 1,
-     "certificates": [
-      {"b": 0.1},
-      {"b": null}
-     ]
-    }
-    """
+    """The content as JSON, one certificate per line: strict, and every float with all the digits that it needs."""
     parts = []
     for key, value in content.items():
         if key == "certificates" and value:
@@ -96,13 +66,7 @@ def written(content: Any) -> str:
 
 
 def content_digest(content: dict[str, Any]) -> str:
-    """SHA-256 of all but the field `digest`: keys sorted, no spaces, ASCII.
-
-    Examples
-    --------
-    >>> content_digest({"b": 1, "a": 0.5, "digest": "x"}) == content_digest({"a": 0.5, "b": 1})
-    True
-    """
+    """SHA-256 of all but the field `digest`: keys sorted, no spaces, ASCII."""
     rest = {key: value for key, value in content.items() if key != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -113,22 +77,7 @@ _SHA256 = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True)
 class Fields:
-    """An object of a file and where it stands.
-
-    Parameters
-    ----------
-    content : dict
-    where : str
-        As printed in errors: "certificates[3].claim".
-
-    Examples
-    --------
-    >>> Fields({"delta": 1}, "certificates[0]").number("delta")
-    1.0
-    >>> Fields({"delta": "big"}, "certificates[0]").number("delta")
-    Traceback (most recent call last):
-    apas.errors.InputError: certificates[0].delta must be a finite number, got 'big'.
-    """
+    """An object of a file and where it stands."""
 
     content: dict[str, Any]
     where: str = ""
@@ -244,23 +193,37 @@ def as_number(value: Any) -> float | None:
 
 #: Kinds of columns that a file may ask for; others are written as texts and read back as such.
 KINDS = (
-    "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
-    "object", "str", "string", "category", "datetime64[ns]", "datetime64[us]", "datetime64[s]", "Int64", "Int32",
-    "Float64", "boolean",
-)  # fmt: skip
+    "float64",
+    "float32",
+    "float16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint64",
+    "uint32",
+    "uint16",
+    "uint8",
+    "bool",
+    "object",
+    "str",
+    "string",
+    "category",
+    "datetime64[ns]",
+    "datetime64[us]",
+    "datetime64[s]",
+    "Int64",
+    "Int32",
+    "Float64",
+    "boolean",
+)
 #: Wider tables are not read, also where there is no row to show how wide they are.
 MOST_COLUMNS = 1 << 24
 _STRANGE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def described_table(rows: Any) -> dict[str, Any]:
-    """What a table is besides its cells.
-
-    Examples
-    --------
-    >>> described_table(np.array([[1.0, 2.0]]))
-    {'kind': 'array', 'columns': 2, 'dtype': 'float64'}
-    """
+    """What a table is besides its cells."""
     if not is_frame(rows):
         array = np.asarray(rows)
         return {"kind": "array", "columns": int(array.shape[1]), "dtype": _kind(array.dtype)}
@@ -269,25 +232,13 @@ def described_table(rows: Any) -> dict[str, Any]:
 
 
 def table_cells(rows: Any) -> list[list[Any]]:
-    """The cells row by row as JSON values; a number that JSON lacks as an object, a missing one as null.
-
-    Examples
-    --------
-    >>> table_cells(np.array([[0.1, float("nan")]]))
-    [[0.1, {'number': 'nan'}]]
-    """
+    """The cells row by row as JSON values; a number that JSON lacks as an object, a missing one as null."""
     values = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
     return [[_cell(cell) for cell in row] for row in values.tolist()]
 
 
 def table_digest(rows: Any) -> str:
-    """SHA-256 of the cells, by which two tables can be told apart.
-
-    Examples
-    --------
-    >>> table_digest(np.array([[0.1]])) == table_digest(np.array([[0.2]]))
-    False
-    """
+    """SHA-256 of the cells, by which two tables can be told apart."""
     return hashlib.sha256(json.dumps(table_cells(rows), allow_nan=False).encode()).hexdigest()
 
 

@@ -26,8 +26,6 @@ from apas.shifts.distance import ShiftReport, read_model
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Added", "Ledger", "joint_audit"]
-
 
 def joint_audit(
     texts: Sequence[str],
@@ -70,10 +68,16 @@ def joint_audit(
             "Some promises are about models that are not among the given bases; no shift was measured for them."
         )
     return AuditReport(
-        [rows[number] for number in range(len(labels))], points=groups[0][1].points if len(groups) == 1 else None,
-        new_digest=model_digest(new), shifts=shifts, notes=notes, index=np.array(labels, dtype=object),
-        comparable=comparable, expired=expired, strict=strict,
-    )  # fmt: skip
+        [rows[number] for number in range(len(labels))],
+        points=groups[0][1].points if len(groups) == 1 else None,
+        new_digest=model_digest(new),
+        shifts=shifts,
+        notes=notes,
+        index=np.array(labels, dtype=object),
+        comparable=comparable,
+        expired=expired,
+        strict=strict,
+    )
 
 
 def _own_base(found: Certificates, bases: Sequence[Any]) -> Any:
@@ -228,10 +232,16 @@ class Ledger:
         today = self._book.today
         owed = self._book.owed(today)
         report = joint_audit(
-            [text for _, _, text in owed], [name for _, name, _ in owed], new_model,
-            base=base, validity_only=validity_only, space=space, repairs=repairs,
-            expired=self._book.expired(today), strict=strict,
-        )  # fmt: skip
+            [text for _, _, text in owed],
+            [name for _, name, _ in owed],
+            new_model,
+            base=base,
+            validity_only=validity_only,
+            space=space,
+            repairs=repairs,
+            expired=self._book.expired(today),
+            strict=strict,
+        )
         if record:
             with self._book.changing():
                 for (number, _, _), row in zip(owed, report, strict=True):
@@ -302,8 +312,9 @@ class Ledger:
         lines = self._book.rows(
             "SELECT reference, digest, at, event, history.state, history.model, detail FROM history "
             "JOIN promises ON promises.id = promise WHERE ? IS NULL OR reference = ? ORDER BY history.id",
-            reference, reference,
-        )  # fmt: skip
+            reference,
+            reference,
+        )
         return pd.DataFrame(lines, columns=["reference", "digest", "at", "event", "state", "model", "detail"])
 
 

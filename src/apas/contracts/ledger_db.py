@@ -15,8 +15,6 @@ from apas.contracts.promises import Part
 from apas.contracts.reports import AuditRow
 from apas.errors import InputError
 
-__all__ = ["STATES", "Book", "open_file", "readable_errors", "transaction"]
-
 #: Written into the header of the file: "apas" in ASCII, and the version of the tables.
 APPLICATION, VERSION = 0x61706173, 2
 #: Seconds to wait for other writers.
@@ -53,14 +51,7 @@ _FROM_VERSION_1 = (
 
 
 def open_file(path: str | os.PathLike[str], *, create: bool) -> sqlite3.Connection:
-    """Open a ledger, or make one; every commit is on the disk before it returns.
-
-    Parameters
-    ----------
-    path : path
-    create : bool
-        Whether to make a ledger where there is none.
-    """
+    """Open a ledger, or make one; every commit is on the disk before it returns."""
     try:
         file = Path(path)
     except TypeError:
@@ -177,24 +168,14 @@ def readable_errors(path: Path) -> Iterator[None]:
 BEFORE, AFTER = timedelta(days=1), timedelta(days=3653)
 #: What the columns of the tables hold.
 _KINDS: dict[str, Any] = {
-    "id": int, **dict.fromkeys(("reference", "digest", "content", "issued", "state", "at", "event", "detail"), str),
+    "id": int,
+    **dict.fromkeys(("reference", "digest", "content", "issued", "state", "at", "event", "detail"), str),
     **dict.fromkeys(("expires", "model"), str | None),
-}  # fmt: skip
+}
 
 
 class Book:
-    """An open ledger file.
-
-    Parameters
-    ----------
-    path : path
-    create : bool
-        Whether to make a ledger where there is none.
-    clock : callable
-        Gives the present time in UTC.
-    trust_clock : bool
-        Whether to believe it whatever the history says.
-    """
+    """An open ledger file."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool, clock: Callable[[], datetime], trust_clock: bool

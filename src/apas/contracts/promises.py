@@ -18,8 +18,6 @@ from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
 from apas.models.files.json import parse_json
 
-__all__ = ["Part", "checked_promises", "joined", "parts_of", "read_part"]
-
 #: What differs between two promises of one table, and what a later version of apas writes differently.
 _OWN, _WRITER = ("certificates", "digest"), "versions"
 
@@ -52,16 +50,7 @@ class Part:
 
 
 def parts_of(certificates: Certificates | Counterfactuals | str | os.PathLike[str]) -> list[Part | None]:
-    """The certified rows one by one; None for a row that is not certified.
-
-    Examples
-    --------
-    >>> import apas
-    >>> net = apas.FeedForward([[[1.0]]], [[0.0]])
-    >>> parts = parts_of(apas.certify(net, [[1.0], [-1.0]], 0.1, target=1, rng=0))
-    >>> [part is not None for part in parts]
-    [True, False]
-    """
+    """The certified rows one by one; None for a row that is not certified."""
     content = _content(certificates)
     about = {key: value for key, value in content.items() if key not in _OWN}
     return [_part(about, entry) for entry in content["certificates"]]
@@ -105,15 +94,7 @@ def read_part(text: str) -> dict[str, Any]:
 
 
 def joined(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[list[int], Certificates]]:
-    """Promises as certificates again, those of one table together, each with the numbers of its rows.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        Certificate files of one row each: the `text` of parts.
-    labels : iterable
-        What the rows are to be called.
-    """
+    """Promises as certificates again, those of one table together, each with the numbers of its rows."""
     groups: dict[str, tuple[list[int], dict[str, Any], list[Any]]] = {}
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
         content = read_part(text)

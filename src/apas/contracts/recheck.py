@@ -43,18 +43,6 @@ from apas.shifts.observed import ObservedShifts
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.worst_case.intervals import is_exact
 
-__all__ = [
-    "MOST_DRAWS",
-    "Fresh",
-    "confirmed_anew",
-    "enumerated_again",
-    "redrawn",
-    "replayed",
-    "reproved",
-    "searched_again",
-    "too_many_rows",
-]
-
 #: No more draws than this are made again for one row; a file can ask for any number.
 MOST_DRAWS = 10_000_000
 #: Fresh draws refute no true claim of a call, but with a probability of `MISTAKEN`; and they refute a claim that leaves
@@ -89,16 +77,7 @@ def redrawn(problem: Problem, items: Sequence[Certificate], rows: Sequence[int])
 
 @dataclass(frozen=True)
 class Fresh:
-    """What the verifier draws anew.
-
-    Attributes
-    ----------
-    entropy : int
-    samples : int or None
-        Draws per row, whatever the issuer drew; None for as many as it takes, see `WORSE`.
-    notes : list of str
-        What the draws could show, written down as they are made.
-    """
+    """What the verifier draws anew."""
 
     entropy: int
     samples: int | None
@@ -126,7 +105,7 @@ def confirmed_anew(
 
 def _confirmed_anew(
     some: Problem, claim: Most, part: list[int], answers: dict[int, _Answer], fresh: Fresh, level: Fraction
-) -> dict[int, _Answer]:  # fmt: skip
+) -> dict[int, _Answer]:
     """The answers about rows that share a claim."""
     n = fresh.samples or min(MOST_DRAWS, _detecting(claim.coverage, level))
     allowed = allowed_failures(n, coverage=claim.coverage, confidence=claim.row_confidence)
@@ -265,7 +244,7 @@ def too_many_rows(claim: Most, together: int) -> str | None:
 
 def _draw_again(
     problem: Problem, rows: list[int], claim: Most, samples: int, stream: Stream
-) -> Sequence[Certificate | str]:  # fmt: skip
+) -> Sequence[Certificate | str]:
     """The certificates that the draws give, or why they give none."""
     some = replace(problem.take(np.array(rows, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
     try:
@@ -279,10 +258,15 @@ def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
     if isinstance(now, str):
         return Checked.FAILS, now
     told, found = (
-        {**c.to_dict()["evidence"], "verdict": c.verdict.name, "claim": c.claim.to_dict(), "reason": c.reason,
-         "witness": None if c.witness is None else c.witness.to_dict()}
+        {
+            **c.to_dict()["evidence"],
+            "verdict": c.verdict.name,
+            "claim": c.claim.to_dict(),
+            "reason": c.reason,
+            "witness": None if c.witness is None else c.witness.to_dict(),
+        }
         for c in (item, now)
-    )  # fmt: skip
+    )
     for key, value in found.items():
         if told.get(key) != value:
             return Checked.FAILS, f"drawn again, {key} is {value!r}, the file says {told.get(key)!r}"

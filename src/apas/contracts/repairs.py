@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas._validation import is_frame
 from apas.contracts.json_values import table_cells
 from apas.counterfactuals.defaults import own_columns
@@ -20,9 +20,6 @@ from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import ApasError
 
-__all__ = ["Repair", "assumed_space", "repaired"]
-
-_Array = NDArray[np.float64]
 #: Seconds for one program, and for all repairs of one file.
 PER_ROW, ALTOGETHER = 5.0, 60.0
 #: How often the way to a point that descent found is halved.
@@ -70,12 +67,6 @@ def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> Fe
 
     Numbers may go as far beyond the rows as these are apart, or as large. Where it is known what the rows were made
     from, only features may change that some of them changed.
-
-    Examples
-    --------
-    >>> space = assumed_space(np.array([[2.0, 5.0]]), np.array([[1.0, 5.0]]), ("income", "age"))
-    >>> [(f.name, f.mutable, f.high) for f in space]
-    [('income', True, 4.0), ('age', False, 10.0)]
     """
     import pandas as pd
 
@@ -100,19 +91,7 @@ def _widened(feature: Feature) -> Feature:
 
 
 def repaired(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) -> list[Repair]:
-    """One repair per row.
-
-    Parameters
-    ----------
-    model : Model
-        The new model.
-    space : FeatureSpace
-        What is allowed, as seen from the promised rows.
-    rows : ndarray or data frame
-        The promised rows in raw units.
-    targets : list
-        The promised classes.
-    """
+    """One repair per row."""
     names, end = space.names, time.monotonic() + ALTOGETHER
     try:
         task = Task(space.bind(model), space, deadline=end)
@@ -148,7 +127,7 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
     return Repair(tuple(values), names, changes_of(space, search.input, point), search.cost(point), how)
 
 
-def _nearest(search: Search, programs: MilpSource | None) -> _Array | None:
+def _nearest(search: Search, programs: MilpSource | None) -> Floats | None:
     if programs is not None:
         return next((c.point for c in programs.candidates(search)), None)
     found = next((c.point for c in _DESCENT.candidates(search)), None)
@@ -160,7 +139,7 @@ def _nearest(search: Search, programs: MilpSource | None) -> _Array | None:
     return min((_drawn_back(search, point) for point in tried), key=search.cost)
 
 
-def _drawn_back(search: Search, found: _Array) -> _Array:
+def _drawn_back(search: Search, found: Floats) -> Floats:
     """The first valid row on the way to a point: descent stops somewhere inside the class."""
     best, outside, inside = found, 0.0, 1.0
     for _ in range(HALVINGS):
@@ -173,7 +152,7 @@ def _drawn_back(search: Search, found: _Array) -> _Array:
     return best
 
 
-def _sparse(search: Search, point: _Array) -> _Array:
+def _sparse(search: Search, point: Floats) -> Floats:
     """The point with features as they were wherever it stays valid, the smallest changes first."""
     apart = search.task.space.differences(point[None], search.input[None])[0]
     for j in np.argsort(apart, kind="stable"):

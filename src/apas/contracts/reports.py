@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._sanitise import for_markdown, for_xml
+from apas._typing import Bools
 from apas._validation import check_number
 from apas.certification.claims import EVERY
 from apas.certification.results import PerRow
@@ -23,18 +23,6 @@ from apas.shifts.distance import ShiftReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "AuditReport",
-    "AuditRow",
-    "Checked",
-    "Outcome",
-    "Required",
-    "VerifyReport",
-    "VerifyRow",
-    "as_junit",
-    "as_markdown",
-]
 
 
 class Checked(Enum):
@@ -166,9 +154,18 @@ class VerifyReport(PerRow[VerifyRow]):
 
     FORMAT = "apas-verify-report"
     COLUMNS = (
-        "statement", "claimed", "target", "delta", "coverage", "confidence", "rows", "tested_at", "shifts", "check",
+        "statement",
+        "claimed",
+        "target",
+        "delta",
+        "coverage",
+        "confidence",
+        "rows",
+        "tested_at",
+        "shifts",
+        "check",
         "reason",
-    )  # fmt: skip
+    )
     UNSHOWN = ("rows", "tested_at", "shifts")
 
     complaint: str = ""
@@ -314,10 +311,17 @@ class AuditRow:
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON values."""
         return {
-            "outcome": self.outcome.name, "valid": self.valid, "inside": self.inside, "verdict": self.verdict,
-            "claim": self.claim, "target": plain(self.target), "delta": self.delta, "reason": self.reason,
-            "repair": None if self.repair is None else self.repair.to_dict(), "was_valid": self.was_valid,
-        }  # fmt: skip
+            "outcome": self.outcome.name,
+            "valid": self.valid,
+            "inside": self.inside,
+            "verdict": self.verdict,
+            "claim": self.claim,
+            "target": plain(self.target),
+            "delta": self.delta,
+            "reason": self.reason,
+            "repair": None if self.repair is None else self.repair.to_dict(),
+            "was_valid": self.was_valid,
+        }
 
 
 class AuditReport(PerRow[AuditRow]):
@@ -389,7 +393,7 @@ class AuditReport(PerRow[AuditRow]):
         return not self.broken.any() and not (self.strict and self.expired)
 
     @property
-    def broken(self) -> NDArray[np.bool_]:
+    def broken(self) -> Bools:
         """Which promises are broken, as a boolean array."""
         return np.array([row.outcome.is_broken for row in self], dtype=bool)
 
@@ -453,8 +457,11 @@ class AuditReport(PerRow[AuditRow]):
 
     def _about(self) -> dict[str, Any]:
         return {
-            "ok": self.ok, "summary": self.summary(), "new_digest": self.new_digest, "notes": list(self.notes),
+            "ok": self.ok,
+            "summary": self.summary(),
+            "new_digest": self.new_digest,
+            "notes": list(self.notes),
             "shifts": {digest: shift.to_dict() for digest, shift in self.shifts.items()},
             "points_digest": None if self.points is None else table_digest(self.points),
             **({} if self.expired is None else {"expired": self.expired}),
-        }  # fmt: skip
+        }

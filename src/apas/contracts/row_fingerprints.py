@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Floats, Indices
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift
@@ -25,26 +25,13 @@ from apas.models.base import Dense, Described, Model, Named, Raw, offers
 from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest
 
-__all__ = ["Origin", "Reading", "origin_of", "question", "readings", "rows_of", "streams"]
-
-_Array = NDArray[np.float64]
 #: Stream (entropy and purpose) of the one model that is drawn where a certificate drew none.
 PROBE = (0, "probe")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a file says about the model besides its fingerprint.
-
-    Attributes
-    ----------
-    preprocessing : bool
-        Whether something lies between a row in raw units and the network.
-    network : str or None
-        Fingerprint of the dense network behind the preprocessing; None if the model has none.
-    space : dict or None
-        The `FeatureSpace` that turns raw rows into model units, if it is one that does so, as JSON values.
-    """
+    """What a file says about the model besides its fingerprint."""
 
     preprocessing: bool
     network: str | None
@@ -53,19 +40,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model makes of one row.
-
-    Attributes
-    ----------
-    origin : Origin
-    encoded : tuple of float
-        The row in model units.
-    margin : float or None
-        Its margin on the model itself, with nine digits; None if that is no finite number.
-    first_draw : float or None
-        Its margin on the first of the models that a certificate by sampling drew, or on the first of the stream
-        `PROBE` for other certificates; None for largest shifts.
-    """
+    """What a model makes of one row."""
 
     origin: Origin
     encoded: tuple[float, ...]
@@ -81,7 +56,7 @@ def origin_of(model: Model) -> Origin:
     return Origin(between, network, model.space.to_dict() if isinstance(model, CodedModel) else None)
 
 
-def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[Any, _Array]:
+def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[Any, Floats]:
     """Rows as the model takes them, and in model units.
 
     A table without column names is in the order of `names`, which need not be that of the model.
@@ -95,7 +70,7 @@ def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[A
 
 
 def question(
-    model: Model, encoded: _Array, points: Any, items: Sequence[Certificate | MaxShift], shifts: Any
+    model: Model, encoded: Floats, points: Any, items: Sequence[Certificate | MaxShift], shifts: Any
 ) -> Problem:
     """The question that certificates answer, with the deltas and targets that they name."""
     target = np.empty(len(items), dtype=object)
@@ -120,7 +95,7 @@ def readings(problem: Problem, items: Sequence[Certificate | MaxShift]) -> list[
     ]
 
 
-def streams(items: Sequence[Certificate | MaxShift]) -> dict[tuple[int, str], NDArray[np.intp]]:
+def streams(items: Sequence[Certificate | MaxShift]) -> dict[tuple[int, str], Indices]:
     """The random streams of certificates, and the rows that share each."""
     found: dict[tuple[int, str], list[int]] = {}
     for i, item in enumerate(items):

@@ -17,22 +17,13 @@ from apas.shifts.lp import LpShifts
 from apas.shifts.noise import InputNoise
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["AbsentModels", "described_shifts", "read_shifts", "with_models"]
-
 _REACH = ("relative", "kinds", "layers", "scale", "floor")
 _KNOWN = (LinfShifts, LpShifts, GaussianShifts, ObservedShifts, InputNoise)
 
 
 @dataclass(frozen=True)
 class AbsentModels:
-    """`ObservedShifts` of which a file holds the fingerprints, but not the models.
-
-    Parameters
-    ----------
-    digests : tuple of str
-        SHA-256 of each model.
-    process : str or None
-    """
+    """`ObservedShifts` of which a file holds the fingerprints, but not the models."""
 
     digests: tuple[str, ...]
     process: str | None
@@ -61,13 +52,7 @@ def described_shifts(shifts: ShiftSet) -> dict[str, Any]:
 
 
 def read_shifts(about: Fields) -> Any:
-    """The set that a file describes.
-
-    Examples
-    --------
-    >>> read_shifts(Fields(LpShifts(2, layers=[0]).to_dict(), "shifts"))
-    LpShifts(2, layers=(0,))
-    """
+    """The set that a file describes."""
     kind = about.choice("kind", "linf", "lp", "gaussian", "observed", "noise")
     if kind == "observed":
         about.only("kind", "models", "process")
@@ -85,9 +70,12 @@ def read_shifts(about: Fields) -> Any:
         return InputNoise(scale=scale, features=_names(about, "features"), integers=integers)
     about.only("kind", *_REACH)
     options = {
-        "relative": about.flag("relative"), "kinds": _kinds(about), "layers": _names(about, "layers"),
-        "floor": about.number("floor"), "scale": _scale(about),
-    }  # fmt: skip
+        "relative": about.flag("relative"),
+        "kinds": _kinds(about),
+        "layers": _names(about, "layers"),
+        "floor": about.number("floor"),
+        "scale": _scale(about),
+    }
     return LinfShifts(**options) if kind == "linf" else GaussianShifts(**options)
 
 

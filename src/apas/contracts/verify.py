@@ -34,13 +34,13 @@ from apas.models.digest import model_digest
 from apas.shifts.base import coordinates
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["verify"]
-
 _Answer = tuple[Checked, str]
 _Check = Callable[[Problem, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
 _CHECKS: tuple[tuple[type[Any], _Check], ...] = (
-    (SamplingEvidence, redrawn), (BoundEvidence, reproved), (EnumerationEvidence, enumerated_again),
-)  # fmt: skip
+    (SamplingEvidence, redrawn),
+    (BoundEvidence, reproved),
+    (EnumerationEvidence, enumerated_again),
+)
 
 
 def verify(
@@ -148,8 +148,15 @@ def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
     return VerifyRow(
         "certificate" if is_certificate else "largest shift",
         item.verdict.name if isinstance(item, Certificate) else f"delta {item.written()}",
-        item.target, item.delta, coverage, confidence, claim.rows, tested, _set_words(claim, shifts, net), *answer,
-    )  # fmt: skip
+        item.target,
+        item.delta,
+        coverage,
+        confidence,
+        claim.rows,
+        tested,
+        _set_words(claim, shifts, net),
+        *answer,
+    )
 
 
 def _set_words(claim: Every | Most, shifts: Any, net: Model) -> str:
@@ -211,9 +218,7 @@ def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -
     return [_as_far_as_known(answer, matched) for answer in answers]
 
 
-def _answers(
-    found: Certificates | MaxShifts, problem: Problem, told: Any, fresh: Fresh | None
-) -> list[_Answer]:  # fmt: skip
+def _answers(found: Certificates | MaxShifts, problem: Problem, told: Any, fresh: Fresh | None) -> list[_Answer]:
     complaints = row_complaints(found, problem, told)
     if isinstance(found, MaxShifts):
         answers = dict(enumerate(searched_again(problem, list(found))))
@@ -234,9 +239,10 @@ def _certificates(problem: Problem, items: list[Certificate], fresh: Fresh | Non
         answers |= check(problem, items, rows) if rows else {}
     if fresh is not None:
         certified = [
-            i for i, item in enumerate(items)
+            i
+            for i, item in enumerate(items)
             if answers[i][0] is Checked.HOLDS and item.is_certified and isinstance(item.evidence, SamplingEvidence)
-        ]  # fmt: skip
+        ]
         answers |= confirmed_anew(problem, items, certified, answers, fresh) if certified else {}
     return answers
 

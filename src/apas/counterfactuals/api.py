@@ -7,9 +7,9 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import entropy_of
+from apas._typing import Floats
 from apas._validation import check_delta, check_integer, check_jobs
 from apas.certification.api import METHODS, SHIFTS, check_agreement, pick
 from apas.certification.claims import Most
@@ -36,12 +36,14 @@ from apas.models.convert import as_model, encoded_rows
 from apas.shifts.base import ShiftSet
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["generate"]
-
 SOURCES: dict[str, Any] = {
-    "robust": RobustOptimum, "milp": MilpSource, "neighbours": NearestNeighbours, "roar": Roar,
-    "wachter": Wachter, "prototype": Prototype,
-}  # fmt: skip
+    "robust": RobustOptimum,
+    "milp": MilpSource,
+    "neighbours": NearestNeighbours,
+    "roar": Roar,
+    "wachter": Wachter,
+    "prototype": Prototype,
+}
 #: Rows that advance together: enough to share draws, few enough to see progress.
 BATCH = 64
 
@@ -215,12 +217,7 @@ def _check_tests(judge: Judge, source: CandidateSource, k: int) -> None:
 
 
 def _run(
-    searches: list[Search],
-    deltas: NDArray[np.float64],
-    source: CandidateSource,
-    judge: Judge,
-    limits: Limits,
-    n_jobs: int,
+    searches: list[Search], deltas: Floats, source: CandidateSource, judge: Judge, limits: Limits, n_jobs: int
 ) -> list[Outcome]:
     with Progress(len(searches) * limits.k, "looking for counterfactuals") as progress:
         if n_jobs == 1 or len(searches) < 2:
@@ -243,8 +240,8 @@ def _silent(_: int) -> None:
 
 
 def _collected(
-    outcomes: list[Outcome], X: Any, inputs: NDArray[np.float64], judge: Judge, k: int, seconds: float
-) -> Counterfactuals:  # fmt: skip
+    outcomes: list[Outcome], X: Any, inputs: Floats, judge: Judge, k: int, seconds: float
+) -> Counterfactuals:
     items = [outcome.answer for outcome in outcomes]
     for item in items:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
@@ -252,6 +249,13 @@ def _collected(
     numbers = np.stack([o.point for o in outcomes]) if outcomes else np.empty((0, len(judge.task.space)))
     space = judge.task.space
     return Counterfactuals(
-        items, points=with_gaps(space, numbers, X, rows), inputs=space.like(inputs[rows], X, rows), numbers=numbers,
-        origins=inputs[rows], model=judge.task.model, space=space, shifts=judge.shifts, distance=judge.task.distance,
-    )  # fmt: skip
+        items,
+        points=with_gaps(space, numbers, X, rows),
+        inputs=space.like(inputs[rows], X, rows),
+        numbers=numbers,
+        origins=inputs[rows],
+        model=judge.task.model,
+        space=space,
+        shifts=judge.shifts,
+        distance=judge.task.distance,
+    )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Floats, Indices
 from apas._validation import is_frame
 from apas.certification.api import check_target
 from apas.counterfactuals.space.coding import checked_table
@@ -16,10 +16,8 @@ from apas.errors import InputError
 from apas.models.base import Model, Named, Raw, offers
 from apas.models.convert import predicted_classes
 
-__all__ = ["check_space", "default_space", "own_columns", "read_off", "wanted_classes", "with_gaps"]
 
-
-def wanted_classes(model: Model, X: NDArray[np.float64], target: Any, *, one_way: bool) -> NDArray[Any]:
+def wanted_classes(model: Model, X: Floats, target: Any, *, one_way: bool) -> Array:
     """One wanted class per row, none of which the model gives already.
 
     With `one_way` None is refused for rows of both classes: nobody is to be told how to be rejected unasked.
@@ -112,7 +110,7 @@ def _columns(table: Any, names: tuple[str, ...]) -> Any:
     return named[list(names)] if set(names) <= set(named.columns) else named
 
 
-def with_gaps(space: FeatureSpace, numbers: NDArray[np.float64], X: Any, rows: NDArray[np.intp]) -> Any:
+def with_gaps(space: FeatureSpace, numbers: Floats, X: Any, rows: Indices) -> Any:
     """Rows in raw units as a frame or array like `X`, with missing values where the numbers are."""
     there = ~np.isnan(numbers).any(axis=1)
     if there.all():

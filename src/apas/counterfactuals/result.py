@@ -8,8 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.results import Certificates, UnderShifts, cells
@@ -28,37 +28,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame, Series
 
-__all__ = [
-    "Counterfactual",
-    "Counterfactuals",
-    "Status",
-    "change_texts",
-    "changes_of",
-    "differ",
-    "number_pair",
-    "number_text",
-    "taken",
-]
 
 NONE_FOUND = "(none found)"
 
 
-def changes_of(space: FeatureSpace, before: NDArray[np.float64], after: NDArray[np.float64]) -> str:
-    """All changes of a row in one line.
-
-    Examples
-    --------
-    >>> space = FeatureSpace([Feature("income", "integer"), Feature("housing", "categorical", values=("own", "rent"))])
-    >>> changes_of(space, np.array([2100.0, 1.0]), np.array([2300.0, 0.0]))
-    'income 2,100 -> 2,300, housing rent -> own'
-    """
+def changes_of(space: FeatureSpace, before: Floats, after: Floats) -> str:
+    """All changes of a row in one line."""
     if np.isnan(after).any():
         return NONE_FOUND
     texts = change_texts(space, before, after)
     return ", ".join(f"{name} {text}" for name, text in zip(space.names, texts, strict=True) if text) or "(no change)"
 
 
-def change_texts(space: FeatureSpace, before: NDArray[np.float64], after: NDArray[np.float64]) -> list[str]:
+def change_texts(space: FeatureSpace, before: Floats, after: Floats) -> list[str]:
     """Per feature its change, such as "2,100 -> 2,300"; empty where there is none."""
     if np.isnan(after).any():
         return [""] * len(space)
@@ -69,13 +51,7 @@ def change_texts(space: FeatureSpace, before: NDArray[np.float64], after: NDArra
 
 
 def differ(before: Any, after: Any) -> bool:
-    """Whether two cells of a table differ, by more than rounding if they are numbers.
-
-    Examples
-    --------
-    >>> differ(0.3, 0.1 + 0.2), differ(1, 2), differ("rent", "own")
-    (False, True, True)
-    """
+    """Whether two cells of a table differ, by more than rounding if they are numbers."""
     are_numbers = all(isinstance(cell, float | int) for cell in (before, after))
     if are_numbers and (isinstance(before, float) or isinstance(after, float)):  # whole numbers are exact
         return not bool(is_same(before, after))
@@ -90,13 +66,7 @@ def _shown_pair(feature: Feature, before: float, after: float) -> tuple[str, str
 
 
 def number_pair(before: float, after: float) -> tuple[str, str]:
-    """Two numbers with as few digits as tell them apart, but at least four.
-
-    Examples
-    --------
-    >>> number_pair(2100.0, 2300.0), number_pair(0.123456, 0.123451)
-    (('2,100', '2,300'), ('0.12346', '0.12345'))
-    """
+    """Two numbers with as few digits as tell them apart, but at least four."""
     for digits in range(4, 18):
         texts = number_text(before, digits), number_text(after, digits)
         if texts[0] != texts[1]:
@@ -125,15 +95,30 @@ def taken(
     targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target, one_way=False)
     costs = space.costs(numbers, origins)
     items = [
-        Counterfactual(i, 0, targets[i], Status.EXHAUSTED if np.isnan(cost) else Status.FOUND, float(cost), 0, 0, None,
-                       "no row was given" if np.isnan(cost) else "taken as given, not certified")
+        Counterfactual(
+            i,
+            0,
+            targets[i],
+            Status.EXHAUSTED if np.isnan(cost) else Status.FOUND,
+            float(cost),
+            0,
+            0,
+            None,
+            "no row was given" if np.isnan(cost) else "taken as given, not certified",
+        )
         for i, cost in enumerate(costs)
-    ]  # fmt: skip
+    ]
     rows = np.arange(len(origins))
     return kind(
-        items, points=with_gaps(space, numbers, X, rows), inputs=space.like(origins, X), numbers=numbers,
-        origins=origins, model=bound, space=space, shifts=LinfShifts(),
-    )  # fmt: skip
+        items,
+        points=with_gaps(space, numbers, X, rows),
+        inputs=space.like(origins, X),
+        numbers=numbers,
+        origins=origins,
+        model=bound,
+        space=space,
+        shifts=LinfShifts(),
+    )
 
 
 class Status(Enum):
@@ -193,10 +178,16 @@ class Counterfactual:
         """All but the time, as JSON values."""
         certificate = None if self.certificate is None else {**self.certificate.to_dict(), "target": plain(self.target)}
         return {
-            "input": self.row, "rank": self.rank, "target": plain(self.target), "status": self.status.name,
-            "cost": None if np.isnan(self.cost) else self.cost, "candidates": self.candidates, "tests": self.tests,
-            "reason": self.reason, "certificate": certificate,
-        }  # fmt: skip
+            "input": self.row,
+            "rank": self.rank,
+            "target": plain(self.target),
+            "status": self.status.name,
+            "cost": None if np.isnan(self.cost) else self.cost,
+            "candidates": self.candidates,
+            "tests": self.tests,
+            "reason": self.reason,
+            "certificate": certificate,
+        }
 
 
 class Counterfactuals(UnderShifts[Counterfactual]):
@@ -239,8 +230,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         *,
         points: Any,
         inputs: Any,
-        numbers: NDArray[np.float64],
-        origins: NDArray[np.float64],
+        numbers: Floats,
+        origins: Floats,
         model: Model,
         space: FeatureSpace,
         shifts: ShiftSet,
@@ -275,29 +266,29 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         return taken(cls, model, X, points, target, space)
 
     @property
-    def row(self) -> NDArray[np.intp]:
+    def row(self) -> Indices:
         """Number of the input of each counterfactual."""
         return np.array([item.row for item in self], dtype=np.intp)
 
     @property
-    def rank(self) -> NDArray[np.intp]:
+    def rank(self) -> Indices:
         """Number of each counterfactual among those of its input."""
         return np.array([item.rank for item in self], dtype=np.intp)
 
     @property
-    def target(self) -> NDArray[Any]:
+    def target(self) -> Array:
         """The wanted class of each."""
         labels = np.empty(len(self), dtype=object)
         labels[:] = [item.target for item in self]
         return labels
 
     @property
-    def status(self) -> NDArray[Any]:
+    def status(self) -> Array:
         """How each search ended."""
         return np.array([item.status for item in self], dtype=object)
 
     @property
-    def found(self) -> NDArray[np.bool_]:
+    def found(self) -> Bools:
         """Which were found, as a boolean array."""
         return np.array([item.is_found for item in self], dtype=bool)
 
@@ -307,9 +298,14 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         has = np.array([item.certificate is not None for item in self], dtype=bool)
         points, inputs = (_part(rows, has) for rows in (self.points, self.inputs))
         return Certificates(
-            [item.certificate for item in self if item.certificate is not None], points=points, inputs=inputs,
-            model_digest=self.model_digest, shifts=self.shifts, feature_names=self.feature_names, model=self.model,
-        )  # fmt: skip
+            [item.certificate for item in self if item.certificate is not None],
+            points=points,
+            inputs=inputs,
+            model_digest=self.model_digest,
+            shifts=self.shifts,
+            feature_names=self.feature_names,
+            model=self.model,
+        )
 
     def changes(self) -> Series[str]:
         """What each counterfactual changes, in words: "income 2,100 -> 2,300"; printed in full, however long it is."""
@@ -389,5 +385,5 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         ]
 
 
-def _part(rows: Any, mask: NDArray[np.bool_]) -> Any:
+def _part(rows: Any, mask: Bools) -> Any:
     return rows.iloc[mask] if is_frame(rows) else rows[mask]

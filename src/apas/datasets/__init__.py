@@ -6,14 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apas.paper.data_folder import DATASETS as DATASETS
-    from apas.paper.data_folder import data_folder as data_folder
-    from apas.paper.data_folder import data_from as data_from
-    from apas.paper.data_folder import dataset_path as dataset_path
-    from apas.paper.loans import CATEGORICAL as CATEGORICAL
-    from apas.paper.loans import LOAN_FEATURES as LOAN_FEATURES
-    from apas.paper.loans import NUMERIC as NUMERIC
-    from apas.paper.loans import make_loans as make_loans
+    from apas.paper.data_folder import (
+        DATASETS as DATASETS,
+        data_folder as data_folder,
+        data_from as data_from,
+        dataset_path as dataset_path,
+    )
+    from apas.paper.loans import (
+        CATEGORICAL as CATEGORICAL,
+        LOAN_FEATURES as LOAN_FEATURES,
+        NUMERIC as NUMERIC,
+        make_loans as make_loans,
+    )
 
 __all__ = [
     "CATEGORICAL",

@@ -6,17 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["FullTexts"]
-
 
 class FullTexts(pd.Series):
-    """Texts of which `print` and `to_string` show every character, where pandas cuts at 50.
-
-    Examples
-    --------
-    >>> print(FullTexts(["income 2,100 -> 2,300, " * 3 + "savings 100 -> 200"]).to_string())
-    0    income 2,100 -> 2,300, income 2,100 -> 2,300, income 2,100 -> 2,300, savings 100 -> 200
-    """
+    """Texts of which `print` and `to_string` show every character, where pandas cuts at 50."""
 
     @property
     def _constructor(self) -> type[FullTexts]:

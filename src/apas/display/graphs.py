@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Edge", "Node", "draw_graph", "sign_colour", "weight_colour"]
 
 POSITIVE, NEGATIVE, FREE = "#1b4f7f", "#b3261e", "#8a8a8a"
 WEAK_POSITIVE, WEAK_NEGATIVE = "#6fa8d6", "#e39a94"
@@ -19,18 +18,7 @@ WHITE = {"facecolor": "white", "edgecolor": "none"}
 
 @dataclass(frozen=True)
 class Node:
-    """A unit.
-
-    Attributes
-    ----------
-    name : str
-    kind : str
-        "input", "relu" or "output", which choose the colour; "" for a text without a box.
-    place : tuple of float
-        Centre, x to the right and y upwards.
-    bias : str
-        What stands above the unit, if anything.
-    """
+    """A unit."""
 
     name: str
     kind: str
@@ -49,45 +37,27 @@ class Edge:
 
 
 def weight_colour(weight: float) -> str:
-    """Blue above 0, red below, grey at 0; stronger where the weight is above 1 in size.
-
-    Examples
-    --------
-    >>> weight_colour(2.0), weight_colour(0.0)
-    ('#1b4f7f', '#8a8a8a')
-    """
+    """Blue above 0, red below, grey at 0; stronger where the weight is above 1 in size."""
     if 0 < abs(weight) <= 1:
         return WEAK_POSITIVE if weight > 0 else WEAK_NEGATIVE
     return sign_colour(weight)
 
 
 def sign_colour(weight: float) -> str:
-    """Blue above 0, red below, grey at 0.
-
-    Examples
-    --------
-    >>> sign_colour(0.5) == weight_colour(5.0)
-    True
-    """
+    """Blue above 0, red below, grey at 0."""
     return FREE if weight == 0 else POSITIVE if weight > 0 else NEGATIVE
 
 
 def draw_graph(
-    ax: Axes, nodes: Sequence[Node], edges: Sequence[Edge], *, labels: bool, at: float = 0.45,
+    ax: Axes,
+    nodes: Sequence[Node],
+    edges: Sequence[Edge],
+    *,
+    labels: bool,
+    at: float = 0.45,
     colour: Callable[[float], str] = weight_colour,
-) -> None:  # fmt: skip
-    """Draw units and lines; weights stand on the lines if there is room for `labels`.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    nodes, edges : sequence of Node, of Edge
-    labels : bool
-    at : float, default 0.45
-        Where on its line a weight stands, 0 at the start and 1 at the end.
-    colour : callable, default weight_colour
-        Gives the colour of a weight.
-    """
+) -> None:
+    """Draw units and lines; weights stand on the lines if there is room for `labels`."""
     for edge in edges:
         (x0, y0), (x1, y1) = nodes[edge.start].place, nodes[edge.end].place
         style, shade = "--" if edge.weight == 0 else "-", colour(edge.weight)
@@ -95,18 +65,31 @@ def draw_graph(
         if labels:
             text = f"{edge.weight:g}" if edge.label is None else edge.label
             ax.text(
-                x0 + at * (x1 - x0), y0 + at * (y1 - y0), text, ha="center", va="center", fontsize=9, color=shade,
-                bbox={**WHITE, "pad": 1.0}, zorder=2,
-            )  # fmt: skip
+                x0 + at * (x1 - x0),
+                y0 + at * (y1 - y0),
+                text,
+                ha="center",
+                va="center",
+                fontsize=9,
+                color=shade,
+                bbox={**WHITE, "pad": 1.0},
+                zorder=2,
+            )
     for node in nodes:
         x, y = node.place
         box = {"boxstyle": "round,pad=0.35", "facecolor": FILL.get(node.kind, "white"), "edgecolor": "black"}
         ax.text(x, y, node.name, ha="center", va="center", fontsize=9, zorder=3, bbox=box if node.kind else None)
         if node.bias:
             ax.annotate(
-                f"bias {node.bias}", (x, y), xytext=(0, 17 if labels else 12), textcoords="offset points", ha="center",
-                fontsize=7, zorder=2, bbox={**WHITE, "pad": 0.5},
-            )  # fmt: skip
+                f"bias {node.bias}",
+                (x, y),
+                xytext=(0, 17 if labels else 12),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+                zorder=2,
+                bbox={**WHITE, "pad": 0.5},
+            )
     xs, ys = zip(*(node.place for node in nodes), strict=True)
     ax.set_xlim(min(xs) - 0.7, max(xs) + 0.7)
     ax.set_ylim(min(ys) - 0.7, max(ys) + 0.9)

@@ -9,30 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._atomic import write_bytes
 from apas._optional import require
 from apas._sanitise import for_terminal
+from apas._typing import Floats
 from apas.display.numbers import at_most, exactly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "changes_plot",
-    "coverage_plot",
-    "fraction_plot",
-    "label_rows",
-    "legend_beside",
-    "new_axes",
-    "outcome_plot",
-    "radius_plot",
-    "range_plot",
-    "readable",
-    "save_figure",
-]
 
 #: So many rows are named below a picture; more are counted.
 NAMED = 25
@@ -41,15 +28,7 @@ LONGEST = 24
 
 
 def readable(labels: Iterable[Any], longest: int = LONGEST) -> list[str]:
-    r"""Names in one line each, not too long, without characters that no font has.
-
-    Examples
-    --------
-    >>> readable(["A-1", "x\x00\ny", 7], longest=4)
-    ['A-1', 'x??y', '7']
-    >>> readable(["a very long name"], longest=6)
-    ['a ver…']
-    """
+    r"""Names in one line each, not too long, without characters that no font has."""
     texts = [for_terminal(str(label)) for label in labels]
     return [text if len(text) <= longest else text[: longest - 1] + "…" for text in texts]
 
@@ -76,13 +55,7 @@ DOTS = 150
 
 
 def save_figure(figure: Figure, folder: Path | str, name: str) -> list[Path]:
-    """Write a figure as PNG and SVG into a folder, which is made if it is not there, and close it.
-
-    Returns
-    -------
-    list of Path
-        Of the two files.
-    """
+    """Write a figure as PNG and SVG into a folder, which is made if it is not there, and close it."""
     matplotlib = require("matplotlib", feature="save_figure", extra="plot")
     plt = require("matplotlib.pyplot", feature="save_figure", extra="plot")
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -229,9 +202,17 @@ def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
     if len(ranges):
         shown = [name for name in ("threshold", "model itself", *sides, "no end known") if name in handles]
         ax.legend(  # above the bars, and no wider than they are: nothing may be cut off, nor the axes squeezed
-            [handles[name] for name in shown], shown, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(shown),
-            frameon=False, fontsize="small", handlelength=1.2, columnspacing=1.0, borderaxespad=0.2,
-        )  # fmt: skip
+            [handles[name] for name in shown],
+            shown,
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            ncols=len(shown),
+            frameon=False,
+            fontsize="small",
+            handlelength=1.2,
+            columnspacing=1.0,
+            borderaxespad=0.2,
+        )
     return ax
 
 
@@ -242,25 +223,9 @@ GREY = "#b8b8b8"
 
 
 def changes_plot(
-    moved: NDArray[np.float64],
-    texts: Sequence[Sequence[str]],
-    names: Sequence[str],
-    rows: Sequence[str],
-    ax: Axes | None,
+    moved: Floats, texts: Sequence[Sequence[str]], names: Sequence[str], rows: Sequence[str], ax: Axes | None
 ) -> Axes:
-    """Per row (line) and feature (column) how far it moves: up in blue, down in red, to another category in grey.
-
-    Parameters
-    ----------
-    moved : ndarray of shape (rows, features)
-        In units of the ranges; NaN where there is no up or down.
-    texts : sequence of sequence of str
-        What is written into the cells; empty where nothing changes.
-    names, rows : sequence of str
-        What the features and the rows are called.
-    ax : matplotlib axes or None
-        None makes a figure that is large enough.
-    """
+    """Per row (line) and feature (column) how far it moves: up in blue, down in red, to another category in grey."""
     own, ax = ax is None, new_axes(ax, "Counterfactuals.plot")
     texts, rows = texts[:MOST], rows[:MOST]
     used = [j for j in range(len(names)) if any(line[j] for line in texts)] or list(range(len(names)))
@@ -284,7 +249,7 @@ def changes_plot(
     return ax
 
 
-def _write(ax: Axes, values: NDArray[np.float64], texts: Sequence[Sequence[str]], most: float) -> None:
+def _write(ax: Axes, values: Floats, texts: Sequence[Sequence[str]], most: float) -> None:
     for i, line in enumerate(texts):
         for j, text in enumerate(line):
             colour = "white" if abs(values[i, j]) > 0.6 * most else "black"
@@ -304,17 +269,7 @@ STYLES: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def outcome_plot(rows: Sequence[Any], labels: Sequence[str], measured: float | None, ax: Axes | None) -> Axes:
-    """Per row the delta it was certified at, marked by what became of it; and how far the model moved.
-
-    Parameters
-    ----------
-    rows : sequence of AuditRow
-    labels : sequence of str
-        What the rows are called.
-    measured : float or None
-        The measured shift, if it is in the units of delta: rows above it speak of the new model.
-    ax : matplotlib axes or None
-    """
+    """Per row the delta it was certified at, marked by what became of it; and how far the model moved."""
     ax = new_axes(ax, "AuditReport.plot")
     for name, (marker, colour, style) in STYLES.items():
         places = [i for i, row in enumerate(rows) if row.outcome.name == name]

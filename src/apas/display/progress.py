@@ -7,20 +7,12 @@ import time
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Progress"]
-
 #: Seconds before a bar is shown.
 PATIENCE = 2.0
 
 
 class Progress:
-    """Count `total` steps; draw a bar on standard error from the third second on, if it is a terminal.
-
-    Examples
-    --------
-    >>> with Progress(10, "working") as progress:
-    ...     progress.advance(10)
-    """
+    """Count `total` steps; draw a bar on standard error from the third second on, if it is a terminal."""
 
     def __init__(self, total: int, label: str) -> None:
         self._total = total
@@ -40,8 +32,7 @@ class Progress:
 
     def _show(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+        from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
         columns = (
             TextColumn("{task.description}"),

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from apas.errors import InputError
 
-__all__ = ["citation"]
-
 
 def _entry(kind: str, key: str, **fields: str) -> str:
     lines = ",\n".join(f"  {name} = {{{text}}}" for name, text in fields.items())
@@ -18,53 +16,88 @@ def _entry(kind: str, key: str, **fields: str) -> str:
 
 
 _PAPER: Final = _entry(
-    "inproceedings", "marzari2024rigorous", year="2024",
+    "inproceedings",
+    "marzari2024rigorous",
+    year="2024",
     author="Marzari, Luca and Leofante, Francesco and Cicalese, Ferdinando and Farinelli, Alessandro",
     title="Rigorous Probabilistic Guarantees for Robust Counterfactual Explanations",
     booktitle="Proceedings of the 27th European Conference on Artificial Intelligence (ECAI)",
-)  # fmt: skip
+)
 _WILKS: Final = _entry(
-    "article", "wilks1942statistical", author="Wilks, S. S.", year="1942",
+    "article",
+    "wilks1942statistical",
+    author="Wilks, S. S.",
+    year="1942",
     title="Statistical Prediction with Special Reference to the Problem of Tolerance Limits",
-    journal="The Annals of Mathematical Statistics", volume="13", number="4", pages="400--409",
-)  # fmt: skip
+    journal="The Annals of Mathematical Statistics",
+    volume="13",
+    number="4",
+    pages="400--409",
+)
 _CLOPPER_PEARSON: Final = _entry(
-    "article", "clopper1934use", author="Clopper, C. J. and Pearson, E. S.", year="1934",
+    "article",
+    "clopper1934use",
+    author="Clopper, C. J. and Pearson, E. S.",
+    year="1934",
     title="The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial",
-    journal="Biometrika", volume="26", number="4", pages="404--413",
-)  # fmt: skip
+    journal="Biometrika",
+    volume="26",
+    number="4",
+    pages="404--413",
+)
 _INTERVAL_NETWORKS: Final = _entry(
-    "inproceedings", "jiang2023formalising", year="2023",
+    "inproceedings",
+    "jiang2023formalising",
+    year="2023",
     author="Jiang, Junqi and Leofante, Francesco and Rago, Antonio and Toni, Francesca",
     title="Formalising the Robustness of Counterfactual Explanations for Neural Networks",
     booktitle="Proceedings of the AAAI Conference on Artificial Intelligence",
-)  # fmt: skip
+)
 _HIGHS: Final = _entry(
-    "article", "huangfu2018parallelizing", author="Huangfu, Q. and Hall, J. A. J.", year="2018",
+    "article",
+    "huangfu2018parallelizing",
+    author="Huangfu, Q. and Hall, J. A. J.",
+    year="2018",
     title="Parallelizing the Dual Revised Simplex Method",
-    journal="Mathematical Programming Computation", volume="10", number="1", pages="119--142",
-)  # fmt: skip
+    journal="Mathematical Programming Computation",
+    volume="10",
+    number="1",
+    pages="119--142",
+)
 _WACHTER: Final = _entry(
-    "article", "wachter2017counterfactual", year="2017",
+    "article",
+    "wachter2017counterfactual",
+    year="2017",
     author="Wachter, Sandra and Mittelstadt, Brent and Russell, Chris",
     title="Counterfactual Explanations without Opening the Black Box: Automated Decisions and the {GDPR}",
-    journal="Harvard Journal of Law \\& Technology", volume="31", number="2",
-)  # fmt: skip
+    journal="Harvard Journal of Law \\& Technology",
+    volume="31",
+    number="2",
+)
 _PROTOTYPES: Final = _entry(
-    "inproceedings", "vanlooveren2021interpretable", author="Van Looveren, Arnaud and Klaise, Janis", year="2021",
-    title="Interpretable Counterfactual Explanations Guided by Prototypes", booktitle="ECML PKDD",
-)  # fmt: skip
+    "inproceedings",
+    "vanlooveren2021interpretable",
+    author="Van Looveren, Arnaud and Klaise, Janis",
+    year="2021",
+    title="Interpretable Counterfactual Explanations Guided by Prototypes",
+    booktitle="ECML PKDD",
+)
 _ROAR: Final = _entry(
-    "inproceedings", "upadhyay2021towards", year="2021",
+    "inproceedings",
+    "upadhyay2021towards",
+    year="2021",
     author="Upadhyay, Sohini and Joshi, Shalmali and Lakkaraju, Himabindu",
     title="Towards Robust and Reliable Algorithmic Recourse",
     booktitle="Advances in Neural Information Processing Systems",
-)  # fmt: skip
+)
 _OUTLIERS: Final = _entry(
-    "inproceedings", "breunig2000lof", year="2000",
-    author="Breunig, Markus M. and Kriegel, Hans-Peter and Ng, Raymond T. and Sander, J{\\\"o}rg",
-    title="{LOF}: Identifying Density-Based Local Outliers", booktitle="Proceedings of ACM SIGMOD",
-)  # fmt: skip
+    "inproceedings",
+    "breunig2000lof",
+    year="2000",
+    author='Breunig, Markus M. and Kriegel, Hans-Peter and Ng, Raymond T. and Sander, J{\\"o}rg',
+    title="{LOF}: Identifying Density-Based Local Outliers",
+    booktitle="Proceedings of ACM SIGMOD",
+)
 
 #: By the name of a class or its alias, in small letters without underscores, what it rests on besides the paper.
 _RESTS_ON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -107,9 +140,12 @@ def citation(*used: Any) -> str:
     ['@software{apas,', '@inproceedings{marzari2024rigorous,', '@inproceedings{upadhyay2021towards,']
     """
     software = _entry(
-        "software", "apas", author="{The apas developers}", version=sys.modules["apas"].__version__,
+        "software",
+        "apas",
+        author="{The apas developers}",
+        version=sys.modules["apas"].__version__,
         title="apas: certificates for counterfactual explanations under model change",
-    )  # fmt: skip
+    )
     found = dict.fromkeys([software, _PAPER])
     for one in used:
         name = one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__)

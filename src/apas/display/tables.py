@@ -10,7 +10,6 @@ from apas._sanitise import for_csv, for_html, for_markdown
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["csv_text", "html_table", "markdown_table"]
 
 #: How many lines of a long table are shown at each end.
 ENDS = 10
@@ -19,14 +18,7 @@ NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
 
 
 def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
-    """Show a data frame with a caption; of a long one only so many lines at both ends, and how many there are besides.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> "&lt;b&gt;" in html_table(pd.DataFrame({"a": ["<b>"]}), caption="one")
-    True
-    """
+    """A data frame with a caption; of a long one `ends` lines at both ends, and how many there are besides."""
     head = "".join(f"<th>{for_html(str(c))}</th>" for c in ["", *frame.columns])
     hidden = max(0, len(frame) - 2 * ends)
     if not hidden:
@@ -57,16 +49,7 @@ def _shown(cell: Any) -> str:
 
 
 def markdown_table(frame: DataFrame, *, digits: int = 3) -> str:
-    r"""Show a data frame as a Markdown table, numbers with so many decimals, without its index.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> print(markdown_table(pd.DataFrame({"name": ["a|b"], "l1": [0.12345], "n": [3]})))
-    | name | l1 | n |
-    |---|---|---|
-    | a\|b | 0.123 | 3 |
-    """
+    r"""Show a data frame as a Markdown table, numbers with so many decimals, without its index."""
     rows = [[for_markdown(str(column)) for column in frame.columns], ["---"] * len(frame.columns)]
     for cells in frame.itertuples(index=False):
         rows.append([f"{c:.{digits}f}" if isinstance(c, float) else for_markdown(str(c)) for c in cells])
@@ -76,20 +59,7 @@ def markdown_table(frame: DataFrame, *, digits: int = 3) -> str:
 
 
 def csv_text(frame: DataFrame, **options: Any) -> str:
-    r"""A data frame as CSV in which no name, label or text is a formula to a spreadsheet; numbers are as they are.
-
-    Parameters
-    ----------
-    frame : data frame
-    **options
-        Of `DataFrame.to_csv`.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> csv_text(pd.DataFrame({"@name": ["=1+1", "b"], "debt": [-1.5, 2.0]}), index=False)
-    "'@name,debt\n'=1+1,-1.5\nb,2.0\n"
-    """
+    r"""A data frame as CSV in which no name, label or text is a formula to a spreadsheet; numbers are as they are."""
     import pandas as pd
 
     safe = frame.copy(deep=False)

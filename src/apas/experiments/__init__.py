@@ -6,21 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apas.paper.baselines import PROTOTYPES as PROTOTYPES
-    from apas.paper.baselines import WACHTERS as WACHTERS
-    from apas.paper.baselines import BaselineRun as BaselineRun
-    from apas.paper.baselines import baseline_table as baseline_table
-    from apas.paper.baselines import later_network as later_network
-    from apas.paper.baselines import run_baseline as run_baseline
-    from apas.paper.networks import RECIPES as RECIPES
-    from apas.paper.networks import Preparation as Preparation
-    from apas.paper.networks import Recipe as Recipe
-    from apas.paper.networks import prepare as prepare
+    from apas.paper.baselines import (
+        PROTOTYPES as PROTOTYPES,
+        WACHTERS as WACHTERS,
+        BaselineRun as BaselineRun,
+        baseline_table as baseline_table,
+        later_network as later_network,
+        run_baseline as run_baseline,
+    )
+    from apas.paper.networks import RECIPES as RECIPES, Preparation as Preparation, Recipe as Recipe, prepare as prepare
     from apas.paper.published import PublishedSampling as PublishedSampling
-    from apas.paper.tables import TABLES as TABLES
-    from apas.paper.tables import Part as Part
-    from apas.paper.tables import Tables as Tables
-    from apas.paper.tables import read_tables as read_tables
+    from apas.paper.tables import TABLES as TABLES, Part as Part, Tables as Tables, read_tables as read_tables
 
 __all__ = [
     "PROTOTYPES",

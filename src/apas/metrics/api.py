@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import entropy_of
+from apas._typing import Array, Bools, Floats
 from apas._validation import check_delta, check_jobs, is_frame
 from apas.certification.api import certify
 from apas.certification.max_shift.api import max_shift
@@ -30,10 +30,8 @@ from apas.models.convert import encoded_rows
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = ["DRAWING", "METRICS", "NEEDED", "Asked", "Columns", "Evaluation", "evaluate", "retrained_columns"]
 
-_Array = NDArray[np.float64]
-Columns = dict[str, NDArray[Any]]
+Columns = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Asked:
     """What metrics are computed from: only the counterfactuals that were found."""
 
     counterfactuals: Counterfactuals
-    background: _Array | None
+    background: Floats | None
     retrained: tuple[Model, ...]
     delta: float | None
     n_jobs: int
@@ -58,17 +56,17 @@ class Asked:
         return self.found.space.table(self.found.numbers)
 
     @cached_property
-    def points(self) -> _Array:
+    def points(self) -> Floats:
         """The counterfactuals as the model sees them."""
         return encoded_rows(self.found.model, self.table)[1]
 
     @cached_property
-    def inputs(self) -> _Array:
+    def inputs(self) -> Floats:
         """The inputs as the model sees them."""
         return encoded_rows(self.found.model, self.found.space.table(self.found.origins))[1]
 
     @cached_property
-    def valid(self) -> NDArray[np.bool_]:
+    def valid(self) -> Bools:
         """Which are valid on the model itself."""
         return valid_rows(self.found.model, self.table, self.found.target, "`model`")
 
@@ -177,7 +175,7 @@ class Evaluation:
     """
 
     rows: DataFrame
-    valid: NDArray[np.bool_]
+    valid: Bools
     metrics: tuple[str, ...]
     retrained: int = 0
     delta: float | None = None
@@ -213,7 +211,7 @@ class Evaluation:
             shares |= {f"vm2_{i}": share for i, share in enumerate(both)}
         return {**shares, "vm2": float(np.mean(both))} if both else shares
 
-    def _said(self, column: str) -> NDArray[np.bool_]:
+    def _said(self, column: str) -> Bools:
         """A column of truth values, False where nothing was found."""
         return np.asarray(self.rows[column].to_numpy(dtype=bool, na_value=False))
 
@@ -256,13 +254,7 @@ class Evaluation:
 
 
 def retrained_columns(count: int) -> list[str]:
-    """Names of the columns about so many retrained models.
-
-    Examples
-    --------
-    >>> retrained_columns(1), retrained_columns(2)
-    (['valid_retrained'], ['valid_retrained_0', 'valid_retrained_1'])
-    """
+    """Names of the columns about so many retrained models."""
     return ["valid_retrained"] if count == 1 else [f"valid_retrained_{i}" for i in range(count)]
 
 
@@ -272,7 +264,7 @@ def _short(value: float) -> str:
     return f"{value:.17g}" if value < 1 <= float(text) else text
 
 
-def _mean(values: NDArray[Any]) -> float:
+def _mean(values: Array) -> float:
     return float(values.mean()) if len(values) else np.nan
 
 
@@ -374,9 +366,12 @@ def evaluate(
     )
     return Evaluation(
         _table(counterfactuals, {k: v for name in names for k, v in METRICS[name](asked).items()}),
-        _spread(counterfactuals.found, asked.valid, False), names, len(asked.retrained), asked.delta,
+        _spread(counterfactuals.found, asked.valid, False),
+        names,
+        len(asked.retrained),
+        asked.delta,
         asked.entropy if draws else None,
-    )  # fmt: skip
+    )
 
 
 def _names(metrics: Any) -> tuple[str, ...]:
@@ -397,7 +392,7 @@ def _check_given(names: tuple[str, ...], given: Mapping[str, Any]) -> None:
             raise InputError(f"`{argument}` must be given for the metric {name!r}: {what}; or leave the metric out.")
 
 
-def _encoded_background(counterfactuals: Counterfactuals, background: Any) -> _Array:
+def _encoded_background(counterfactuals: Counterfactuals, background: Any) -> Floats:
     space = counterfactuals.space
     known = space.numbers(own_columns(background, space), "background")
     return encoded_rows(counterfactuals.model, space.table(known))[1]
@@ -416,7 +411,7 @@ def _table(counterfactuals: Counterfactuals, columns: Columns) -> DataFrame:
     return pd.DataFrame(shown, index=index)
 
 
-def _spread(found: NDArray[np.bool_], values: NDArray[Any], gap: Any) -> NDArray[Any]:
+def _spread(found: Bools, values: Array, gap: Any) -> Array:
     """Values of those that were found among all, the others filled up with `gap`."""
     whole = np.full(len(found), gap, dtype=object if gap is None else values.dtype)
     whole[found] = values

@@ -5,27 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Bools, Floats
 from apas._validation import is_frame
 from apas.counterfactuals.defaults import check_space, own_columns
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace
 from apas.errors import InputError
 
-__all__ = ["CHANGED", "cost", "filled", "l0", "l1", "linf", "matrix", "missing", "pair", "violations"]
 
-_Array = NDArray[np.float64]
-
-
-def matrix(X: Any, argument: str, *, gaps: bool = True) -> _Array:
-    """Give `X` as finite numbers of shape (rows, columns); rows that miss all cells may stay, as NaN.
-
-    Examples
-    --------
-    >>> matrix([[1, 2], [None, None]], "points")
-    array([[ 1.,  2.],
-           [nan, nan]])
-    """
+def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
+    """Give `X` as finite numbers of shape (rows, columns); rows that miss all cells may stay, as NaN."""
     try:
         values = np.asarray(X.detach().cpu() if hasattr(X, "detach") else X)
         if np.iscomplexobj(values) or values.dtype.kind in "mMSU":
@@ -53,7 +42,7 @@ def matrix(X: Any, argument: str, *, gaps: bool = True) -> _Array:
     return found
 
 
-def pair(first: Any, second: Any, names: tuple[str, str], *, rows: bool = True) -> tuple[_Array, _Array]:
+def pair(first: Any, second: Any, names: tuple[str, str], *, rows: bool = True) -> tuple[Floats, Floats]:
     """Two tables with the same columns, matched by name where both have names, and with `rows` the same rows.
 
     Only the second may have missing rows.
@@ -76,12 +65,12 @@ def pair(first: Any, second: Any, names: tuple[str, str], *, rows: bool = True) 
     return a, b
 
 
-def missing(rows: _Array) -> NDArray[np.bool_]:
+def missing(rows: Floats) -> Bools:
     """Which rows hold nothing."""
     return np.asarray(np.isnan(rows).all(axis=1))
 
 
-def filled(there: NDArray[np.bool_], values: NDArray[Any]) -> _Array:
+def filled(there: Bools, values: Array) -> Floats:
     """Values of the rows that are there, NaN for the others."""
     found = np.full(len(there), np.nan)
     found[there] = values
@@ -95,7 +84,7 @@ DIGITS = 3
 _NAMES = ("inputs", "points")
 
 
-def l1(inputs: Any, points: Any) -> _Array:
+def l1(inputs: Any, points: Any) -> Floats:
     """Mean absolute difference over the columns, per row.
 
     Parameters
@@ -120,7 +109,7 @@ def l1(inputs: Any, points: Any) -> _Array:
     return np.abs(end - start).mean(axis=1) if len(end) else np.empty(0)
 
 
-def linf(inputs: Any, points: Any) -> _Array:
+def linf(inputs: Any, points: Any) -> Floats:
     """Largest absolute difference of any column, per row.
 
     Parameters
@@ -141,7 +130,7 @@ def linf(inputs: Any, points: Any) -> _Array:
     return np.abs(end - start).max(axis=1) if len(end) else np.empty(0)
 
 
-def l0(inputs: Any, points: Any, *, features: Any = None) -> _Array:
+def l0(inputs: Any, points: Any, *, features: Any = None) -> Floats:
     """Share of the features that change by at least 1e-4, rounded to three digits, per row.
 
     Parameters
@@ -172,18 +161,12 @@ def l0(inputs: Any, points: Any, *, features: Any = None) -> _Array:
     return np.where(missing(end), np.nan, share_changed(changes))
 
 
-def share_changed(differences: _Array) -> _Array:
-    """Share of the features whose difference is large enough, rounded as published.
-
-    Examples
-    --------
-    >>> share_changed(np.array([[0.0, 1e-5, 0.2]]))
-    array([0.333])
-    """
+def share_changed(differences: Floats) -> Floats:
+    """Share of the features whose difference is large enough, rounded as published."""
     return np.asarray(np.round((differences >= CHANGED).mean(axis=1), DIGITS))
 
 
-def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1") -> _Array:
+def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1") -> Floats:
     """What the changes cost by feature: numbers and levels in units of their ranges, categories 0 or 1.
 
     Parameters
@@ -211,7 +194,7 @@ def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1")
     return filled(there, space.costs(end[there], start[there], distance))
 
 
-def violations(space: FeatureSpace, inputs: Any, points: Any) -> _Array:
+def violations(space: FeatureSpace, inputs: Any, points: Any) -> Floats:
     """Number of cells that break a constraint of the space, per row.
 
     Parameters
@@ -235,12 +218,12 @@ def violations(space: FeatureSpace, inputs: Any, points: Any) -> _Array:
     return filled(there, broken(space, end[there], start[there]))
 
 
-def broken(space: FeatureSpace, points: _Array, inputs: _Array) -> _Array:
+def broken(space: FeatureSpace, points: Floats, inputs: Floats) -> Floats:
     """The same for numbers per cell."""
     return np.asarray((~space.allowed(points, inputs)).sum(axis=1), dtype=np.float64)
 
 
-def _raw(space: FeatureSpace, inputs: Any, points: Any) -> tuple[_Array, _Array, NDArray[np.bool_]]:
+def _raw(space: FeatureSpace, inputs: Any, points: Any) -> tuple[Floats, Floats, Bools]:
     check_space(space)
     start, end = space.numbers(inputs, "inputs"), space.numbers(own_columns(points, space), "points", gaps=True)
     if len(start) != len(end):

@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas._validation import check_integer
 from apas.errors import InputError
 from apas.metrics.distance import filled, missing, pair
 
-__all__ = ["NEIGHBOURS", "distance_to_data", "lof"]
-
-_Array = NDArray[np.float64]
 #: Neighbours whose density a row is compared with, as published.
 NEIGHBOURS = 20
 _NAMES = ("background", "points")
 
 
-def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> _Array:
+def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Floats:
     """Whether rows are as dense in neighbours as the data, by scikit-learn's local outlier factor: 1, or -1 if not.
 
     Parameters
@@ -60,7 +57,7 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> _Arra
     return filled(there, fitted.predict(rows[there]))
 
 
-def distance_to_data(background: Any, points: Any) -> _Array:
+def distance_to_data(background: Any, points: Any) -> Floats:
     """Distance to the nearest known row, measured as by `l1`: the mean absolute difference over the columns.
 
     Parameters

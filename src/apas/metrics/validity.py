@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Bools
 from apas._validation import check_matrix, is_frame
 from apas.certification.api import certify, check_agreement, check_target
 from apas.counterfactuals.space.coding import missing_rows
@@ -17,12 +17,8 @@ from apas.models.base import Model, Raw, needs_strict, offers, valid
 from apas.models.convert import as_model, encoded_rows
 from apas.shifts.base import ShiftSet
 
-__all__ = ["delta_validity", "read_retrained", "validity"]
 
-_Mask = NDArray[np.bool_]
-
-
-def validity(model: Any, points: Any, target: Any) -> _Mask:
+def validity(model: Any, points: Any, target: Any) -> Bools:
     """Which rows a model puts into the wanted class.
 
     Parameters
@@ -52,7 +48,7 @@ def validity(model: Any, points: Any, target: Any) -> _Mask:
 
 def delta_validity(
     model: Any, points: Any, delta: float, *, target: Any, shifts: ShiftSet | str = "linf", n_jobs: int = 1
-) -> _Mask:  # fmt: skip
+) -> Bools:
     """Which rows keep the wanted class under every shift of the model up to `delta`, as interval bounds prove it.
 
     Parameters
@@ -86,7 +82,7 @@ def delta_validity(
     return there
 
 
-def _there(net: Model, points: Any, target: Any) -> tuple[Any, NDArray[Any], _Mask]:
+def _there(net: Model, points: Any, target: Any) -> tuple[Any, Array, Bools]:
     """The rows that are there, their wanted classes, and which they are."""
     if isinstance(target, str) and target == "predicted" and target not in net.classes:
         raise InputError(f"`target` must be the wanted class, one of {list(net.classes)}, got 'predicted'.")
@@ -100,7 +96,7 @@ def _there(net: Model, points: Any, target: Any) -> tuple[Any, NDArray[Any], _Ma
     return (table.iloc[there] if is_frame(table) else table[there]), labels[there], there
 
 
-def valid_rows(model: Model, rows: Any, target: NDArray[Any], name: str) -> _Mask:
+def valid_rows(model: Model, rows: Any, target: Array, name: str) -> Bools:
     """Which complete rows in raw units have their wanted class; `name` is for errors."""
     raw, encoded = encoded_rows(model, rows)
     check_agreement(model, raw, encoded, name=name)

@@ -18,8 +18,6 @@ from typing import Any
 
 from apas.errors import InputError
 
-__all__ = ["DTYPES", "LARGEST", "SMALL", "UNIT", "check_dtype", "head_error", "relative_error"]
-
 DTYPES = ("float64", "float32")
 #: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
 UNIT = 1e-12
@@ -34,33 +32,14 @@ SMALL, LARGEST = 2.0**-100, 1e38
 
 
 def check_dtype(dtype: Any) -> str:
-    """The name of the arithmetic that a network is computed in where it is used.
-
-    Examples
-    --------
-    >>> check_dtype("float32")
-    'float32'
-    """
+    """The name of the arithmetic that a network is computed in where it is used."""
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise InputError(f'`dtype` of FeedForward must be "float64" or "float32", got {dtype!r}.')
     return dtype
 
 
 def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
-    """How far float32 scores can be from real ones, as a share of the magnitudes behind them.
-
-    Parameters
-    ----------
-    inputs : sequence of int
-        How many numbers enter each layer.
-    activations : sequence of str
-        One per hidden layer.
-
-    Examples
-    --------
-    >>> f"{relative_error([20, 50], ['relu']):.2g}"
-    '6.1e-06'
-    """
+    """How far float32 scores can be from real ones, as a share of the magnitudes behind them."""
     error = ROUNDOFF
     for i, count in enumerate(inputs):
         share = (count + 4) * ROUNDOFF
@@ -79,11 +58,6 @@ def head_error(output: str, threshold: float, classes: int) -> float:
 
     A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at
     most one half. Behind a softmax stand two exponentials, a sum and a quotient.
-
-    Examples
-    --------
-    >>> f"{head_error('sigmoid', 0.5, 2):.2g}"
-    '1e-05'
     """
     if output == "identity":
         return 0.0

@@ -14,8 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from apas._typing import Array, Bools, Floats, Indices
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,24 +24,6 @@ if TYPE_CHECKING:
 
     from apas.models.feedforward import FeedForward
 
-__all__ = [
-    "ABSENT",
-    "Arithmetic",
-    "Dense",
-    "Described",
-    "Differentiable",
-    "LibraryBacked",
-    "Model",
-    "Named",
-    "Parameters",
-    "Raw",
-    "Scaled",
-    "class_indices",
-    "margins_from_scores",
-    "needs_strict",
-    "offers",
-    "valid",
-]
 
 #: The kind of a tensor that stands for one that the model does not have.
 ABSENT = "absent"
@@ -78,7 +61,7 @@ class Parameters:
     ('out',)
     """
 
-    values: NDArray[np.float64]
+    values: Floats
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     layers: tuple[str, ...]
@@ -87,12 +70,7 @@ class Parameters:
 
     @classmethod
     def from_arrays(
-        cls,
-        arrays: Sequence[ArrayLike],
-        *,
-        names: Sequence[str],
-        kinds: Sequence[str],
-        layers: Sequence[str],
+        cls, arrays: Sequence[ArrayLike], *, names: Sequence[str], kinds: Sequence[str], layers: Sequence[str]
     ) -> Parameters:
         """Join arrays into one vector.
 
@@ -133,12 +111,12 @@ class Parameters:
         return tuple(dict.fromkeys(self.layers))
 
     @property
-    def exist(self) -> NDArray[np.bool_]:
+    def exist(self) -> Bools:
         """Which entries of `values` are parameters of the model, rather than stand for absent ones, shape (k,)."""
         sizes = [part.stop - part.start for part in self.slices]
         return np.repeat([kind != ABSENT for kind in self.kinds], sizes)
 
-    def tensor(self, index: int) -> NDArray[np.float64]:
+    def tensor(self, index: int) -> Floats:
         """Tensor number `index`, a read-only view in its own shape."""
         return self.values[self.slices[index]].reshape(self.shapes[index])
 
@@ -147,15 +125,7 @@ _Capability = TypeVar("_Capability")
 
 
 def offers(model: object, capability: type[_Capability]) -> TypeIs[_Capability]:
-    """Whether `model` has the members of a protocol: what ``isinstance`` says, a hundred times faster.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0]]], [[0.0]])
-    >>> offers(net, Dense), offers(net, Raw)
-    (True, False)
-    """
+    """Whether `model` has the members of a protocol: what ``isinstance`` says, a hundred times faster."""
     if _class_offers(type(model), capability):  # type: ignore[arg-type]
         return True
     # what a class does not have, an instance may have been given
@@ -189,17 +159,11 @@ class Model(Protocol):
         """Every parameter that may move."""
         ...
 
-    def margin(self, X: NDArray[np.float64], target: Any) -> NDArray[np.float64]:
+    def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target` (one label, or one per row), shape (rows,)."""
         ...
 
-    def shifted_margins(
-        self,
-        X: NDArray[np.float64],
-        target: Any,
-        directions: NDArray[np.float64],
-        delta: float | NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
         ...
 
@@ -223,7 +187,7 @@ class Raw(Protocol):
         """Number of columns a user passes."""
         ...
 
-    def encode(self, X: Any) -> NDArray[np.float64]:
+    def encode(self, X: Any) -> Floats:
         """Rows in raw units (array or data frame) as a matrix in model units."""
         ...
 
@@ -241,15 +205,11 @@ class Dense(Protocol):
 class Differentiable(Protocol):
     """A model whose margins have gradients, each row on a shifted model of its own."""
 
-    def input_gradient(
-        self, X: NDArray[np.float64], target: Any, moves: NDArray[np.float64] | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
         ...
 
-    def parameter_gradient(
-        self, X: NDArray[np.float64], target: Any, moves: NDArray[np.float64] | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
         ...
 
@@ -258,9 +218,7 @@ class Differentiable(Protocol):
 class Scaled(Protocol):
     """A model that knows how large the numbers get inside it."""
 
-    def margin_scale(
-        self, X: NDArray[np.float64], radii: NDArray[np.float64], delta: float | NDArray[np.float64] = 1.0
-    ) -> NDArray[np.float64]:
+    def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
         ...
 
@@ -279,7 +237,7 @@ class Arithmetic(Protocol):
 class LibraryBacked(Protocol):
     """A model made from another library's object, which can be asked for its own opinion."""
 
-    def library_classes(self, X: Any) -> NDArray[Any]:
+    def library_classes(self, X: Any) -> Array:
         """Classes of the raw rows `X` according to the library that trained the model."""
         ...
 
@@ -293,17 +251,8 @@ class Described(Protocol):
         ...
 
 
-_Array = NDArray[np.float64]
-
-
-def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> NDArray[np.intp]:
-    """Position in `classes` of the wanted class of each row.
-
-    Examples
-    --------
-    >>> class_indices(("no", "yes"), "yes", 2)
-    array([1, 1])
-    """
+def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
+    """Position in `classes` of the wanted class of each row."""
     positions = {label: i for i, label in enumerate(classes)}
     if isinstance(target, str | int | float | np.generic):
         return np.full(rows, _position(positions, target, classes))
@@ -337,23 +286,8 @@ def _listed(classes: tuple[Any, ...]) -> str:
     return f"({shown}{', ...' if len(classes) > 10 else ''})"
 
 
-def margins_from_scores(scores: _Array, wanted: NDArray[np.intp], offset: float) -> _Array:
-    """Reduce scores of shape (..., rows, outputs) to margins of shape (..., rows).
-
-    Parameters
-    ----------
-    scores : ndarray of shape (..., rows, outputs)
-        One score (class 1 of a binary model) or one per class.
-    wanted : ndarray of int, shape (rows,)
-        Position of the wanted class.
-    offset : float
-        What the score of a binary model is compared with (the threshold's logit).
-
-    Examples
-    --------
-    >>> margins_from_scores(np.array([[1.0, 4.0, 3.0]]), np.array([1]), 0.0)
-    array([1.])
-    """
+def margins_from_scores(scores: Floats, wanted: Indices, offset: float) -> Floats:
+    """Reduce scores of shape (..., rows, outputs) to margins of shape (..., rows)."""
     outputs = scores.shape[-1]
     if outputs <= 2:
         score = scores[..., 0] if outputs == 1 else scores[..., 1] - scores[..., 0]
@@ -368,23 +302,11 @@ def margins_from_scores(scores: _Array, wanted: NDArray[np.intp], offset: float)
     return np.asarray(chosen - others.max(axis=-1))
 
 
-def needs_strict(classes: tuple[Any, ...], target: NDArray[Any]) -> NDArray[np.bool_]:
-    """Rows whose margin must be above 0 rather than at least 0: all but those that want class 1 of a binary model.
-
-    Examples
-    --------
-    >>> needs_strict((0, 1), np.array([0, 1]))
-    array([ True, False])
-    """
+def needs_strict(classes: tuple[Any, ...], target: Array) -> Bools:
+    """Rows whose margin must be above 0 rather than at least 0: all but those that want class 1 of a binary model."""
     return np.asarray(target != classes[1]) if len(classes) == 2 else np.ones(len(target), dtype=bool)
 
 
-def valid(margins: _Array, strict: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether each margin means "the model gives the target class"; NaN never does.
-
-    Examples
-    --------
-    >>> valid(np.array([0.0, 0.0, float("nan")]), np.array([False, True, False]))
-    array([ True, False, False])
-    """
+def valid(margins: Floats, strict: Bools) -> Bools:
+    """Whether each margin means "the model gives the target class"; NaN never does."""
     return np.asarray(np.where(strict, margins > 0, margins >= 0))

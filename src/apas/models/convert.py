@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Floats
 from apas._validation import check_matrix, check_numbers, is_path
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Named, Raw, offers
-
-__all__ = ["as_model", "encoded_rows", "predicted_classes"]
 
 _MEMBERS = "classes, n_features, parameters, margin, shifted_margins"
 
@@ -98,7 +96,7 @@ def _without_options(model: Model, options: dict[str, Any]) -> Model:
     return model
 
 
-def encoded_rows(model: Model, X: Any) -> tuple[Any, NDArray[np.float64]]:
+def encoded_rows(model: Model, X: Any) -> tuple[Any, Floats]:
     """Rows as the user gave them (a copy), and in model units."""
     names = model.feature_names if offers(model, Named) else None
     width = model.n_raw_features if offers(model, Raw) else model.n_features
@@ -109,7 +107,7 @@ def encoded_rows(model: Model, X: Any) -> tuple[Any, NDArray[np.float64]]:
     return points, model.encode(points) if offers(model, Raw) else check_numbers(points, names)
 
 
-def predicted_classes(model: Model, X: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def predicted_classes(model: Model, X: Floats) -> tuple[Array, Floats]:
     """Classes that `model` gives rows in model units, and how far each row is from another class."""
     labels = np.empty(len(model.classes), dtype=object)
     labels[:] = model.classes

@@ -18,8 +18,6 @@ import numpy as np
 from apas.models.base import Described, Model, offers
 from apas.models.sourcecode import Reads, bytecode, library_function, library_of, library_ufunc, own_class, source_text
 
-__all__ = ["array_form", "canonical", "model_digest", "unidentified"]
-
 
 def array_form(value: Any, form: Callable[[Any], Any]) -> Any:
     """A tensor, array, matrix, table or type of numbers; None for all else. `form` does what they hold."""
@@ -54,22 +52,13 @@ def _array(value: Any, form: Callable[[Any], Any]) -> Any:
 
 
 #: What counts by its kind: what was used up in fitting, and what decides no answer.
-_BY_KIND = (
-    np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, np.dtype, logging.Logger,
-)  # fmt: skip
+_BY_KIND = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, np.dtype, logging.Logger)
 #: What holds a value or several; sets are told apart, since they have no order.
 _HOLDING = (int, float, complex, str, bytes, bytearray, dict, list, tuple)
 
 
 def model_digest(model: Model) -> str:
-    """SHA-256 over all that decides what `model` answers, as far as `unidentified` does not say otherwise.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> model_digest(FeedForward([[[1.0]]], [[0.0]])) == model_digest(FeedForward([[[1.0]]], [[1e-9]]))
-    False
-    """
+    """SHA-256 over all that decides what `model` answers, as far as `unidentified` does not say otherwise."""
     parameters = model.parameters
     layout = [list(parameters.names), [list(shape) for shape in parameters.shapes]]
     described: Any = {"classes": [canonical(c) for c in model.classes], "n_features": model.n_features}
@@ -81,14 +70,7 @@ def model_digest(model: Model) -> str:
 
 
 def unidentified(model: Model) -> str:
-    """What of a model its digest does not cover, in words; empty if it covers all that decides an answer.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> unidentified(FeedForward([[[1.0]]], [[0.0]]))
-    ''
-    """
+    """What of a model its digest does not cover, in words; empty if it covers all that decides an answer."""
     if not offers(model, Described):
         return "what it computes (it has no describe())"
     found = {key: list(dict.fromkeys(_marks(part))) for key, part in model.describe().items()}
@@ -111,12 +93,6 @@ def canonical(value: Any, parts: Mapping[int, str] | None = None) -> Any:
 
     Functions and classes count by what they do: see `_Walk`. What nothing can be said about becomes
     ``{"unidentified": what it is}``.
-
-    Parameters
-    ----------
-    value : object
-    parts : mapping of int to str, optional
-        Names of objects, by their id, that are described elsewhere, such as the layers of a network.
     """
     return _Walk(parts or {}).form(value)
 
@@ -246,10 +222,11 @@ class _Walk:
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         reads = Reads(code)
         told: dict[str, Any] = {
-            "defaults": self.form(function.__defaults__), "kwdefaults": self.form(function.__kwdefaults__),
+            "defaults": self.form(function.__defaults__),
+            "kwdefaults": self.form(function.__kwdefaults__),
             "closure": [[name, self._cell(name, cell, reads)] for name, cell in cells],
             "members": self.form(dict(sorted(vars(function).items()))),
-        }  # fmt: skip
+        }
         library, named = library_of(module), code.co_name != "<lambda>"
         if library is not None and named and code.co_filename == getattr(sys.modules.get(module), "__file__", None):
             # made inside of a function of a library, from what it closes over
@@ -312,6 +289,7 @@ class _Walk:
         if isinstance(state, dict) and all(isinstance(key, str) for key in state):
             state = dict(sorted(state.items()))
         return {
-            "object": [self.form(make), self.form(arguments), self.form(state)], "items": self.form(list(items or ())),
+            "object": [self.form(make), self.form(arguments), self.form(state)],
+            "items": self.form(list(items or ())),
             "pairs": self.form([list(pair) for pair in pairs or ()]),
-        }  # fmt: skip
+        }

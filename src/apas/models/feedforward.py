@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from apas._typing import Floats, Indices
 from apas._validation import check_names, check_probability
 from apas.errors import InputError
 from apas.models.activations import ACTIVATIONS
@@ -16,14 +17,10 @@ from apas.models.arithmetic import LARGEST, SMALL, UNIT, check_dtype, head_error
 from apas.models.base import ABSENT, Parameters, class_indices, margins_from_scores
 from apas.models.forward import input_gradients, parameter_gradients, scores, shifted_scores
 
-__all__ = ["FeedForward", "check_activations", "check_classes", "check_layers", "check_threshold"]
-
-_Array = NDArray[np.float64]
-
 
 def check_layers(
     weights: Sequence[ArrayLike], biases: Sequence[ArrayLike | None]
-) -> tuple[tuple[_Array, ...], tuple[_Array, ...]]:
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Weights and biases as read-only arrays whose shapes fit each other; zeros for biases that are None."""
     counts = [len(v) if isinstance(v, Sequence | np.ndarray) else None for v in (weights, biases)]
     if not counts[0] or counts[0] != counts[1]:
@@ -48,7 +45,7 @@ def check_layers(
     return matrices, vectors
 
 
-def _frozen(array: ArrayLike, name: str, index: int, ndim: int) -> _Array:
+def _frozen(array: ArrayLike, name: str, index: int, ndim: int) -> Floats:
     try:
         given = np.asarray(array)
     except (TypeError, ValueError):
@@ -213,17 +210,17 @@ class FeedForward:
         return self._feature_names
 
     @property
-    def weights(self) -> tuple[_Array, ...]:
+    def weights(self) -> tuple[Floats, ...]:
         """One read-only (inputs, outputs) matrix per layer."""
         return self._weights
 
     @property
-    def biases(self) -> tuple[_Array, ...]:
+    def biases(self) -> tuple[Floats, ...]:
         """One read-only vector per layer, of zeros where there are none."""
         return self._biases
 
     @property
-    def given_biases(self) -> tuple[_Array | None, ...]:
+    def given_biases(self) -> tuple[Floats | None, ...]:
         """The same as they are given to `FeedForward`: None for a layer that has none."""
         kinds = self._parameters.kinds[1::2]
         return tuple(None if kind == ABSENT else b for kind, b in zip(kinds, self._biases, strict=True))
@@ -253,12 +250,12 @@ class FeedForward:
         """In which arithmetic the network is computed where it is used: "float64" or "float32"."""
         return self._dtype
 
-    def margin(self, X: _Array, target: Any) -> _Array:
+    def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
         wanted = class_indices(self._classes, target, len(X))
         return margins_from_scores(scores(self._weights, self._biases, self._activations, X), wanted, self._offset)
 
-    def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | NDArray[np.float64]) -> _Array:
+    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the networks ``parameters + delta * direction``, shape (directions, rows)."""
         wanted = class_indices(self._classes, target, len(X))
         margins = np.empty((len(directions), len(X)), order="F" if directions.flags.f_contiguous else "C")
@@ -271,15 +268,14 @@ class FeedForward:
         return margins
 
     def _fill(
-        self, margins: _Array, rows: NDArray[np.intp] | None, X: _Array, wanted: NDArray[np.intp], directions: _Array,
-        delta: float,
-    ) -> None:  # fmt: skip
+        self, margins: Floats, rows: Indices | None, X: Floats, wanted: Indices, directions: Floats, delta: float
+    ) -> None:
         blocks = shifted_scores(self._parameters.values, self._shapes, self._activations, X, directions, delta)
         for part, block in blocks:
             where = part if rows is None else rows[part]
             margins[:, where] = margins_from_scores(block, wanted[part], self._offset)
 
-    def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
+    def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``.
 
         A margin is a sum of products; rounding disturbs it by a small multiple of this number times 2**-53. For a
@@ -289,7 +285,7 @@ class FeedForward:
         scale = np.asarray(self._sizes(X, radii, delta).sum(axis=-1) + abs(self._offset))
         return scale if self._dtype == "float64" else scale + self.rounding(X, radii, delta) / UNIT
 
-    def rounding(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
+    def rounding(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """How far a margin can be from what it is in real arithmetic where the network is used, per row.
 
         It holds for every network whose parameter i is within ``delta * radii[i]``: see `apas.models.arithmetic`. 0 for
@@ -303,7 +299,7 @@ class FeedForward:
         behind = sizes.sum(axis=-1) if sizes.shape[-1] < 3 else 2 * sizes.max(axis=-1)  # a margin has two scores
         return np.asarray(share * (behind + abs(self._offset)) + fixed)
 
-    def _sizes(self, X: _Array, radii: _Array, delta: float | _Array, *, single: bool = False) -> _Array:
+    def _sizes(self, X: Floats, radii: Floats, delta: float | Floats, *, single: bool = False) -> Floats:
         """Sums of magnitudes behind the scores, (rows, outputs); in `single` precision with under- and overflow."""
         sizes, reach = np.abs(self._parameters.values), np.asarray(delta, dtype=np.float64)
         a, more = np.abs(X), {"softplus": math.log(2.0), "sigmoid": 0.5}  # they can exceed their argument's magnitude
@@ -327,11 +323,11 @@ class FeedForward:
             a[~(largest <= LARGEST)] = math.inf
         return a
 
-    def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
         return input_gradients(self, X, class_indices(self._classes, target, len(X)), moves)
 
-    def parameter_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
         return parameter_gradients(self, X, class_indices(self._classes, target, len(X)), moves)
 
@@ -342,18 +338,30 @@ class FeedForward:
     def with_names(self, feature_names: Sequence[str]) -> FeedForward:
         """The same network with other names of its inputs."""
         return FeedForward(
-            self._weights, self.given_biases, activation=self._activations, output=self._output,
-            threshold=self._threshold, classes=self._classes, feature_names=feature_names, dtype=self._dtype,
-        )  # fmt: skip
+            self._weights,
+            self.given_biases,
+            activation=self._activations,
+            output=self._output,
+            threshold=self._threshold,
+            classes=self._classes,
+            feature_names=feature_names,
+            dtype=self._dtype,
+        )
 
     def with_dtype(self, dtype: str) -> FeedForward:
         """The same network computed in another arithmetic where it is used."""
         return FeedForward(
-            self._weights, self.given_biases, activation=self._activations, output=self._output,
-            threshold=self._threshold, classes=self._classes, feature_names=self._feature_names, dtype=dtype,
-        )  # fmt: skip
+            self._weights,
+            self.given_biases,
+            activation=self._activations,
+            output=self._output,
+            threshold=self._threshold,
+            classes=self._classes,
+            feature_names=self._feature_names,
+            dtype=dtype,
+        )
 
-    def with_parameters(self, values: _Array) -> FeedForward:
+    def with_parameters(self, values: Floats) -> FeedForward:
         """The same network with other weights and biases, given as one vector in the order of `parameters`."""
         theta = self._parameters
         for name, kind, part in zip(theta.names, theta.kinds, theta.slices, strict=True):
@@ -362,9 +370,15 @@ class FeedForward:
         parts = [values[part].reshape(shape) for part, shape in zip(theta.slices, theta.shapes, strict=True)]
         biases = [None if old is None else new for old, new in zip(self.given_biases, parts[1::2], strict=True)]
         return FeedForward(
-            parts[::2], biases, activation=self._activations, output=self._output,
-            threshold=self._threshold, classes=self._classes, feature_names=self._feature_names, dtype=self._dtype,
-        )  # fmt: skip
+            parts[::2],
+            biases,
+            activation=self._activations,
+            output=self._output,
+            threshold=self._threshold,
+            classes=self._classes,
+            feature_names=self._feature_names,
+            dtype=self._dtype,
+        )
 
     def describe(self) -> dict[str, Any]:
         """Architecture as JSON values."""

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats, Indices
 from apas.errors import InputError
 from apas.models.activations import activate, derivative
 from apas.models.base import margins_from_scores
@@ -28,16 +28,14 @@ from apas.models.base import margins_from_scores
 if TYPE_CHECKING:
     from apas.models.feedforward import FeedForward
 
-__all__ = ["input_gradients", "parameter_gradients", "scores", "shifted_scores"]
 
-_Array = NDArray[np.float64]
 #: Up to this many rows, shifted weights are not written down.
 FEW_ROWS = 8
 #: How many activations of one layer are held at a time: they should stay in the processor's cache.
 BLOCK = 1 << 16
 
 
-def scores(weights: Sequence[_Array], biases: Sequence[_Array], activations: Sequence[str], X: _Array) -> _Array:
+def scores(weights: Sequence[Floats], biases: Sequence[Floats], activations: Sequence[str], X: Floats) -> Floats:
     """Outputs of the network itself, shape (rows, outputs)."""
     a = X
     for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
@@ -49,33 +47,14 @@ def scores(weights: Sequence[_Array], biases: Sequence[_Array], activations: Seq
 
 
 def shifted_scores(
-    theta: _Array,
+    theta: Floats,
     shapes: Sequence[tuple[int, int]],
     activations: Sequence[str],
-    X: _Array,
-    directions: _Array,
+    X: Floats,
+    directions: Floats,
     delta: float,
-) -> Iterator[tuple[slice, _Array]]:
-    """Outputs of the networks ``theta + delta * direction``, a block of rows at a time.
-
-    Parameters
-    ----------
-    theta : ndarray of shape (k,)
-        Per layer the weights (inputs, outputs) in C order, then the biases.
-    shapes : sequence of (int, int)
-        Inputs and outputs of each layer.
-    activations : sequence of str
-        One per hidden layer.
-    X : ndarray of shape (rows, features)
-    directions : ndarray of shape (samples, k)
-    delta : float
-
-    Yields
-    ------
-    rows : slice
-    scores : ndarray of shape (samples, rows in the slice, outputs)
-        Not necessarily contiguous, and overwritten by the caller at will.
-    """
+) -> Iterator[tuple[slice, Floats]]:
+    """Outputs of the networks ``theta + delta * direction``, a block of rows at a time."""
     last = directions.flags.f_contiguous and len(directions) > 1
     run = _samples_last if last else _samples_first
     widest = max(max(outputs for _, outputs in shapes), 1)
@@ -93,13 +72,13 @@ def shifted_scores(
 
 
 def _samples_last(
-    theta: _Array,
+    theta: Floats,
     shapes: Sequence[tuple[int, int]],
     activations: Sequence[str],
-    a: _Array,
-    directions: _Array,
+    a: Floats,
+    directions: Floats,
     delta: float | None,
-) -> _Array:
+) -> Floats:
     flat = directions.T
     rows, samples = len(a), flat.shape[1]
     for i, (part, (inputs, outputs)) in enumerate(zip(_layers(shapes), shapes, strict=True)):
@@ -120,13 +99,13 @@ def _samples_last(
 
 
 def _samples_first(
-    theta: _Array,
+    theta: Floats,
     shapes: Sequence[tuple[int, int]],
     activations: Sequence[str],
-    a: _Array,
-    directions: _Array,
+    a: Floats,
+    directions: Floats,
     delta: float | None,
-) -> _Array:
+) -> Floats:
     samples = len(directions)
     for i, (part, (inputs, outputs)) in enumerate(zip(_layers(shapes), shapes, strict=True)):
         base = theta[part].reshape(inputs + 1, outputs)
@@ -159,27 +138,8 @@ def _layers(shapes: Sequence[tuple[int, int]]) -> Iterator[slice]:
 GRADIENT_BLOCK = 1 << 17
 
 
-def input_gradients(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], moves: _Array | None = None
-) -> tuple[_Array, _Array]:
-    """Margins (rows,) and their gradients by the input (rows, features).
-
-    Parameters
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-        Position of the wanted class.
-    moves : ndarray of shape (rows, k), optional
-        Row i is looked at on the network ``parameters + moves[i]``; on the network itself unless given.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0], [-2.0]]], [[0.5]])
-    >>> input_gradients(net, np.array([[1.0, 1.0]]), np.array([0]))
-    (array([0.5]), array([[-1.,  2.]]))
-    """
+def input_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None = None) -> tuple[Floats, Floats]:
+    """Margins (rows,) and their gradients by the input (rows, features)."""
     margins, gradients = np.empty(len(X)), np.empty(X.shape)
     for rows, weights, biases in _blocks(net, X, moves):
         margins[rows], _, slopes, g = _forward(net, X[rows], wanted[rows], weights, biases)
@@ -192,17 +152,9 @@ def input_gradients(
 
 
 def parameter_gradients(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], moves: _Array | None = None
-) -> tuple[_Array, _Array]:
-    """Margins (rows,) and their gradients by the parameters (rows, k); arguments as of `input_gradients`.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0], [-2.0]]], [[0.5]])
-    >>> parameter_gradients(net, np.array([[1.0, 3.0]]), np.array([1]), np.array([[0.0, 0.0, 1.0]]))
-    (array([-3.5]), array([[1., 3., 1.]]))
-    """
+    net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Margins (rows,) and their gradients by the parameters (rows, k); arguments as of `input_gradients`."""
     margins, gradients = np.empty(len(X)), np.empty((len(X), len(net.parameters)))
     slices = net.parameters.slices
     for rows, weights, biases in _blocks(net, X, moves):
@@ -218,10 +170,10 @@ def parameter_gradients(
     return margins, gradients
 
 
-_Block = tuple[slice, list[_Array], list[_Array]]
+_Block = tuple[slice, list[Floats], list[Floats]]
 
 
-def _blocks(net: FeedForward, X: _Array, moves: _Array | None) -> Iterator[_Block]:
+def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[_Block]:
     """Blocks of rows with the weights and biases of each row, or with those that all of them share."""
     widest = max(max(w.shape) for w in net.weights)
     if moves is None:
@@ -243,8 +195,8 @@ def _blocks(net: FeedForward, X: _Array, moves: _Array | None) -> Iterator[_Bloc
 
 
 def _forward(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], weights: list[_Array], biases: list[_Array]
-) -> tuple[_Array, list[_Array], list[_Array], _Array]:
+    net: FeedForward, X: Floats, wanted: Indices, weights: list[Floats], biases: list[Floats]
+) -> tuple[Floats, list[Floats], list[Floats], Floats]:
     """Margins, what enters each layer, the slopes of its units, and the gradients by the scores."""
     enters, slopes = [X], []
     for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
@@ -256,11 +208,11 @@ def _forward(
     return margins_from_scores(z, wanted, net.offset), enters, slopes, _score_gradients(z, wanted)
 
 
-def _back(g: _Array, w: _Array) -> _Array:
+def _back(g: Floats, w: Floats) -> Floats:
     return np.asarray(g @ w.T if w.ndim == 2 else (w @ g[:, :, None])[:, :, 0])
 
 
-def _score_gradients(scores: _Array, wanted: NDArray[np.intp]) -> _Array:
+def _score_gradients(scores: Floats, wanted: Indices) -> Floats:
     """How each score enters the margin: that of the wanted class, and that of the rival that is best."""
     rows, outputs = scores.shape
     sign = np.where(wanted == 1, 1.0, -1.0)

@@ -8,23 +8,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.models.wrappers import BackedNetwork
 
-__all__ = ["from_keras"]
-
-_Array = NDArray[np.float64]
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: Layers that change no number once the model is trained.
 SILENT = ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization")
 _NAMES = {
-    "relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "elu": "elu", "gelu": "gelu", "linear": "identity",
+    "relu": "relu",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+    "elu": "elu",
+    "gelu": "gelu",
+    "linear": "identity",
     "hard_tanh": "hard_tanh",
-}  # fmt: skip
+}
 #: Activations that are layers, and the settings with which they are those of `FeedForward`.
 _LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ReLU": ("relu", {"max_value": None, "negative_slope": 0.0, "threshold": 0.0}),
@@ -43,23 +45,7 @@ def from_keras(
     input_shape: Sequence[int] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> BackedNetwork:
-    """Read a trained Keras model, without changing it.
-
-    Parameters
-    ----------
-    model : keras.Model
-        A chain of `Dense` layers, with activations in them or as layers of their own. Other layers are refused.
-    output : {"logit", "probability", "logits", "probabilities"}, optional
-        What its numbers are. Needed unless it ends in a sigmoid or softmax.
-    threshold : float, default 0.5
-        From which probability on a binary model is taken to say class 1.
-    classes : sequence, optional
-        Class labels; (0, 1) or 0..m-1 unless given.
-    input_shape : sequence of int, optional
-        Shape of one input, if it begins with a `Flatten` layer; rows of `X` hold its numbers in C order.
-    feature_names : sequence of str, optional
-        Names of the inputs.
-    """
+    """Read a trained Keras model, without changing it."""
     if not model.built:
         raise InputError("the Keras model must be built, but has no weights yet; fit it, or call it on a batch.")
     weights, biases, steps = _layers(model)
@@ -74,10 +60,15 @@ def from_keras(
             "one model per label if several labels can hold at once."
         )
     network = FeedForward(
-        weights, biases, activation=hidden, output="sigmoid" if single else "softmax",
-        threshold=check_probability(threshold, "threshold", "as_model"), classes=classes,
-        feature_names=check_names(feature_names), dtype=_dtype(model),
-    )  # fmt: skip
+        weights,
+        biases,
+        activation=hidden,
+        output="sigmoid" if single else "softmax",
+        threshold=check_probability(threshold, "threshold", "as_model"),
+        classes=classes,
+        feature_names=check_names(feature_names),
+        dtype=_dtype(model),
+    )
     shape = tuple(input_shape) if input_shape is not None else tuple(model.input_shape[1:])
     first = next(kind for kind, _, _ in _chain(model) if kind in ("dense", "flatten"))
     if len(shape) != 1 and first != "flatten":
@@ -89,10 +80,10 @@ def from_keras(
     return BackedNetwork(network, _Opinion(model, network, head, shape), type(model).__name__)
 
 
-def _layers(model: Any) -> tuple[list[_Array], list[_Array | None], list[str]]:
+def _layers(model: Any) -> tuple[list[Floats], list[Floats | None], list[str]]:
     """Weights, biases, and what stands behind each layer."""
-    weights: list[_Array] = []
-    biases: list[_Array | None] = []
+    weights: list[Floats] = []
+    biases: list[Floats | None] = []
     steps: list[str] = []
     used: list[int] = []
     for kind, layer, name in _chain(model):
@@ -219,7 +210,7 @@ class _Opinion:
     head: str
     shape: tuple[int, ...]
 
-    def __call__(self, X: Any) -> NDArray[Any]:
+    def __call__(self, X: Any) -> Array:
         rows = check_numbers(X)
         given = rows.astype(self.network.dtype).reshape(-1, *self.shape)
         raw = np.asarray(_array(self.model(given, training=False)), dtype=np.float64)

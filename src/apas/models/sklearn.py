@@ -8,17 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
 from apas.models.base import Parameters
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 
-__all__ = ["SklearnModel", "from_sklearn"]
-
-_Array = NDArray[np.float64]
 #: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
 LINEAR = {
     "LogisticRegression": True,
@@ -34,24 +31,7 @@ ACTIVATION = {"identity": "identity", "logistic": "sigmoid", "tanh": "tanh", "re
 
 
 def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None) -> SklearnModel:
-    """Read a fitted scikit-learn classifier, without changing it.
-
-    Parameters
-    ----------
-    estimator : object
-        A fitted `MLPClassifier`, linear classifier, or `Pipeline` whose last step is one.
-    threshold : float, default 0.5
-        From which probability on a binary classifier is taken to say class 1.
-    feature_names : sequence of str, optional
-        Names of the columns; those the estimator was fitted with unless given.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> model = from_sklearn(LogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]))
-    >>> model.classes
-    (0, 1)
-    """
+    """Read a fitted scikit-learn classifier, without changing it."""
     final, encoder = _split(estimator)
     _check_fitted(estimator, final)
     network = _network(final, threshold)
@@ -100,27 +80,27 @@ class SklearnModel:
         """In which arithmetic scikit-learn may compute the model: in float32 if it was fitted on such numbers."""
         return self._network.dtype
 
-    def margin(self, X: _Array, target: Any) -> _Array:
+    def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of encoded rows, shape (rows,)."""
         return self._network.margin(X, target)
 
-    def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of encoded rows on shifted networks, shape (directions, rows)."""
         return self._network.shifted_margins(X, target, directions, delta)
 
-    def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
+    def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Sum of magnitudes behind any margin of each encoded row."""
         return self._network.margin_scale(X, radii, delta)
 
-    def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins of encoded rows and their gradients by the encoded input, row i on ``parameters + moves[i]``."""
         return self._network.input_gradient(X, target, moves)
 
-    def parameter_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins of encoded rows and their gradients by the parameters, row i on ``parameters + moves[i]``."""
         return self._network.parameter_gradient(X, target, moves)
 
-    def encode(self, X: Any) -> _Array:
+    def encode(self, X: Any) -> Floats:
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""
         if self._encoder is None:
             return check_numbers(X, self._names)
@@ -134,7 +114,7 @@ class SklearnModel:
         # names are for the message about a cell that is no number, and take longer than all the rest
         return check_numbers(encoded, None if whole else _encoded_names(self._encoder, self._names))
 
-    def library_classes(self, X: Any) -> NDArray[Any]:
+    def library_classes(self, X: Any) -> Array:
         """Classes of raw rows according to scikit-learn itself."""
         X = self._as_fitted(X)
         threshold = self._network.threshold
@@ -226,9 +206,14 @@ def _network(final: Any, threshold: float) -> FeedForward:
     if type(final).__name__ == "MLPClassifier":
         output = "sigmoid" if final.out_activation_ == "logistic" else "softmax"
         return FeedForward(
-            final.coefs_, final.intercepts_, activation=ACTIVATION[final.activation], output=output,
-            threshold=threshold, classes=classes, dtype=_dtype(final.coefs_[0]),
-        )  # fmt: skip
+            final.coefs_,
+            final.intercepts_,
+            activation=ACTIVATION[final.activation],
+            output=output,
+            threshold=threshold,
+            classes=classes,
+            dtype=_dtype(final.coefs_[0]),
+        )
     weights, dtype = np.atleast_2d(final.coef_).T, _dtype(final.coef_)
     intercepts = np.broadcast_to(np.atleast_1d(final.intercept_), (weights.shape[1],))
     # LinearDiscriminantAnalysis always has some, and a setting may have been changed since the fit

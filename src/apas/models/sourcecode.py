@@ -18,17 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "Reads",
-    "bytecode",
-    "changed_members",
-    "library_function",
-    "library_of",
-    "library_ufunc",
-    "own_class",
-    "source_text",
-]
-
 #: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
 _NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "torch")
 #: The flag of a class that was made while Python ran.
@@ -64,17 +53,7 @@ def changed_members(kind: type, method: str) -> set[str]:
 
 
 class Reads:
-    """Which names the code of a function reads and writes, that of functions inside it included.
-
-    Attributes
-    ----------
-    names, written : set of str
-        Global names that are read, and names from outside that get new values.
-    attributes, stored : set of str
-        Attributes that are read, and that get new values, of whatever.
-    imports : list of str
-        Modules that are imported when the function is called.
-    """
+    """Which names the code of a function reads and writes, that of functions inside it included."""
 
     def __init__(self, code: CodeType) -> None:
         self.names: set[str] = set()
@@ -143,10 +122,19 @@ def bytecode(code: CodeType) -> Any:
         return [type(value).__name__, repr(value)]
 
     return [
-        code.co_name, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
-        code.co_code.hex(), code.co_exceptiontable.hex(), list(code.co_names), list(code.co_varnames),
-        list(code.co_freevars), list(code.co_cellvars), [constant(value) for value in code.co_consts],
-    ]  # fmt: skip
+        code.co_name,
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags,
+        code.co_code.hex(),
+        code.co_exceptiontable.hex(),
+        list(code.co_names),
+        list(code.co_varnames),
+        list(code.co_freevars),
+        list(code.co_cellvars),
+        [constant(value) for value in code.co_consts],
+    ]
 
 
 def library_function(value: Any) -> Any:

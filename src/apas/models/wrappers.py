@@ -5,37 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from apas._typing import Array, Floats
 from apas.models.base import Parameters
 from apas.models.feedforward import FeedForward
 
-__all__ = ["BackedNetwork"]
-
-_Array = NDArray[np.float64]
-
 
 class BackedNetwork:
-    """A `FeedForward` that can ask another library for its opinion.
+    """A `FeedForward` that can ask another library for its opinion."""
 
-    Parameters
-    ----------
-    network : FeedForward
-        What is computed with.
-    opinion : callable
-        Gives the library's class of each row.
-    name : str
-        What the library calls the model.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0]]], [[0.0]])
-    >>> BackedNetwork(net, lambda X: np.array([1] * len(X)), "Toy").library_classes([[2.0]])
-    array([1])
-    """
-
-    def __init__(self, network: FeedForward, opinion: Callable[[Any], NDArray[Any]], name: str) -> None:
+    def __init__(self, network: FeedForward, opinion: Callable[[Any], Array], name: str) -> None:
         self._network, self._opinion, self._name = network, opinion, name
 
     @property
@@ -63,23 +41,23 @@ class BackedNetwork:
         """In which arithmetic the library computes the model."""
         return self._network.dtype
 
-    def margin(self, X: _Array, target: Any) -> _Array:
+    def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
         return self._network.margin(X, target)
 
-    def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the networks ``parameters + delta * direction``, shape (directions, rows)."""
         return self._network.shifted_margins(X, target, directions, delta)
 
-    def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
+    def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Sum of magnitudes behind any margin of each row."""
         return self._network.margin_scale(X, radii, delta)
 
-    def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
         return self._network.input_gradient(X, target, moves)
 
-    def parameter_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
         return self._network.parameter_gradient(X, target, moves)
 
@@ -87,7 +65,7 @@ class BackedNetwork:
         """The network in NumPy."""
         return self._network
 
-    def library_classes(self, X: Any) -> NDArray[Any]:
+    def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to the library itself."""
         return self._opinion(X)
 

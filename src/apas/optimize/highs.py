@@ -15,32 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.optimize.program import Mixed
 
-__all__ = ["Accept", "Best", "Relaxed", "by_solver", "least_cost", "solver_model", "solver_with_options"]
-
-_Array = NDArray[np.float64]
 #: Tolerances of the solver, in scaled rows; of whole numbers; and of costs.
 TOLERANCE, WHOLE, GAP = 1e-9, 1e-6, 1e-9
 
 
 class Relaxed:
-    """A solver that takes one program after the other.
-
-    Examples
-    --------
-    >>> from apas.optimize.program import Sheet
-    >>> sheet = Sheet(2)
-    >>> _ = sheet.columns(np.zeros(2), np.full(2, 3.0), np.array([True, True]))
-    >>> sheet.sparse({0: 2.0, 1: 2.0}, 3.0, np.inf)
-    >>> relaxed = Relaxed()
-    >>> relaxed.read(sheet.finished(np.array([1.0, 2.0])))
-    >>> cost, values = relaxed.solved(np.zeros(2), np.full(2, 3.0))
-    >>> cost, values.tolist(), round(relaxed.least(np.array([1.0, 1.0])), 6)
-    (1.5, [1.5, 0.0], 1.5)
-    """
+    """A solver that takes one program after the other."""
 
     def __init__(self) -> None:
         import highspy
@@ -56,7 +40,7 @@ class Relaxed:
         self.solver.passModel(solver_model(self.highspy, program, whole=False))
         self.every = np.arange(len(program.low), dtype=np.int32)
 
-    def solved(self, low: _Array, high: _Array) -> tuple[float, _Array] | None:
+    def solved(self, low: Floats, high: Floats) -> tuple[float, Floats] | None:
         """Least cost between some ends, and where; None if there is nothing, or the solver gives up."""
         self.solver.changeColsBounds(len(self.every), self.every, low, high)
         self.solver.run()
@@ -66,7 +50,7 @@ class Relaxed:
             return None
         return self.solver.getObjectiveValue(), np.array(self.solver.getSolution().col_value)
 
-    def least(self, form: _Array) -> float:
+    def least(self, form: Floats) -> float:
         """A lower bound on ``form @ v``, infinite if there is no v; it follows from multipliers, whoever gave them."""
         program = self.program
         self.solver.changeColsCost(len(self.every), self.every, form)
@@ -89,10 +73,15 @@ def solver_with_options(highspy: Any) -> Any:
     """HiGHS, silent, on one thread and as accurate as it can be."""
     solver = highspy.Highs()
     options = {
-        "output_flag": False, "threads": 1, "random_seed": 0, "mip_rel_gap": 0.0, "mip_abs_gap": GAP,
-        "primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE,
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": 0,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": GAP,
+        "primal_feasibility_tolerance": TOLERANCE,
+        "dual_feasibility_tolerance": TOLERANCE,
         "mip_feasibility_tolerance": WHOLE,
-    }  # fmt: skip
+    }
     for name, value in options.items():
         solver.setOptionValue(name, value)
     return solver
@@ -115,24 +104,16 @@ def solver_model(highspy: Any, program: Mixed, *, whole: bool) -> Any:
 
 
 #: Makes a proper point of the values of all columns and gives it with its cost; None if it will not do.
-Accept = Callable[[_Array], tuple[_Array, float] | None]
+Accept = Callable[[Floats], tuple[Floats, float] | None]
 #: What counts as whole: little, since dust is multiplied by big Ms.
 DUST = 1e-9
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best point known.
+    """The best point known."""
 
-    Attributes
-    ----------
-    values : ndarray or None
-    cost : float
-    complete : bool
-        Whether, believing the solver, there is no better one.
-    """
-
-    values: _Array | None = None
+    values: Floats | None = None
     cost: float = np.inf
     complete: bool = False
 
@@ -146,31 +127,7 @@ def least_cost(
     deadline: float = np.inf,
     relaxed: Relaxed | None = None,
 ) -> Best:
-    """Find the cheapest accepted point of a program.
-
-    Parameters
-    ----------
-    program : Mixed
-    accept : Accept
-    start : Best, optional
-        A point to be better than.
-    nodes : int
-        Linear programs to solve at most.
-    deadline : float
-        When to stop, as `time.monotonic` counts.
-    relaxed : Relaxed, optional
-        A solver to use again.
-
-    Examples
-    --------
-    >>> from apas.optimize.program import Sheet
-    >>> sheet = Sheet(2)
-    >>> _ = sheet.columns(np.zeros(2), np.full(2, 3.0), np.array([True, True]))
-    >>> sheet.sparse({0: 2.0, 1: 2.0}, 3.0, np.inf)
-    >>> program = sheet.finished(np.array([1.0, 2.0]))
-    >>> least_cost(program, lambda v: (v.round(), float(program.cost @ v.round()))).cost
-    2.0
-    """
+    """Find the cheapest accepted point of a program."""
     solver = Relaxed() if relaxed is None else relaxed
     solver.read(program)
     best = Best() if start is None else start
@@ -197,7 +154,7 @@ def least_cost(
     return replace(best, complete=sure)
 
 
-def _undecided(program: Mixed, values: _Array, low: _Array, high: _Array) -> int | None:
+def _undecided(program: Mixed, values: Floats, low: Floats, high: Floats) -> int | None:
     """The column to decide next: that of the unit that is farthest off, or else the one farthest from whole."""
     free, switches = program.integer & (low < high), program.switches
     if switches is not None:
@@ -210,7 +167,7 @@ def _undecided(program: Mixed, values: _Array, low: _Array, high: _Array) -> int
     return column if away[column] > DUST else None
 
 
-def _halves(low: _Array, high: _Array, column: int, value: float) -> list[tuple[_Array, _Array]]:
+def _halves(low: Floats, high: Floats, column: int, value: float) -> list[tuple[Floats, Floats]]:
     down, up = high.copy(), low.copy()
     middle = np.clip(np.floor(value), low[column], high[column] - 1)  # a unit may be off where its column is whole
     down[column], up[column] = middle, middle + 1

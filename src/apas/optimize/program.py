@@ -6,23 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.models.activations import activate
-
-__all__ = ["Mixed", "Program", "Sheet", "Switch", "Switches", "power_above"]
-
-_Array = NDArray[np.float64]
 
 
 def power_above(value: float) -> float:
-    """The least power of two above a value; 1 for 0.
-
-    Examples
-    --------
-    >>> power_above(5.0)
-    8.0
-    """
+    """The least power of two above a value; 1 for 0."""
     return float(np.ldexp(1.0, int(np.frexp(value)[1]))) if value > 0 else 1.0
 
 
@@ -33,14 +23,14 @@ class Program:
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     integer: list[bool] = field(default_factory=list)
-    rows: list[tuple[_Array, float, float]] = field(default_factory=list)
+    rows: list[tuple[Floats, float, float]] = field(default_factory=list)
     """Per constraint its columns and values as two lines of an array, and its ends."""
-    cost: _Array = field(default_factory=lambda: np.empty(0))
+    cost: Floats = field(default_factory=lambda: np.empty(0))
     const: float = 0.0
-    activations: list[NDArray[np.intp]] = field(default_factory=list)
+    activations: list[Indices] = field(default_factory=list)
     """Columns of each hidden layer's activations."""
 
-    def columns(self, low: _Array, high: _Array, *, integer: bool = False) -> NDArray[np.intp]:
+    def columns(self, low: Floats, high: Floats, *, integer: bool = False) -> Indices:
         """Add variables; returns their numbers."""
         start = len(self.low)
         self.low += low.tolist()
@@ -48,7 +38,7 @@ class Program:
         self.integer += [integer] * len(low)
         return np.arange(start, len(self.low))
 
-    def row(self, columns: NDArray[np.intp], values: _Array, low: float, high: float) -> None:
+    def row(self, columns: Indices, values: Floats, low: float, high: float) -> None:
         """Add one constraint."""
         self.rows.append((np.vstack([columns, values]), low, high))
 
@@ -64,29 +54,13 @@ class Program:
 
 @dataclass(frozen=True)
 class Switch:
-    """A 0-1 column that says on which side of a kink a unit is.
-
-    Attributes
-    ----------
-    column : int
-    layer, unit : int
-    value : ndarray of shape (columns,)
-        The unit's activation is ``value @ v``.
-    form, const : ndarray of shape (columns,) and float
-        What reaches it is z = ``form @ v + const``.
-    width : float
-        Of the range of z.
-    kink, sign : float
-        The column is 1 where ``sign * (z - kink) >= 0``.
-    weight : float
-        What the margin can gain from a unit that is off by 1.
-    """
+    """A 0-1 column that says on which side of a kink a unit is."""
 
     column: int
     layer: int
     unit: int
-    value: _Array
-    form: _Array
+    value: Floats
+    form: Floats
     const: float
     width: float
     kink: float
@@ -108,7 +82,7 @@ class Switches:
         )
         self.groups = [(name, np.flatnonzero(self.layer == i)) for i, name in enumerate(activations)]
 
-    def gaps(self, v: _Array) -> _Array:
+    def gaps(self, v: Floats) -> Floats:
         """How far each unit is from what it would be, in terms of the margin."""
         z = self.form @ v + self.const
         for name, own in self.groups:
@@ -120,13 +94,13 @@ class Switches:
 class Mixed:
     """Minimise ``cost @ v`` with ``row_low <= matrix @ v <= row_high``, ``low <= v <= high`` and some v whole."""
 
-    cost: _Array
-    low: _Array
-    high: _Array
-    integer: NDArray[np.bool_]
-    matrix: _Array
-    row_low: _Array
-    row_high: _Array
+    cost: Floats
+    low: Floats
+    high: Floats
+    integer: Bools
+    matrix: Floats
+    row_low: Floats
+    row_high: Floats
     switches: Switches | None = None
 
     def as_program(self, *, counts: bool) -> Program:
@@ -140,31 +114,17 @@ class Mixed:
 
 
 class Sheet:
-    """Rows and columns while a program is written.
-
-    Parameters
-    ----------
-    total : int
-        How many columns there will be.
-
-    Examples
-    --------
-    >>> sheet = Sheet(2)
-    >>> first = sheet.columns(np.zeros(2), np.ones(2), np.array([False, True]))
-    >>> sheet.sparse({0: 3.0, 1: -1.0}, 0.0, np.inf)
-    >>> sheet.finished(np.ones(2)).matrix.tolist()
-    [[0.75, -0.25]]
-    """
+    """Rows and columns while a program is written."""
 
     def __init__(self, total: int) -> None:
         self.total, self.used = total, 0
         self.low, self.high = np.zeros(total), np.zeros(total)
         self.integer = np.zeros(total, dtype=bool)
-        self.rows: list[_Array] = []
+        self.rows: list[Floats] = []
         self.ends: list[tuple[float, float]] = []
         self.switches: list[Switch] = []
 
-    def columns(self, low: _Array, high: _Array, integer: NDArray[np.bool_]) -> int:
+    def columns(self, low: Floats, high: Floats, integer: Bools) -> int:
         """Add columns; returns the number of the first."""
         first, self.used = self.used, self.used + len(low)
         part = slice(first, self.used)
@@ -179,7 +139,7 @@ class Sheet:
         """Add a column that is 0 or 1; returns its number."""
         return self.columns(np.zeros(1), np.ones(1), np.array([True]))
 
-    def row(self, values: _Array, low: float, high: float) -> None:
+    def row(self, values: Floats, low: float, high: float) -> None:
         """Add a row with a coefficient per column; it is scaled, since a solver's tolerances are absolute."""
         scale = power_above(float(np.abs(values).max(initial=0.0)))
         self.rows.append(values / scale)
@@ -191,7 +151,7 @@ class Sheet:
         values[list(entries)] = list(entries.values())
         self.row(values, low, high)
 
-    def finished(self, cost: _Array, activations: Sequence[str] = ()) -> Mixed:
+    def finished(self, cost: Floats, activations: Sequence[str] = ()) -> Mixed:
         """What was written, for a network with such activations."""
         ends = np.array(self.ends).reshape(-1, 2)
         matrix = np.array(self.rows).reshape(len(self.rows), self.total)

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Integers
 from apas.certification.api import certify
 from apas.certification.certificate import BoundEvidence
 from apas.certification.question import Method
@@ -34,41 +34,18 @@ from apas.paper.networks import Preparation
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = [
-    "PROTOTYPES",
-    "WACHTERS",
-    "BaselineRun",
-    "Levelled",
-    "Loops",
-    "baseline_table",
-    "later_network",
-    "published_loops",
-    "run_baseline",
-    "run_recourse",
-]
 
-_Array = NDArray[np.float64]
 #: By how much the margin grows from one try to the next, and to how many decimals a point is rounded for its test.
 STEP, DECIMALS = 0.2, 6
 
 
 @dataclass(frozen=True, eq=False)
 class Loops:
-    """What the loops found for the inputs that differ.
+    """What the loops found for the inputs that differ."""
 
-    Attributes
-    ----------
-    inputs : ndarray of shape (m, inputs)
-        Inputs that differ, as the network sees them.
-    times : ndarray of int, shape (m,)
-        How often each is among the 50.
-    points : dict of str to ndarray of shape (m, inputs)
-        What each loop found; NaN where the program has no point of a margin that passes.
-    """
-
-    inputs: _Array
-    times: NDArray[np.int64]
-    points: Mapping[str, _Array]
+    inputs: Floats
+    times: Integers
+    points: Mapping[str, Floats]
 
     def l1(self, name: str) -> float:
         """Mean distance over all inputs that have a point, as often as they occur."""
@@ -78,14 +55,7 @@ class Loops:
 
 
 def published_loops(preparation: Preparation, tests: Mapping[str, Method | str | None]) -> Loops:
-    """Explain the inputs with one loop per test; all share the mixed-integer programs they solve.
-
-    Parameters
-    ----------
-    preparation : Preparation
-    tests : mapping of str to Method, str or None
-        Method by which `certify` tests a point at `preparation.delta`; None takes the first point.
-    """
+    """Explain the inputs with one loop per test; all share the mixed-integer programs they solve."""
     network, space = preparation.network, preparation.tables.space
     task = Task(space.bind(network), space)
     source = MilpSource(step=STEP)
@@ -162,7 +132,7 @@ class BaselineRun:
     name: str
     method: str
     counterfactuals: Counterfactuals
-    certified: NDArray[np.bool_]
+    certified: Bools
     evaluation: Evaluation
     seconds: float
 
@@ -179,9 +149,13 @@ def later_network(preparation: Preparation) -> FeedForward:
 
 
 def run_baseline(
-    preparation: Preparation, source: CandidateSource, *, robust: bool = False,
-    retrained: Sequence[FeedForward] | None = None, method: str | None = None,
-) -> BaselineRun:  # fmt: skip
+    preparation: Preparation,
+    source: CandidateSource,
+    *,
+    robust: bool = False,
+    retrained: Sequence[FeedForward] | None = None,
+    method: str | None = None,
+) -> BaselineRun:
     """Run a source on the inputs of an experiment as published.
 
     Parameters
@@ -234,8 +208,8 @@ def run_baseline(
 
 
 def _measured(
-    preparation: Preparation, method: str, numbers: _Array, retrained: Sequence[FeedForward], seconds: float
-) -> BaselineRun:  # fmt: skip
+    preparation: Preparation, method: str, numbers: Floats, retrained: Sequence[FeedForward], seconds: float
+) -> BaselineRun:
     X, space = preparation.raw_inputs, preparation.tables.space
     points = with_gaps(space, numbers, X, np.arange(len(numbers)))
     given = Counterfactuals.from_frame(preparation.network, X, points, target=WANTED, space=space)
@@ -246,13 +220,13 @@ def _measured(
     return BaselineRun(preparation.name, method, given, certified, evaluation, seconds)
 
 
-def _first(source: CandidateSource, search: Search) -> _Array:
+def _first(source: CandidateSource, search: Search) -> Floats:
     """The first row that could be returned, missing if there is none."""
     point = next((c.point for c in source.candidates(search) if c.final), None)
     return np.full_like(search.input, np.nan) if point is None else point
 
 
-def _best(preparation: Preparation, source: Levelled, search: Search) -> _Array:
+def _best(preparation: Preparation, source: Levelled, search: Search) -> Floats:
     """The row with the best certified bound, over the levels up to the first that has a certified one."""
     best, found = -np.inf, np.full_like(search.input, np.nan)
     for level in source.levels(search):
@@ -270,20 +244,8 @@ def _best(preparation: Preparation, source: Levelled, search: Search) -> _Array:
     return found
 
 
-def run_recourse(preparation: Preparation, source: Roar, *, seed: int = 0) -> _Array:
-    """The rows of robust recourse for all inputs, as the network sees them, valid or not.
-
-    Parameters
-    ----------
-    preparation : Preparation
-    source : Roar
-        Draws neighbours of its own for every input, also for those that occur several times, as published.
-    seed : int, default 0
-
-    Returns
-    -------
-    ndarray of shape (inputs, columns)
-    """
+def run_recourse(preparation: Preparation, source: Roar, *, seed: int = 0) -> Floats:
+    """The rows of robust recourse for all inputs, as the network sees them, valid or not."""
     space = preparation.tables.space
     rows, background = space.numbers(preparation.raw_inputs), space.numbers(preparation.d1.raw)
     task = Task(space.bind(preparation.network), space, background=background, entropy=seed)

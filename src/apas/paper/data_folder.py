@@ -13,8 +13,6 @@ from typing import Final
 
 from apas.errors import ApasError, InputError
 
-__all__ = ["DATASETS", "data_folder", "data_from", "dataset_path", "reading"]
-
 #: Name of each dataset and its file below the data folder. The paper trains on ``credit`` and retrains on
 #: ``credit-new``, a part of ``credit-new-complete``; its ``spam`` lacks one row of ``spam-complete``.
 DATASETS: Final[Mapping[str, str]] = MappingProxyType(
@@ -164,25 +162,7 @@ def dataset_path(name: str) -> Path:
 
 @contextmanager
 def reading(*names: str) -> Iterator[None]:
-    """Refuse files of datasets that cannot be read as what they should be, in one sentence that says which.
-
-    Parameters
-    ----------
-    *names : str
-        The datasets that are read within.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     (pathlib.Path(folder) / "no2").mkdir()
-    ...     (pathlib.Path(folder) / "no2" / "no2.csv").write_text("")
-    ...     with data_from(folder), reading("no2"):  # doctest: +ELLIPSIS
-    ...         float(dataset_path("no2").read_text())
-    Traceback (most recent call last):
-        ...
-    apas.errors.InputError: the files of the dataset 'no2' must be those of the paper, but ...no2.csv ...
-    """
+    """Refuse files of datasets that cannot be read as what they should be, in one sentence that says which."""
     try:
         yield
     except ApasError:

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from apas.models.base import Model
     from apas.shifts.distance import ShiftReport
 
-__all__ = [
-    "FILES",
-    "LATER",
-    "PASSES",
-    "ROUNDS",
-    "TRAINED",
-    "DemoFolder",
-    "LoanBank",
-    "Offers",
-    "plain_offers",
-    "robust_offers",
-    "space_of",
-]
 
 #: Applications that the network is trained on, and those that come in afterwards: this year, and again the next.
 TRAINED, LATER = 2000, 1000
@@ -70,12 +57,7 @@ def space_of(loans: DataFrame) -> FeatureSpace:
 
 @dataclass(frozen=True, eq=False)
 class LoanBank:
-    """A bank with a year of applications; everything it does follows from the seed.
-
-    Attributes
-    ----------
-    seed : int
-    """
+    """A bank with a year of applications; everything it does follows from the seed."""
 
     seed: int
 
@@ -145,13 +127,7 @@ def trained_further(network: Any, rows: Any, decisions: Any) -> Any:
 
 
 def rounded_up(delta: float) -> float:
-    """The next hundredth: what a bank would write into its plans.
-
-    Examples
-    --------
-    >>> rounded_up(0.1926), rounded_up(0.2)
-    (0.2, 0.2)
-    """
+    """The next hundredth: what a bank would write into its plans."""
     return math.ceil(round(100 * delta, 9)) / 100
 
 
@@ -161,21 +137,7 @@ NEXT_TO_NOTHING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Offers:
-    """Offers of one kind, and what was certified about them.
-
-    Attributes
-    ----------
-    name : str
-        "plain" or "robust".
-    found : Counterfactuals
-        One per applicant, found or not.
-    certificates : Certificates
-        Of those that were found, at the bank's delta, about most shifts.
-    worst : Certificates
-        The same about every shift.
-    radii, proved : MaxShifts
-        The largest delta of each, for most shifts and for every shift.
-    """
+    """Offers of one kind, and what was certified about them."""
 
     name: str
     found: Counterfactuals
@@ -202,9 +164,11 @@ class Offers:
         known = {
             "verdict_most": [c.verdict.name for c in self.certificates],
             "verdict_every": [c.verdict.name for c in self.worst],
-            "largest_delta_most": self.radii.deltas, "largest_delta_every": self.proved.deltas,
-            "outcome": [row.outcome.name for row in audit], "valid_next_year": [row.valid for row in audit],
-        }  # fmt: skip
+            "largest_delta_most": self.radii.deltas,
+            "largest_delta_every": self.proved.deltas,
+            "outcome": [row.outcome.name for row in audit],
+            "valid_next_year": [row.valid for row in audit],
+        }
         for name, values in known.items():
             column = np.full(len(frame), None, dtype=object)
             column[self.found.found] = values
@@ -215,13 +179,17 @@ class Offers:
         """The counts, as JSON values."""
         found = int(self.found.found.sum())
         return {
-            "applicants": len(self.found), "found": found, "mean_change": self.cost if found else None,
+            "applicants": len(self.found),
+            "found": found,
+            "mean_change": self.cost if found else None,
             "certified_most": int(self.certificates.certified.sum()),
             "certified_every": int(self.worst.certified.sum()),
-            "median_delta_most": _median(self.radii), "median_delta_every": _median(self.proved),
+            "median_delta_most": _median(self.radii),
+            "median_delta_every": _median(self.proved),
             "valid_next_year": sum(row.valid for row in audit),
-            "broken_promises": int(audit.broken.sum()), "audit": audit.summary(),
-        }  # fmt: skip
+            "broken_promises": int(audit.broken.sum()),
+            "audit": audit.summary(),
+        }
 
 
 def plain_offers(bank: LoanBank, applicants: DataFrame, delta: float) -> Offers:
@@ -281,12 +249,7 @@ _OURS = "Written by `apas demo`; it overwrites these files and no others."
 
 @dataclass(frozen=True)
 class DemoFolder:
-    """Where the demo writes.
-
-    Attributes
-    ----------
-    path : Path
-    """
+    """Where the demo writes."""
 
     path: Path
 
@@ -347,9 +310,14 @@ class DemoFolder:
             return "there are no robust offers."
         try:
             write_report(
-                robust.certificates, self.path / "report.html", model=bank.model, audit=audit, new_model=retrained,
-                max_shifts=robust.radii, title="Offers to rejected loan applicants",
-            )  # fmt: skip
+                robust.certificates,
+                self.path / "report.html",
+                model=bank.model,
+                audit=audit,
+                new_model=retrained,
+                max_shifts=robust.radii,
+                title="Offers to rejected loan applicants",
+            )
         except MissingExtra as error:
             return str(error)
         return None

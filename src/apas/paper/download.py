@@ -26,8 +26,6 @@ from apas.display.progress import Progress
 from apas.errors import ApasError, InputError
 from apas.paper.data_folder import DATASETS
 
-__all__ = ["SOURCES", "Fetched", "Source", "State", "fetch"]
-
 #: The experiments' data under the MIT licence, and the paper's own repository, which names no licence.
 _FIRST = "https://raw.githubusercontent.com/junqi-jiang/robust-ce-inn/c4678bb802cd5fa98c851101d5068455a2886695/datasets"
 _PAPER = "https://raw.githubusercontent.com/lmarza/APAS/e2a66fdfb9d7ef81821ededd5510c9e68db862b8"
@@ -42,22 +40,7 @@ _NEWS = "https://archive.ics.uci.edu/static/public/332/online+news+popularity.zi
 
 @dataclass(frozen=True)
 class Source:
-    """A file of others.
-
-    Attributes
-    ----------
-    sha256 : str
-        Of the file; of what it unpacks to where the name ends in ".gz".
-    addresses : tuple of str
-        To be tried in this order.
-    member : str, optional
-        What lies at the addresses is a zip archive; the name of the file in it, without folders.
-
-    Examples
-    --------
-    >>> SOURCES["news"].member
-    'OnlineNewsPopularity.csv'
-    """
+    """A file of others."""
 
     sha256: str
     addresses: tuple[str, ...]
@@ -112,19 +95,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Fetched:
-    """A dataset's file after `fetch`.
-
-    Attributes
-    ----------
-    name : str
-        Of the dataset.
-    path : Path
-    state : State
-        `State.missing` if no address gave the right file, `State.other` if a different one is in its place, which is
-        left as it is.
-    reason : str
-        What went wrong and what to do about it, in one sentence; empty if nothing did.
-    """
+    """A dataset's file after `fetch`."""
 
     name: str
     path: Path
@@ -148,38 +119,7 @@ def fetch(
     sources: Mapping[str, Source] = SOURCES,
     patience: float = PATIENCE,
 ) -> list[Fetched]:
-    """Download the files that are not there yet; each is whole and right, or not there at all.
-
-    Parameters
-    ----------
-    folder : path
-        Where the datasets are to lie, each at its place of `DATASETS`; made if need be.
-    names : iterable of str, optional
-        Which datasets; all unless given.
-    sources : mapping of str to Source
-        Where they can be had.
-    patience : float, default 30.0
-        Seconds to wait for an answer.
-
-    Returns
-    -------
-    list of Fetched
-        One per dataset, in the order asked for; a file that cannot be had does not stop the others.
-
-    Raises
-    ------
-    InputError
-        If there is no dataset of a name, or the folder cannot be written to.
-    MissingExtra
-        If pooch is not installed and something has to be downloaded.
-
-    Examples
-    --------
-    >>> fetch("data", ["iris"])  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    apas.errors.InputError: `names` of fetch must be among diabetes, no2, ..., got 'iris'.
-    """
+    """Download the files that are not there yet; each is whole and right, or not there at all."""
     asked = list(DATASETS) if names is None else list(names)
     for name in asked:
         if name not in DATASETS or name not in sources:

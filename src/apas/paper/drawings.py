@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_network", "figures", "place_output", "tables", "units"]
 
 #: Rows of the network of Figure 1, and how far its weights move, such that each case of Figure 2 occurs.
 CASES: Final[Mapping[str, tuple[float, float]]] = {"a": (1.0, 0.2), "b": (1.0, 0.8), "c": (0.3, 0.9)}
@@ -44,13 +43,7 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
 
 
 def place_output(case: str) -> dict[str, Any]:
-    """Between which outputs the shifted models put a row, and bounds, with confidence 0.999, on the share that says 1.
-
-    Examples
-    --------
-    >>> [place_output(case)["side"] for case in CASES]
-    ['above', 'across', 'below']
-    """
+    """The range of outputs over the shifted models, and bounds, with confidence 0.999, on the share that says 1."""
     model, X = LEMMA_EXAMPLE.model(), np.array([CASES[case]])
     found = output_range(model, X, DELTA, target=1, method="exact")[0]
     share = robust_fraction(model, X, [DELTA], target=1, rng=0)[0]
@@ -66,13 +59,20 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
 
     lines = [
         {
-            "case": r["case"], "x1": str(CASES[r["case"]][0]), "x2": str(CASES[r["case"]][1]), "delta": str(DELTA),
-            "output": f"{r['output']:g}", "least": at_least(r["low"]), "largest": at_most(r["high"]),
-            "side of 1/2": r["side"], "share of 1 at least": at_least(r["share"][0]),
-            "share of 1 at most": at_most(r["share"][1]), "confidence of the share": "0.999",
+            "case": r["case"],
+            "x1": str(CASES[r["case"]][0]),
+            "x2": str(CASES[r["case"]][1]),
+            "delta": str(DELTA),
+            "output": f"{r['output']:g}",
+            "least": at_least(r["low"]),
+            "largest": at_most(r["high"]),
+            "side of 1/2": r["side"],
+            "share of 1 at least": at_least(r["share"][0]),
+            "share of 1 at most": at_most(r["share"][1]),
+            "confidence of the share": "0.999",
         }
         for r in results
-    ]  # fmt: skip
+    ]
     return {"figure2": pd.DataFrame(lines)}
 
 
@@ -83,32 +83,14 @@ def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Pa
 
 
 def draw_network(
-    model: FeedForward, ax: Axes | None = None, *, delta: float | None = None, digits: int = 3,
+    model: FeedForward,
+    ax: Axes | None = None,
+    *,
+    delta: float | None = None,
+    digits: int = 3,
     biases: Mapping[tuple[int, int], str] | None = None,
-) -> Axes:  # fmt: skip
-    """Draw a small dense network as a graph: blue weights are above 0, red below, grey ones 0.
-
-    Parameters
-    ----------
-    model : FeedForward
-    ax : matplotlib Axes, optional
-    delta : float, optional
-        Write on every line the interval that the weight runs through when it moves by up to delta.
-    digits : int, default 3
-        How many significant digits the numbers have.
-    biases : mapping of (layer, unit) to str, optional
-        What to write for some biases instead of the number. Biases of 0 are not written.
-
-    Returns
-    -------
-    Axes
-
-    Examples
-    --------
-    >>> ax = draw_network(FeedForward([[[1.0], [-2.0]]], [[0.5]]), delta=0.25)
-    >>> [text.get_text() for text in ax.texts]
-    ['[0.75, 1.25]', '[-2.25, -1.75]', 'x1', 'x2', 'y', 'bias 0.5']
-    """
+) -> Axes:
+    """Draw a small dense network as a graph: blue weights are above 0, red below, grey ones 0."""
     ax = new_axes(ax, "draw_network")
     sizes = [model.n_features, *(w.shape[1] for w in model.weights)]
     nodes: list[Node] = []
@@ -138,9 +120,7 @@ def _unit(model: FeedForward, layer: int, unit: int) -> tuple[str, str]:
     return model.activations[layer - 1], "relu"
 
 
-def _bias(
-    model: FeedForward, layer: int, unit: int, names: Mapping[tuple[int, int], str], digits: int
-) -> str:  # fmt: skip
+def _bias(model: FeedForward, layer: int, unit: int, names: Mapping[tuple[int, int], str], digits: int) -> str:
     if layer == 0 or (value := model.biases[layer - 1][unit]) == 0:
         return ""
     return names.get((layer - 1, unit), f"{value:.{digits}g}")

@@ -19,7 +19,6 @@ from apas.paper.store import Store, Unit, made_with, run_units
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["EXPERIMENTS", "Entry", "Experiment", "Outcome", "available", "datasets_of", "run_experiment"]
 
 #: Beside the tables: what was computed once, so that a run that was ended goes on.
 RESULTS = "results.sqlite"
@@ -60,24 +59,14 @@ class Outcome:
 
 
 def run_experiment(
-    experiment: Experiment, folder: str | os.PathLike[str], *, quick: bool = False, n_jobs: int = 1,
+    experiment: Experiment,
+    folder: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    n_jobs: int = 1,
     label: str = "working",
-) -> Outcome:  # fmt: skip
-    """Do what is not done yet, and write the tables and figures.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Such as the module `apas.paper.table2`.
-    folder : path
-        Where the tables and figures go, and the file of finished units; made if need be.
-    quick : bool, default False
-        Fewer draws, seeds or rows: to see that everything works.
-    n_jobs : int, default 1
-        Number of processes.
-    label : str
-        Beside the progress bar, and in the last line of the Markdown tables.
-    """
+) -> Outcome:
+    """Do what is not done yet, and write the tables and figures."""
     place = Path(folder)
     with Store(place / RESULTS) as store:
         results = run_units(experiment.units({"quick": quick}), store, n_jobs=n_jobs, label=label)
@@ -104,16 +93,7 @@ def _made_by(label: str, quick: bool) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment, the module `apas.experiments.NAME`.
-
-    Attributes
-    ----------
-    name : str
-    title : str
-        What it is of the paper, in one line.
-    seeds : str
-        Where its random numbers come from, in words; empty where the settings of its units say so.
-    """
+    """An experiment, the module `apas.experiments.NAME`."""
 
     name: str
     title: str
@@ -159,29 +139,12 @@ EXPERIMENTS: Final = (
 
 
 def available() -> tuple[Entry, ...]:
-    """The experiments that this version has.
-
-    Examples
-    --------
-    >>> [entry.name for entry in available() if entry.name.startswith("table2")]
-    ['table2']
-    """
+    """The experiments that this version has."""
     return tuple(entry for entry in EXPERIMENTS if entry.exists)
 
 
 def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, ...]:
-    """Names of the datasets that experiments read, after checking that their files are there.
-
-    Raises
-    ------
-    InputError
-        If a file is not there: before hours of work and not after them.
-
-    Examples
-    --------
-    >>> datasets_of(entry for entry in EXPERIMENTS if entry.name in ("toy", "lemma"))
-    ()
-    """
+    """Names of the datasets that experiments read, after checking that their files are there."""
     read = {name for entry in entries for unit in entry.load().units({"quick": quick}) for name in unit.data}
     names = tuple(name for name in DATASETS if name in read)
     for name in names:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._optional import require
+from apas._typing import Floats
 from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.sampling import Sampling
 from apas.display.plots import save_figure
@@ -28,7 +28,6 @@ from apas.paper.tables import TABLES, files_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DELTAS", "METHODS", "draw_bars", "explain", "figures", "measure", "tables", "units"]
 
 #: Methods in the order of the bars, with their colours.
 BARS: Final = {
@@ -42,21 +41,12 @@ WIDTH = 0.8 / len(BARS)
 
 
 def draw_bars(
-    results: Sequence[Mapping[str, Any]], shifts: Mapping[str, float], printed: Mapping[str, tuple[float, float]],
+    results: Sequence[Mapping[str, Any]],
+    shifts: Mapping[str, float],
+    printed: Mapping[str, tuple[float, float]],
     folder: Path | str,
-) -> list[Path]:  # fmt: skip
-    """Draw the figure into a folder.
-
-    Parameters
-    ----------
-    results : sequence of mapping
-        What `apas.paper.figure4.measure` gave.
-    shifts : mapping
-        How far retraining moves the network of a dataset.
-    printed : mapping
-        The paper's means of a dataset, in the worst case and by sampling.
-    folder : path-like
-    """
+) -> list[Path]:
+    """Draw the figure into a folder."""
     plt = require("matplotlib.pyplot", feature="draw_bars", extra="plot")
     figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
     names = list(dict.fromkeys(r["dataset"] for r in results))
@@ -84,7 +74,6 @@ def _rounded(shift: float | None) -> str:
     return "?" if shift is None else f"{shift:.2f}"
 
 
-_Array = NDArray[np.float64]
 #: The search of the test, and the claim that its deltas carry.
 METHODS: Final[Mapping[str, str]] = {
     "worst case, as published": "every shift",
@@ -117,7 +106,7 @@ class _Case:
     loops: Loops
 
     @property
-    def points(self) -> _Array:
+    def points(self) -> Floats:
         return self.loops.points[MILP_R]
 
 
@@ -133,13 +122,7 @@ def _made(dataset: str, data: str) -> _Case:
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
-    """One piece of work per dataset and method, and one per dataset for what the explanations are worth.
-
-    Parameters
-    ----------
-    settings : mapping
-        ``quick`` repeats what is random twice instead of 10 times; ``datasets`` names some of the four.
-    """
+    """One piece of work per dataset and method, and one per dataset for what the explanations are worth."""
     names = settings.get("datasets", tuple(TABLES))
     times = FEW if settings.get("quick") else REPETITIONS
     found = []
@@ -158,34 +141,37 @@ def explain(dataset: str) -> dict[str, Any]:
     before = preparation.network.margin(case.points, 1) >= 0
     after = before & (preparation.retrained.margin(case.points, 1) >= 0)
     return {
-        "dataset": dataset, "inputs": int(weights.sum()), "different": len(weights), "delta": preparation.delta,
-        "published_shift": preparation.published_shift, "shift": preparation.shift,
-        "vm1": float(np.average(before, weights=weights)), "vm2": float(np.average(after, weights=weights)),
+        "dataset": dataset,
+        "inputs": int(weights.sum()),
+        "different": len(weights),
+        "delta": preparation.delta,
+        "published_shift": preparation.published_shift,
+        "shift": preparation.shift,
+        "vm1": float(np.average(before, weights=weights)),
+        "vm2": float(np.average(after, weights=weights)),
         "l1": case.loops.l1(MILP_R),
-    }  # fmt: skip
+    }
 
 
 def measure(dataset: str, method: str, repetitions: int) -> dict[str, Any]:
-    """The largest deltas of the explanations by one of `METHODS`, with seeds 0, 1, ...
-
-    Returns
-    -------
-    dict
-        Means over the inputs, as often as they occur: one per seed; and of each explanation's mean over the seeds the
-        spread.
-    """
+    """The largest deltas of the explanations by one of `METHODS`, with seeds 0, 1, ..."""
     case = _case(dataset)
     found = np.stack([_deltas(case, method, seed) for seed in range(repetitions)])
     weights, each = case.loops.times, found.mean(axis=0)
     mean = float(np.average(each, weights=weights))
     deviation = float(np.sqrt(np.average((each - mean) ** 2, weights=weights)))
     return {
-        "dataset": dataset, "method": method, "means": np.average(found, axis=1, weights=weights).tolist(),
-        "mean": mean, "deviation": deviation, "least": float(each.min()), "largest": float(each.max()),
-    }  # fmt: skip
+        "dataset": dataset,
+        "method": method,
+        "means": np.average(found, axis=1, weights=weights).tolist(),
+        "mean": mean,
+        "deviation": deviation,
+        "least": float(each.min()),
+        "largest": float(each.max()),
+    }
 
 
-def _deltas(case: _Case, method: str, seed: int) -> _Array:
+def _deltas(case: _Case, method: str, seed: int) -> Floats:
     network, X = case.preparation.network, case.points
     if method == "worst case, as published":
         return published_delta(network, X, "interval")
@@ -206,15 +192,22 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
     validity = pd.DataFrame(
         [
             {
-                "dataset": r["dataset"], "inputs": r["inputs"], "different": r["different"],
-                "delta": _six(r["delta"]), "first-layer shift": _six(r["published_shift"]),
-                "paper's delta_e": str(MEASURED[r["dataset"]]), "shift of all parameters": _six(r["shift"]),
-                "VM1": r["vm1"], "VM2": r["vm2"], "paper's VM1 and VM2": 1.0, "l1": _six(r["l1"]),
+                "dataset": r["dataset"],
+                "inputs": r["inputs"],
+                "different": r["different"],
+                "delta": _six(r["delta"]),
+                "first-layer shift": _six(r["published_shift"]),
+                "paper's delta_e": str(MEASURED[r["dataset"]]),
+                "shift of all parameters": _six(r["shift"]),
+                "VM1": r["vm1"],
+                "VM2": r["vm2"],
+                "paper's VM1 and VM2": 1.0,
+                "l1": _six(r["l1"]),
             }
             for r in results
             if "vm1" in r
         ]
-    )  # fmt: skip
+    )
     return {"figure4-deltas": deltas, "figure4-validity": validity}
 
 
@@ -226,11 +219,19 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     method, means = result["method"], result["means"]
     printed = DELTAS[result["dataset"]][0 if method.startswith("worst") else 1]
     return {
-        "dataset": result["dataset"], "method": method, "claim": METHODS[method], "mean": _six(result["mean"]),
-        "paper": _six(printed), "ratio": result["mean"] / printed, "deviation": _six(result["deviation"]),
-        "least": _six(result["least"]), "largest": _six(result["largest"]), "seeds": len(means),
-        "least mean": _six(min(means)), "largest mean": _six(max(means)),
-    }  # fmt: skip
+        "dataset": result["dataset"],
+        "method": method,
+        "claim": METHODS[method],
+        "mean": _six(result["mean"]),
+        "paper": _six(printed),
+        "ratio": result["mean"] / printed,
+        "deviation": _six(result["deviation"]),
+        "least": _six(result["least"]),
+        "largest": _six(result["largest"]),
+        "seeds": len(means),
+        "least mean": _six(min(means)),
+        "largest mean": _six(max(means)),
+    }
 
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:

@@ -25,16 +25,6 @@ from apas.theory.realizations import Answer, distinct_realizations
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "EXAMPLE",
-    "decide_random",
-    "decide_small",
-    "figures",
-    "random_formulas",
-    "small_formulas",
-    "tables",
-    "units",
-]
 
 #: Three variables and two clauses, as in the paper's example: the network that is drawn.
 EXAMPLE: Final = Formula(3, [[1, -2, 3], [-1, 2, -3]])
@@ -47,18 +37,7 @@ COUNT, FEW = 100, 10
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
-    """All formulas with 3 variables and up to 3 clauses in parts, and random larger ones.
-
-    Parameters
-    ----------
-    settings : mapping
-        ``quick`` takes every 20th of the formulas with 2 and 3 clauses, and fewer random ones.
-
-    Examples
-    --------
-    >>> len(units({})), len(units({"quick": True}))
-    (17, 10)
-    """
+    """All formulas with 3 variables and up to 3 clauses in parts, and random larger ones."""
     quick = bool(settings.get("quick"))
     found = []
     for clauses, step in enumerate(SPARSE if quick else PARTS):
@@ -71,26 +50,14 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
 
 
 def small_formulas(clauses: int) -> Iterator[Formula]:
-    """Every formula with 3 variables and so many different clauses, none of them always true.
-
-    Examples
-    --------
-    >>> [sum(1 for _ in small_formulas(count)) for count in range(4)]
-    [1, 27, 351, 2925]
-    """
+    """Every formula with 3 variables and so many different clauses, none of them always true."""
     signs = itertools.product((0, 1, -1), repeat=VARIABLES)
     known = [[sign * (i + 1) for i, sign in enumerate(chosen) if sign] for chosen in signs]
     return (Formula(VARIABLES, chosen) for chosen in itertools.combinations(known, clauses))
 
 
 def random_formulas(variables: int, clauses: int, count: int, seed: int) -> Iterator[Formula]:
-    """Formulas with clauses of three different variables, each negated or not, all equally likely.
-
-    Examples
-    --------
-    >>> print(next(random_formulas(4, 2, 1, seed=0)))
-    (x2 or not x3 or x4) and (x1 or x2 or x4)
-    """
+    """Formulas with clauses of three different variables, each negated or not, all equally likely."""
     rng = np.random.default_rng([seed, variables, clauses])
     for _ in range(count):
         chosen = [rng.permutation(variables)[:3] + 1 for _ in range(clauses)]
@@ -98,14 +65,7 @@ def random_formulas(variables: int, clauses: int, count: int, seed: int) -> Iter
 
 
 def decide_small(clauses: int, first: int, step: int) -> dict[str, Any]:
-    """Decide every `step`-th of the small formulas, beginning with number `first`.
-
-    Examples
-    --------
-    >>> found = decide_small(1, 0, 1)
-    >>> found["formulas"], found["yes"], found["no"], found["wrong"]
-    (27, 26, 1, 0)
-    """
+    """Decide every `step`-th of the small formulas, beginning with number `first`."""
     formulas = itertools.islice(small_formulas(clauses), first, None, step)
     return {"variables": VARIABLES, "clauses": clauses, "random": False, "step": step, **_decided(formulas)}
 
@@ -117,7 +77,7 @@ def decide_random(variables: int, clauses: int, count: int, seed: int) -> dict[s
 
 
 def _decided(formulas: Iterable[Formula]) -> dict[str, Any]:
-    """Counts and times; what is read off a witness is checked on the formula itself."""
+    """Integers and times; what is read off a witness is checked on the formula itself."""
     counts = dict.fromkeys(("formulas", "true", "yes", "no", "unknown", "wrong", "solutions", "parameters"), 0)
     seconds, tried = [], 0.0
     for formula in formulas:
@@ -157,14 +117,21 @@ def _line(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     formulas = total("formulas")
     whole = "all" if first["step"] == len(parts) else f"every {first['step']}th"
     return {
-        "variables": first["variables"], "clauses": first["clauses"],
-        "which": "random" if first["random"] else whole, "formulas": formulas, "can be true": total("true"),
-        "yes": total("yes"), "no": total("no"), "unknown": total("unknown"), "wrong": total("wrong"),
-        "solutions from witnesses": total("solutions"), "parameters": max(part["parameters"] for part in parts),
+        "variables": first["variables"],
+        "clauses": first["clauses"],
+        "which": "random" if first["random"] else whole,
+        "formulas": formulas,
+        "can be true": total("true"),
+        "yes": total("yes"),
+        "no": total("no"),
+        "unknown": total("unknown"),
+        "wrong": total("wrong"),
+        "solutions from witnesses": total("solutions"),
+        "parameters": max(part["parameters"] for part in parts),
         "ms per formula": f"{1e3 * total('seconds') / formulas:.2f}",
         "longest ms": f"{1e3 * max(part['longest'] for part in parts):.1f}",
         "ms to try assignments": f"{1e3 * total('tried') / formulas:.2f}",
-    }  # fmt: skip
+    }
 
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:

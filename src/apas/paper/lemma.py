@@ -26,7 +26,6 @@ from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["drawn", "expected", "figures", "tables", "unbounded", "units"]
 
 ACTIVATIONS: Final = ("relu", "tanh", "sigmoid")
 #: Sizes of the shifts; the paper's is 3/10.
@@ -40,18 +39,7 @@ SHIFTS: Final = (1.0, 1e3, 1e6, 1e9)
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
-    """Expectations by activation and delta, draws by activation, and the family by shift.
-
-    Parameters
-    ----------
-    settings : mapping
-        ``quick`` draws 20,000 models instead of a million.
-
-    Examples
-    --------
-    >>> len(units({}))
-    25
-    """
+    """Expectations by activation and delta, draws by activation, and the family by shift."""
     draws = FEW if settings.get("quick") else DRAWS
     return [
         *(Unit("lemma", expected, {"activation": a, "delta": d}) for a in ACTIVATIONS for d in DELTAS),
@@ -61,19 +49,7 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
 
 
 def expected(activation: str, delta: str) -> dict[str, Any]:
-    """Output of the example's network and the expected output of a shifted one.
-
-    Returns
-    -------
-    dict
-        ``exact`` is the expectation as a fraction with relu units, else None. ``change`` is by how much the quadrature
-        changes with half of the nodes, an indication of its error and not a bound; 0 where nothing is rounded.
-
-    Examples
-    --------
-    >>> expected("relu", "3/10")["exact"], expected("relu", "1/5")["difference"]
-    ('4159/8000', 0.0)
-    """
+    """Output of the example's network and the expected output of a shifted one."""
     example = replace(LEMMA_EXAMPLE, delta=Fraction(delta))
     if activation == "relu":
         value, mean = example.value(), example.expectation()
@@ -83,9 +59,13 @@ def expected(activation: str, delta: str) -> dict[str, Any]:
         output = float(model.margin(example.X, 1)[0]) + model.threshold
         (difference, change), exact = example.difference(activation), None
     return {
-        "activation": activation, "delta": delta, "output": output, "difference": difference, "change": change,
+        "activation": activation,
+        "delta": delta,
+        "output": output,
+        "difference": difference,
+        "change": change,
         "exact": exact,
-    }  # fmt: skip
+    }
 
 
 def drawn(activation: str, draws: int) -> dict[str, Any]:
@@ -93,29 +73,30 @@ def drawn(activation: str, draws: int) -> dict[str, Any]:
     model, X = LEMMA_EXAMPLE.model(activation), LEMMA_EXAMPLE.X
     found = is_naturally_occurring(model, X, delta=float(LEMMA_EXAMPLE.delta), n_samples=draws, rng=0)
     return {
-        "activation": activation, "draws": draws, "mean": found.mean[0].item(), "variance": found.variance[0].item(),
-        "p": found.p_values[0].item(), "verdict": found.verdict.name, "confidence": found.confidence,
+        "activation": activation,
+        "draws": draws,
+        "mean": found.mean[0].item(),
+        "variance": found.variance[0].item(),
+        "p": found.p_values[0].item(),
+        "verdict": found.verdict.name,
+        "confidence": found.confidence,
         "lipschitz": found.lipschitz_shifted,
-    }  # fmt: skip
+    }
 
 
 def unbounded(shift: float) -> dict[str, Any]:
-    """The family of the other direction, shifted by so much.
-
-    Examples
-    --------
-    >>> found = unbounded(1e6)
-    >>> found["delta"], found["difference"]
-    (1000000.0, 0.0)
-    """
+    """The family of the other direction, shifted by so much."""
     X = np.array(DATA)[:, None]
     family = UnboundedFamily.of(X)
     base, shifted = family.model(), family.model(shift)
     change = np.abs(shifted.margin(X, 1) - base.margin(X, 1))
     return {
-        "shift": shift, "delta": measure_shift(base, shifted).delta, "difference": float(change.max()),
-        "rows": len(X), "lipschitz": lipschitz_bound(shifted),
-    }  # fmt: skip
+        "shift": shift,
+        "delta": measure_shift(base, shifted).delta,
+        "difference": float(change.max()),
+        "rows": len(X),
+        "lipschitz": lipschitz_bound(shifted),
+    }
 
 
 def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
@@ -126,25 +107,34 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
     draws = pd.DataFrame(
         [
             {
-                "activation": r["activation"], "delta": PAPER, "draws": r["draws"], "seed": 0,
-                "mean output": f"{r['mean']:.6f}", "variance": f"{r['variance']:.4f}",
-                "p of the t-test": f"{r['p']:.2g}", "verdict": r["verdict"], "confidence": str(r["confidence"]),
+                "activation": r["activation"],
+                "delta": PAPER,
+                "draws": r["draws"],
+                "seed": 0,
+                "mean output": f"{r['mean']:.6f}",
+                "variance": f"{r['variance']:.4f}",
+                "p of the t-test": f"{r['p']:.2g}",
+                "verdict": r["verdict"],
+                "confidence": str(r["confidence"]),
                 "Lipschitz at most": "-" if r["lipschitz"] is None else at_most(r["lipschitz"]),
             }
             for r in results
             if "verdict" in r
         ]
-    )  # fmt: skip
+    )
     family = pd.DataFrame(
         [
             {
-                "shift of the bias": f"{r['shift']:g}", "measured delta": f"{r['delta']:g}", "rows": r["rows"],
-                "largest change of an output": f"{r['difference']:g}", "Lipschitz at most": at_most(r["lipschitz"]),
+                "shift of the bias": f"{r['shift']:g}",
+                "measured delta": f"{r['delta']:g}",
+                "rows": r["rows"],
+                "largest change of an output": f"{r['difference']:g}",
+                "Lipschitz at most": at_most(r["lipschitz"]),
             }
             for r in results
             if "shift" in r
         ]
-    )  # fmt: skip
+    )
     return {"lemma": expectations, "lemma-draws": draws, "lemma-unbounded": family}
 
 
@@ -152,11 +142,15 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     output, difference, exact = result["output"], result["difference"], result["exact"]
     said = result["activation"] == "relu" and result["delta"] == PAPER
     return {
-        "activation": result["activation"], "delta": result["delta"], "output": f"{output:.6f}",
-        "expected output": f"{output + difference:.6f}", "difference": f"{difference:.6f}",
-        "as a fraction": exact or "-", "paper": "> 0.52" if said else "-",
+        "activation": result["activation"],
+        "delta": result["delta"],
+        "output": f"{output:.6f}",
+        "expected output": f"{output + difference:.6f}",
+        "difference": f"{difference:.6f}",
+        "as a fraction": exact or "-",
+        "paper": "> 0.52" if said else "-",
         "how": "exact" if exact else f"quadrature, half the nodes change it by {result['change']:.0e}",
-    }  # fmt: skip
+    }
 
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:

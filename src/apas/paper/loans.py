@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._typing import Floats, Integers
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CATEGORICAL", "LOAN_FEATURES", "NUMERIC", "make_loans"]
 
 Words = NDArray[np.uint64]
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 #: Feature columns of :func:`make_loans` that hold numbers.
 NUMERIC: Final = (
@@ -149,13 +147,13 @@ def _words(n_rows: int, seed: int) -> Words:
     return words.reshape(n_rows, _WORDS_PER_ROW)
 
 
-def _uniform(words: Words) -> Numbers:
+def _uniform(words: Words) -> Floats:
     """Turn each word into a number strictly between 0 and 1."""
-    result: Numbers = ((words >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
+    result: Floats = ((words >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
     return result
 
 
-def _bell(words: Words) -> Numbers:
+def _bell(words: Words) -> Floats:
     """Turn each word into a bell-shaped number (variance 1, within 3.5): the sum of its 16-bit parts."""
     total = np.zeros(words.shape, dtype=np.int64)
     for position in (0, 16, 32, 48):
@@ -163,7 +161,7 @@ def _bell(words: Words) -> Numbers:
     return (total - 131_070).astype(np.float64) * (1.7320508 / 65_536)
 
 
-def _exp(x: Numbers) -> Numbers:
+def _exp(x: Floats) -> Floats:
     """Exponential, to about ten digits near 0: a cubic of x / 1024, squared ten times."""
     step = x / 1024
     result = 1 + step * (1 + step * (0.5 + step / 6))
@@ -172,17 +170,17 @@ def _exp(x: Numbers) -> Numbers:
     return result
 
 
-def _logistic(x: Numbers) -> Numbers:
+def _logistic(x: Floats) -> Floats:
     return 1 / (1 + _exp(-np.clip(x, -30, 30)))
 
 
-def _rounded(x: Numbers, unit: int, low: int, high: int) -> Codes:
+def _rounded(x: Floats, unit: int, low: int, high: int) -> Integers:
     """Round to a multiple of `unit` within [low, high]."""
-    result: Codes = np.clip(np.rint(x / unit) * unit, low, high).astype(np.int64)
+    result: Integers = np.clip(np.rint(x / unit) * unit, low, high).astype(np.int64)
     return result
 
 
-def _pick(u: Numbers, *weights: Numbers) -> Codes:
+def _pick(u: Floats, *weights: Floats) -> Integers:
     """Draw one category per row with chances in proportion to the weights."""
     level = u * sum(weights[1:], weights[0])
     edge = np.zeros_like(u)
@@ -193,7 +191,7 @@ def _pick(u: Numbers, *weights: Numbers) -> Codes:
     return code
 
 
-def _steps(x: Numbers, *edges: float) -> Codes:
+def _steps(x: Floats, *edges: float) -> Integers:
     """Count the edges that lie below each number."""
     code = np.zeros(x.shape, dtype=np.int64)
     for edge in edges:
@@ -258,7 +256,7 @@ def _finances(people: Mapping[str, Any], words: Words, drift: float) -> dict[str
     }
 
 
-def _score(columns: Mapping[str, Any], drift: float) -> Numbers:
+def _score(columns: Mapping[str, Any], drift: float) -> Floats:
     """Return the lender's hidden score: positive means more likely approved than not."""
     income, ratio, years = columns["income"], columns["debt_ratio"], columns["years_employed"]
     history, job = columns["credit_history"], columns["employment"]
@@ -270,5 +268,5 @@ def _score(columns: Mapping[str, Any], drift: float) -> Numbers:
     score = score + 1.8 * years / (years + 4) - 0.15 * columns["dependants"]
     score = score + 0.4 * (columns["housing"] == _OWN)
     score = score + np.array([0.0, -0.5 - 0.4 * drift, 0.4, 0.8, -0.4])[job]
-    result: Numbers = 2.2 * (score - 4.3)
+    result: Floats = 2.2 * (score - 4.3)
     return result

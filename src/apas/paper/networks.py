@@ -19,8 +19,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats, Integers
 from apas._validation import check_flag
 from apas.certification.api import certify
 from apas.models.feedforward import FeedForward
@@ -31,84 +31,31 @@ from apas.shifts.retraining import estimate_delta
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "RECIPES",
-    "Chosen",
-    "Preparation",
-    "Recipe",
-    "certified_inputs",
-    "distinct_inputs",
-    "fit",
-    "one_pass",
-    "prepare",
-]
 
 #: How many inputs are explained.
 INPUTS = 50
 
 
 class Chosen(NamedTuple):
-    """Rows to explain.
+    """Rows to explain."""
 
-    Attributes
-    ----------
-    rows : ndarray of int
-        Numbers of the rows, in the order of drawing.
-    n_class_0 : int
-        From how many they are drawn.
-    n_certified : int
-        How many of the drawn ones keep class 0 under every shift up to delta.
-    """
-
-    rows: NDArray[np.int64]
+    rows: Integers
     n_class_0: int
     n_certified: int
 
 
 def certified_inputs(
-    network: FeedForward, X: NDArray[np.float64], delta: float, *, most: int, seed: int, count: int = INPUTS
-) -> Chosen:  # fmt: skip
-    """Rows of class 0 as published: the first of those drawn with replacement that keep it under every shift.
-
-    Parameters
-    ----------
-    network : FeedForward
-    X : ndarray of shape (rows, inputs)
-    delta : float
-    most : int
-        As many as there are of class 0 are drawn, but no more than this.
-    seed : int
-    count : int, default 50
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0]]], [[-0.5]])
-    >>> certified_inputs(net, np.array([[0.1], [0.2], [0.49], [0.9]]), 0.1, most=10, seed=1).rows.tolist()
-    [1, 0, 0]
-    """
+    network: FeedForward, X: Floats, delta: float, *, most: int, seed: int, count: int = INPUTS
+) -> Chosen:
+    """Rows of class 0 as published: the first of those drawn with replacement that keep it under every shift."""
     class_0 = np.flatnonzero(network.margin(X, 1) < 0)
     drawn = class_0[np.random.RandomState(seed).choice(len(class_0), min(len(class_0), most))]
     certified = certify(network, X[drawn], delta, target=0, method="interval").certified
     return Chosen(drawn[certified][:count], len(class_0), int(certified.sum()))
 
 
-def distinct_inputs(
-    network: FeedForward, X: NDArray[np.float64], delta: float, *, seed: int, count: int = INPUTS
-) -> Chosen:  # fmt: skip
-    """Different rows of class 0, drawn without replacement, whether they keep it under shifts or not.
-
-    Parameters
-    ----------
-    network, X, delta, seed, count
-        As above. There are fewer than `count` if no more rows differ.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0]]], [[-0.5]])
-    >>> chosen = distinct_inputs(net, np.array([[0.1], [0.2], [0.49], [0.1], [0.9]]), 0.1, seed=1)
-    >>> sorted(chosen.rows.tolist()), chosen.n_class_0, chosen.n_certified
-    ([0, 1, 2], 3, 2)
-    """
+def distinct_inputs(network: FeedForward, X: Floats, delta: float, *, seed: int, count: int = INPUTS) -> Chosen:
+    """Different rows of class 0, drawn without replacement, whether they keep it under shifts or not."""
     class_0 = np.flatnonzero(network.margin(X, 1) < 0)
     first = np.sort(np.unique(X[class_0], axis=0, return_index=True)[1])
     different = class_0[first]
@@ -117,8 +64,6 @@ def distinct_inputs(
     return Chosen(rows, len(different), int(certified.sum()))
 
 
-_Array = NDArray[np.float64]
-_Rows = NDArray[np.int64]
 #: Passes over drawn parts of D2, seeded 0 to 4; and the share of D2 for the most shifted network.
 ROUNDS, MOST = 5, 0.99
 #: The seed of drawing the inputs that are explained.
@@ -190,8 +135,8 @@ class Preparation:
     """
 
     tables: Tables
-    training: _Rows
-    testing: _Rows
+    training: Integers
+    testing: Integers
     estimator: Any
     network: FeedForward
     retrained: FeedForward
@@ -200,7 +145,7 @@ class Preparation:
     delta_max: float
     n_class_0: int
     n_certified: int
-    rows: _Rows
+    rows: Integers
 
     @property
     def name(self) -> str:
@@ -218,7 +163,7 @@ class Preparation:
         return self.tables.d2
 
     @property
-    def inputs(self) -> _Array:
+    def inputs(self) -> Floats:
         """The inputs to explain, as the network sees them, shape (50, inputs)."""
         return self.d1.X[self.rows]
 
@@ -243,34 +188,22 @@ class Preparation:
         return float(np.abs(self.retrained.weights[0] - self.network.weights[0]).max())
 
 
-def fit(recipe: Recipe, X: _Array, y: Any, *, seed: int = 0) -> Any:
-    """Train a network as the recipe says; the published ones have seed 0.
-
-    Examples
-    --------
-    >>> net = fit(Recipe(2, 0.1, 2, 2000, 0.5, 10), [[0.0], [0.2], [0.8], [1.0]], [0, 0, 1, 1])
-    >>> [weights.shape for weights in net.coefs_]
-    [(1, 2), (2, 1)]
-    """
+def fit(recipe: Recipe, X: Floats, y: Any, *, seed: int = 0) -> Any:
+    """Train a network as the recipe says; the published ones have seed 0."""
     from sklearn.neural_network import MLPClassifier
 
     network = MLPClassifier(
-        (recipe.hidden,), learning_rate_init=recipe.learning_rate, batch_size=recipe.batch, max_iter=recipe.epochs,
+        (recipe.hidden,),
+        learning_rate_init=recipe.learning_rate,
+        batch_size=recipe.batch,
+        max_iter=recipe.epochs,
         random_state=seed,
-    )  # fmt: skip
+    )
     return network.fit(X, y)
 
 
-def one_pass(estimator: Any, X: _Array, y: Any) -> Any:
-    """A copy of a fitted network after one more pass over the rows given, its optimiser's state carried over.
-
-    Examples
-    --------
-    >>> X, y = [[0.0], [0.2], [0.8], [1.0]], [0, 0, 1, 1]
-    >>> net = fit(Recipe(2, 0.1, 2, 2000, 0.5, 10), X, y)
-    >>> bool((one_pass(net, X, y).coefs_[0] == net.coefs_[0]).all())
-    False
-    """
+def one_pass(estimator: Any, X: Floats, y: Any) -> Any:
+    """A copy of a fitted network after one more pass over the rows given, its optimiser's state carried over."""
     return copy.deepcopy(estimator).partial_fit(X, y)
 
 
@@ -315,11 +248,19 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     options = {"seed": drawing} if distinct else {"seed": drawing, "most": recipe.most_inputs}
     chosen = (distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)
     return Preparation(
-        tables=tables, training=training, testing=testing, estimator=estimator, network=network,
-        retrained=_network(one_pass(estimator, d2.X, d2.y), tables), most_shifted=_network(farthest, tables),
-        delta=delta, delta_max=delta_max, n_class_0=chosen.n_class_0, n_certified=chosen.n_certified,
+        tables=tables,
+        training=training,
+        testing=testing,
+        estimator=estimator,
+        network=network,
+        retrained=_network(one_pass(estimator, d2.X, d2.y), tables),
+        most_shifted=_network(farthest, tables),
+        delta=delta,
+        delta_max=delta_max,
+        n_class_0=chosen.n_class_0,
+        n_certified=chosen.n_certified,
         rows=chosen.rows,
-    )  # fmt: skip
+    )
 
 
 def _network(estimator: Any, tables: Tables) -> FeedForward:
@@ -330,7 +271,7 @@ def _most_shifted(estimator: Any, d2: Part, rounds: range) -> tuple[Any, float]:
     """The farthest of the networks after one pass over nearly as many rows as D2 has, and how far it is."""
     passed: list[Any] = []
 
-    def update(changed: Any, X: _Array, y: Any) -> Any:
+    def update(changed: Any, X: Floats, y: Any) -> Any:
         passed.append(changed.partial_fit(X, y))
         return changed
 

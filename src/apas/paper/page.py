@@ -22,7 +22,6 @@ from apas.paper.store import COMPUTING, Unit, code_version, library_version
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["MADE_WITH", "PAGE", "Section", "write_page"]
 
 #: Names in the output folder: of the page, and of what it was made with, which may be kept beside single tables.
 PAGE, MADE_WITH = "paper.html", "made-with.md"
@@ -43,16 +42,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """An experiment that was run.
-
-    Attributes
-    ----------
-    entry : Entry
-    units : sequence of Unit
-        Its work; their settings and datasets are named.
-    outcome : Outcome
-        Its tables, and the files of its figures.
-    """
+    """An experiment that was run."""
 
     entry: Entry
     units: Sequence[Unit]
@@ -76,21 +66,7 @@ class Section:
 
 
 def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, quick: bool, n_jobs: int) -> Path:
-    """Write the page of a run into a folder, and what it was made with as Markdown besides; each in one step.
-
-    Parameters
-    ----------
-    sections : sequence of Section
-    folder : path
-    quick : bool
-    n_jobs : int
-        Number of processes that worked, as it was asked for.
-
-    Returns
-    -------
-    Path
-        Of the page, `PAGE` in the folder.
-    """
+    """Write the page of a run into a folder, and what it was made with as Markdown besides; each in one step."""
     command = f"apas paper all{' --quick' if quick else ''}"
     links = "".join(f'<li><a href="#{for_html(s.entry.name)}">{for_html(s.entry.title)}</a></li>' for s in sections)
     read = {name for section in sections for unit in section.units for name in unit.data}
@@ -141,11 +117,13 @@ def _picture(file: Path) -> str:
 
 def _versions(n_jobs: int) -> DataFrame:
     lines = [
-        ("apas", code_version()), ("Python", platform.python_version()),
+        ("apas", code_version()),
+        ("Python", platform.python_version()),
         *((name, library_version(name)) for name in LIBRARIES),
-        ("system", f"{platform.system()} {platform.machine()}"), ("cores", str(os.cpu_count())),
+        ("system", f"{platform.system()} {platform.machine()}"),
+        ("cores", str(os.cpu_count())),
         ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
-    ]  # fmt: skip
+    ]
     return _frame(lines, "what", "which")
 
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Bools, Floats, Indices
 from apas._validation import check_integer, check_probability
 from apas.certification.api import certify
 from apas.certification.certificate import Certificate, KeptShift
@@ -25,34 +25,14 @@ from apas.shifts.linf import LinfShifts
 from apas.shifts.selection import placed
 from apas.stats import coverage_lower
 
-__all__ = ["PublishedEvidence", "PublishedSampling", "largest_passing", "published_delta"]
-
-_Array = NDArray[np.float64]
 #: Where the search starts, and how narrow the bracket becomes.
 FIRST = 1e-4
 #: Nothing passes for ever: the search ends here.
 LAST = 1e6
 
 
-def largest_passing(passes: Callable[[NDArray[np.intp], _Array], NDArray[np.bool_]], rows: int) -> _Array:
-    """Double from 1e-4 while the test passes, then bisect until the bracket is narrower than 1e-4; its lower end.
-
-    Parameters
-    ----------
-    passes : callable
-        Given numbers of rows and a delta for each, says which pass.
-    rows : int
-
-    Returns
-    -------
-    ndarray of shape (rows,)
-        0 where the first test fails.
-
-    Examples
-    --------
-    >>> largest_passing(lambda rows, delta: delta < np.array([0.00005, 0.11507])[rows], 2).round(5)
-    array([0.     , 0.11505])
-    """
+def largest_passing(passes: Callable[[Indices, Floats], Bools], rows: int) -> Floats:
+    """Double from 1e-4 while the test passes, then bisect until the bracket is narrower than 1e-4; its lower end."""
     low, high = np.zeros(rows), np.full(rows, FIRST)
     going = np.arange(rows)
     while len(going):
@@ -69,22 +49,16 @@ def largest_passing(passes: Callable[[NDArray[np.intp], _Array], NDArray[np.bool
 
 
 def published_delta(
-    network: FeedForward, X: _Array, method: Method | str, shifts: LinfShifts | None = None, *, target: Any = 1
-) -> _Array:
+    network: FeedForward, X: Floats, method: Method | str, shifts: LinfShifts | None = None, *, target: Any = 1
+) -> Floats:
     """The largest delta of each row that the search finds with a method of `certify` as its test.
 
     With `PublishedSampling` it is Algorithm 1 with the published draws, with ``"interval"`` Algorithm 4. Neither makes
     the delta itself a certificate at the claim's confidence: draws chose it.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> published_delta(net, np.array([[2.0, 0.5]]), "interval").round(5)
-    array([0.4285])
     """
     moves = LinfShifts() if shifts is None else shifts
 
-    def passes(rows: NDArray[np.intp], delta: _Array) -> NDArray[np.bool_]:
+    def passes(rows: Indices, delta: Floats) -> Bools:
         return certify(network, X[rows], delta, target=target, shifts=moves, method=method).certified
 
     return largest_passing(passes, len(X))
@@ -98,19 +72,7 @@ DECIMALS = 6
 
 @dataclass(frozen=True)
 class PublishedEvidence:
-    """What the test saw of a row.
-
-    Attributes
-    ----------
-    seed : int
-        Of NumPy's `RandomState`, from which all tests take the same draws.
-    samples : int
-        How many draws were planned.
-    draws : int
-        How many were looked at: all, or up to the first that failed.
-    failures : int
-        0 or 1.
-    """
+    """What the test saw of a row."""
 
     seed: int
     samples: int
@@ -120,9 +82,12 @@ class PublishedEvidence:
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
         return {
-            "kind": "published sampling", "seed": self.seed, "samples": self.samples, "draws": self.draws,
+            "kind": "published sampling",
+            "seed": self.seed,
+            "samples": self.samples,
+            "draws": self.draws,
             "failures": self.failures,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,19 +169,17 @@ class PublishedSampling:
         claim = self.claim(problem)
         return [self._certificate(problem, i, claim, int(first[i]), witnesses.get(i)) for i in range(len(problem))]
 
-    def _unit(self, problem: Problem) -> Iterator[tuple[int, _Array]]:
+    def _unit(self, problem: Problem) -> Iterator[tuple[int, Floats]]:
         """Number of the first draw of each block, and the block, in units of how far each parameter may move."""
         movers = np.flatnonzero(problem.radii)
         for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
             yield start, unit if len(movers) == len(problem.radii) else placed(unit, movers, len(problem.radii))
 
-    def _witness(self, problem: Problem, row: int, unit: _Array) -> KeptShift:
+    def _witness(self, problem: Problem, row: int, unit: Floats) -> KeptShift:
         delta = float(problem.delta[row])
         return KeptShift(delta, inside_box(problem.model.parameters.values, problem.radii, delta, unit))
 
-    def _certificate(
-        self, problem: Problem, i: int, claim: Most, first: int, witness: KeptShift | None
-    ) -> Certificate:  # fmt: skip
+    def _certificate(self, problem: Problem, i: int, claim: Most, first: int, witness: KeptShift | None) -> Certificate:
         failed = first < self.n_samples
         verdict = Verdict.UNKNOWN if failed else Verdict.CERTIFIED
         reason = f"draw number {first + 1} of {self.n_samples} failed"
@@ -230,7 +193,7 @@ class PublishedSampling:
         return Certificate(claim, verdict, float(problem.delta[i]), problem.target[i], name, evidence, reason, witness)
 
 
-def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, _Array]]:
+def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, Floats]]:
     """Points of the cube [-1, 1), in the order in which the published program drew them."""
     if samples * numbers <= KEPT:
         unit = _kept(seed, samples, numbers)
@@ -242,7 +205,7 @@ def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, _
 
 
 @lru_cache(maxsize=2)
-def _kept(seed: int, samples: int, numbers: int) -> _Array:
+def _kept(seed: int, samples: int, numbers: int) -> Floats:
     unit = np.random.RandomState(seed).uniform(-1.0, 1.0, (samples, numbers))
     unit.flags.writeable = False
     return unit

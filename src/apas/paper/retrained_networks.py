@@ -9,15 +9,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from apas._typing import Floats, Integers
 from apas.models.feedforward import FeedForward
 from apas.paper.networks import RECIPES, Preparation, Recipe
 
-__all__ = ["accepted_by", "fit_together", "trained_anew"]
-
-_Array = NDArray[np.float64]
 #: scikit-learn's settings of Adam, its penalty, and when it stops: after more than so many passes without progress.
 BETAS, EPSILON, PENALTY = (0.9, 0.999), 1e-8, 1e-4
 TOLERANCE, PATIENCE = 1e-4, 10
@@ -26,36 +23,15 @@ CLIP: Final = float(np.finfo(np.float64).eps)
 
 
 def fit_together(
-    recipe: Recipe, X: _Array, y: NDArray[np.int64], rows: NDArray[np.int64], *, seeds: Sequence[int],
+    recipe: Recipe,
+    X: Floats,
+    y: Integers,
+    rows: Integers,
+    *,
+    seeds: Sequence[int],
     feature_names: Sequence[str] | None = None,
-) -> list[FeedForward]:  # fmt: skip
-    """Train one network per line of `rows` as `fit` would on these rows.
-
-    Parameters
-    ----------
-    recipe : Recipe
-    X : ndarray of shape (n, inputs)
-    y : ndarray of shape (n,)
-        Classes 0 and 1.
-    rows : ndarray of int, shape (networks, m)
-        Rows of `X` that each network is trained on, as often as they occur.
-    seeds : sequence of int
-        One per network, as `fit` takes it.
-
-    Returns
-    -------
-    list of FeedForward
-        Equal to those of `fit` but for rounding, which training may make larger.
-
-    Examples
-    --------
-    >>> X, y = np.array([[0.0], [0.2], [0.8], [1.0]]), np.array([0, 0, 1, 1])
-    >>> recipe = Recipe(2, 0.1, 2, 2000, 0.5, 10)
-    >>> nets = fit_together(recipe, X, y, np.array([[0, 1, 2, 3], [0, 0, 2, 3]]), seeds=[0, 1])
-    >>> from apas.paper.networks import fit
-    >>> bool(np.allclose(nets[0].weights[0], fit(recipe, X, y, seed=0).coefs_[0]))
-    True
-    """
+) -> list[FeedForward]:
+    """Train one network per line of `rows` as `fit` would on these rows."""
     states = [np.random.RandomState(seed) for seed in seeds]
     flat = np.stack([_start(state, X.shape[1], recipe.hidden) for state in states])
     order = rows.copy()
@@ -73,12 +49,10 @@ def fit_together(
         if not going.size:
             break
     parts = (training.parts(values[None]) for values in training.values)
-    return [
-        FeedForward([w[0], v[0]], [b[0, 0], c[0, 0]], feature_names=feature_names) for w, v, b, c in parts
-    ]  # fmt: skip
+    return [FeedForward([w[0], v[0]], [b[0, 0], c[0, 0]], feature_names=feature_names) for w, v, b, c in parts]
 
 
-def _start(state: np.random.RandomState, inputs: int, hidden: int) -> _Array:
+def _start(state: np.random.RandomState, inputs: int, hidden: int) -> Floats:
     """Parameters before training, in scikit-learn's order: weights and biases layer by layer, then weights first."""
     weights, biases = [], []
     for size_in, size_out in ((inputs, hidden), (hidden, 1)):
@@ -91,18 +65,18 @@ def _start(state: np.random.RandomState, inputs: int, hidden: int) -> _Array:
 class _Training:
     """Parameters and Adam's averages of all networks, one line each; passes over rows change some of them."""
 
-    def __init__(self, recipe: Recipe, X: _Array, y: _Array, values: _Array) -> None:
+    def __init__(self, recipe: Recipe, X: Floats, y: Floats, values: Floats) -> None:
         self.recipe, self.X, self.y, self.values = recipe, X, y, values
         self.first, self.second, self.steps = np.zeros_like(values), np.zeros_like(values), 0
 
-    def parts(self, values: _Array) -> tuple[_Array, _Array, _Array, _Array]:
+    def parts(self, values: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Weights of both layers and biases of both, per network, as views."""
         count, inputs, hidden = len(values), self.X.shape[1], self.recipe.hidden
         a, b, c = inputs * hidden, (inputs + 1) * hidden, (inputs + 2) * hidden
         weights = values[:, :a].reshape(count, inputs, hidden)
         return weights, values[:, a:b, None], values[:, None, b:c], values[:, None, c:]
 
-    def run(self, going: NDArray[np.int64], order: NDArray[np.int64]) -> _Array:
+    def run(self, going: Integers, order: Integers) -> Floats:
         """One pass of the networks `going` over their rows; their losses."""
         values, first, second = self.values[going], self.first[going], self.second[going]
         grads, total = np.empty_like(values), np.zeros(len(going))
@@ -133,10 +107,10 @@ class _Training:
         return np.asarray(total / order.shape[1])
 
 
-def _loss(chance: _Array, y: _Array) -> _Array:
+def _loss(chance: Floats, y: Floats) -> Floats:
     """Mean log loss per network."""
     clipped = np.clip(chance, CLIP, 1 - CLIP)
-    loss: _Array = -np.where(y > 0, np.log(clipped), np.log(1 - clipped)).mean(axis=(1, 2))
+    loss: Floats = -np.where(y > 0, np.log(clipped), np.log(1 - clipped)).mean(axis=(1, 2))
     return loss
 
 
@@ -145,15 +119,7 @@ TOGETHER = 100
 
 
 def trained_anew(preparation: Preparation, count: int, *, seed: int) -> list[FeedForward]:
-    """Networks of the dataset's recipe, each on as many rows as D1 and D2 have together, drawn from both.
-
-    Parameters
-    ----------
-    preparation : Preparation
-    count : int
-    seed : int
-        Of the rows and of the networks' own seeds; other seeds give networks that have nothing in common.
-    """
+    """Networks of the dataset's recipe, each on as many rows as D1 and D2 have together, drawn from both."""
     X = np.vstack([preparation.d1.X, preparation.d2.X])
     y = np.concatenate([preparation.d1.y, preparation.d2.y]).astype(np.int64)
     rng = np.random.default_rng([seed, len(X)])
@@ -165,15 +131,8 @@ def trained_anew(preparation: Preparation, count: int, *, seed: int) -> list[Fee
     return networks
 
 
-def accepted_by(networks: Sequence[FeedForward], points: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many networks put each point into class 1; points as the networks see them.
-
-    Examples
-    --------
-    >>> networks = [FeedForward([[[1.0]]], [[bias]]) for bias in (-0.5, 0.0, 0.5)]
-    >>> accepted_by(networks, np.array([[0.2], [0.7]])).tolist()
-    [2, 3]
-    """
+def accepted_by(networks: Sequence[FeedForward], points: Floats) -> Integers:
+    """How many networks put each point into class 1; points as the networks see them."""
     counts = np.zeros(len(points), dtype=np.int64)
     for network in networks:
         counts += network.margin(points, 1) >= 0

@@ -30,8 +30,6 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.paper.data_folder import data_folder, data_from, dataset_path
 
-__all__ = ["Store", "Unit", "code_version", "data_version", "library_version", "made_with", "run_units", "unit_key"]
-
 _TABLE = """
 create table if not exists results (
     key text primary key,
@@ -51,24 +49,12 @@ COMPUTING = ("numpy", "scipy", "scikit-learn", "pandas", "highspy")
 
 @cache
 def code_version() -> str:
-    """Version of the package and a digest of its source files.
-
-    Examples
-    --------
-    >>> code_version().split("+")[0]
-    '0.1.0'
-    """
+    """Version of the package and a digest of its source files."""
     return f"{sys.modules['apas'].__version__}+{source_digest(Path(str(files('apas'))))[:12]}"
 
 
 def library_version(name: str) -> str:
-    """Version of a library that is installed, or "not installed".
-
-    Examples
-    --------
-    >>> library_version("no-such-library")
-    'not installed'
-    """
+    """Version of a library that is installed, or "not installed"."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -77,13 +63,7 @@ def library_version(name: str) -> str:
 
 @cache
 def made_with() -> str:
-    """The code, Python, and the libraries that compute, all with their versions.
-
-    Examples
-    --------
-    >>> [part.split()[0] for part in made_with().split(", ")]
-    ['apas', 'Python', 'numpy', 'scipy', 'scikit-learn', 'pandas', 'highspy']
-    """
+    """The code, Python, and the libraries that compute, all with their versions."""
     libraries = (f"{name} {library_version(name)}" for name in COMPUTING)
     return ", ".join([f"apas {code_version()}", f"Python {platform.python_version()}", *libraries])
 
@@ -103,13 +83,7 @@ def _file_digest(path: Path, size: int, changed: int) -> str:
 
 
 def data_version(names: tuple[str, ...]) -> str:
-    """Digest of the files of datasets, by name.
-
-    Examples
-    --------
-    >>> data_version(()) == data_version(())
-    True
-    """
+    """Digest of the files of datasets, by name."""
     digest = hashlib.sha256()
     for name in names:
         path = dataset_path(name)
@@ -119,33 +93,13 @@ def data_version(names: tuple[str, ...]) -> str:
 
 
 def unit_key(experiment: str, settings: Mapping[str, Any], data: str, code: str) -> str:
-    """What a unit of work is known by.
-
-    Examples
-    --------
-    >>> unit_key("toy", {"a": 1, "b": 2}, "", "") == unit_key("toy", {"b": 2, "a": 1}, "", "")
-    True
-    """
+    """What a unit of work is known by."""
     text = json.dumps([experiment, dict(settings), data, code], sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Store:
-    """Results in a file, one transaction each.
-
-    Parameters
-    ----------
-    path : path-like
-        Made if it is not there; its folder too.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.sqlite") as store:
-    ...     store.put("k", "toy", {"depth": 6}, {"share": 0.9}, seconds=0.1)
-    ...     store.get("k")
-    {'share': 0.9}
-    """
+    """Results in a file, one transaction each."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -228,18 +182,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of an experiment that is done as a whole or not at all.
-
-    Attributes
-    ----------
-    experiment : str
-    work : callable
-        A function of a module, called with the settings; what it returns is a dictionary of JSON values.
-    settings : mapping
-        JSON values, by the names of the function's arguments.
-    data : tuple of str
-        Names of the datasets that are read.
-    """
+    """A piece of an experiment that is done as a whole or not at all."""
 
     experiment: str
     work: Callable[..., dict[str, Any]]
@@ -254,27 +197,7 @@ class Unit:
 
 
 def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: str = "working") -> list[dict[str, Any]]:
-    """Results of units in their order; `n_jobs` processes do what is not there yet, and each result is kept at once.
-
-    Parameters
-    ----------
-    units : iterable of Unit
-        Those with the same key are done once.
-    store : Store
-    n_jobs : int, default 1
-        Number of processes, -1 for all cores. All of them read the data that this one finds.
-    label : str
-        Beside the progress bar.
-
-    Examples
-    --------
-    >>> import math, tempfile
-    >>> def root(x):
-    ...     return {"root": math.sqrt(x)}
-    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/results.sqlite") as store:
-    ...     run_units([Unit("roots", root, {"x": 4}), Unit("roots", root, {"x": 9})], store)
-    [{'root': 2.0}, {'root': 3.0}]
-    """
+    """Results of units in their order; `n_jobs` processes do what is not there yet, and each result is kept at once."""
     asked = [(unit.key, unit) for unit in units]
     open_ = {key: unit for key, unit in asked if store.get(key) is None}
     with Progress(len(asked), label) as progress:

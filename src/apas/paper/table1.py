@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._optional import require
+from apas._typing import Bools, Floats
 from apas.certification.methods.sampling import Sampling
 from apas.certification.robust_fraction import robust_fraction
 from apas.display.plots import save_figure
@@ -37,41 +37,13 @@ from apas.paper.tables import TABLES, files_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "COLUMNS",
-    "CORRECTED",
-    "MOST_SHIFTED",
-    "ONE_PASS",
-    "PRINTED",
-    "PUBLISHED",
-    "SHARES",
-    "Printed",
-    "against",
-    "averaged",
-    "compared",
-    "draw_trade",
-    "each_network",
-    "each_seed",
-    "figures",
-    "scores",
-    "tables",
-    "unit",
-    "units",
-]
 
 #: The networks that VM2 was measured on.
 ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"
 
 
 class Printed(NamedTuple):
-    """A line as printed.
-
-    Attributes
-    ----------
-    seconds, l1, l0, lof, vm1, delta_validity, vm2 : float
-    later : str
-        The network that `vm2` was measured on.
-    """
+    """A line as printed."""
 
     seconds: float
     l1: float
@@ -144,7 +116,6 @@ PRINTED: Final[Mapping[tuple[str, str], Printed]] = MappingProxyType(
 )
 
 
-_Array = NDArray[np.float64]
 #: Draws that estimate the share of the shifts under which an explanation stays valid, and their seed, which no method
 #: has.
 DRAWS, SEED = 10_000, 987_654_321
@@ -152,25 +123,8 @@ DRAWS, SEED = 10_000, 987_654_321
 SHARES = ("found", "vm1", "vm2_one_pass", "vm2_most_shifted", "vm2_scratch", "delta_validity")
 
 
-def scores(preparation: Preparation, points: _Array, judges: Sequence[FeedForward] = ()) -> dict[str, Any]:
-    """Measure explanations as the paper does, and how robust they are.
-
-    Parameters
-    ----------
-    preparation : Preparation
-    points : ndarray of shape (inputs, columns)
-        NaN where there is none, which counts as a failure in all shares.
-    judges : sequence of FeedForward
-        Networks trained from scratch that no method has seen.
-
-    Returns
-    -------
-    dict
-        ``found``; ``vm1``; ``vm2_one_pass``, ``vm2_most_shifted`` and ``vm2_scratch`` (the mean over the judges, None
-        without any): shares of the inputs whose explanation is valid on the network and on the other one; ``l1``,
-        ``l0``, ``lof``; ``delta_validity``: the share proved for every shift up to delta; ``robust_fraction`` and
-        ``least_fraction``: mean and least estimated share of these shifts. None where there is nothing to average.
-    """
+def scores(preparation: Preparation, points: Floats, judges: Sequence[FeedForward] = ()) -> dict[str, Any]:
+    """Measure explanations as the paper does, and how robust they are."""
     network, X = preparation.network, preparation.inputs
     found = np.asarray(np.isfinite(points).all(axis=1))
     valid = _accepts(network, points, found)
@@ -178,24 +132,27 @@ def scores(preparation: Preparation, points: _Array, judges: Sequence[FeedForwar
     kept, start = points[valid], X[valid]
     fractions = _fractions(network, kept, preparation.delta)
     return {
-        "found": float(found.mean()), "vm1": float(valid.mean()),
+        "found": float(found.mean()),
+        "vm1": float(valid.mean()),
         **{f"vm2_{name}": float(_accepts(net, points, valid).mean()) for name, net in later.items()},
         "vm2_scratch": _mean(np.array([_accepts(judge, points, valid).mean() for judge in judges])),
-        "l1": _mean(l1(start, kept)), "l0": _mean(l0(start, kept, features=_features(preparation))),
+        "l1": _mean(l1(start, kept)),
+        "l0": _mean(l0(start, kept, features=_features(preparation))),
         "lof": _mean(lof(preparation.d1.X, kept)) if len(kept) else None,
         "delta_validity": float(delta_validity(network, points, preparation.delta, target=WANTED).mean()),
-        "robust_fraction": _mean(fractions), "least_fraction": float(fractions.min()) if len(fractions) else None,
-    }  # fmt: skip
+        "robust_fraction": _mean(fractions),
+        "least_fraction": float(fractions.min()) if len(fractions) else None,
+    }
 
 
-def _accepts(network: FeedForward, points: _Array, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _accepts(network: FeedForward, points: Floats, among: Bools) -> Bools:
     """Which of the points are among some, and in the wanted class."""
     accepted = among.copy()
     accepted[among] = network.margin(points[among], WANTED) >= 0
     return accepted
 
 
-def _fractions(network: FeedForward, points: _Array, delta: float) -> _Array:
+def _fractions(network: FeedForward, points: Floats, delta: float) -> Floats:
     method = Sampling(n_samples=DRAWS)
     curves = robust_fraction(network, points, delta, target=WANTED, method=method, rng=SEED)
     return np.array([curve.estimate[0] for curve in curves])
@@ -207,7 +164,7 @@ def _features(preparation: Preparation) -> list[int]:
     return [i for i, part in enumerate(parts) for _ in range(part.start, part.stop)]
 
 
-def _mean(values: _Array) -> float | None:
+def _mean(values: Floats) -> float | None:
     return float(np.mean(values)) if len(values) else None
 
 
@@ -231,13 +188,7 @@ ROUNDING = 1e-9
 
 
 def shown(value: float | None, decimals: int) -> str:
-    """A number with so many decimals; a dash for none.
-
-    Examples
-    --------
-    >>> shown(0.00892, 4), shown(None, 2)
-    ('0.0089', '-')
-    """
+    """A number with so many decimals; a dash for none."""
     return "-" if value is None else f"{value:.{decimals}f}"
 
 
@@ -315,10 +266,14 @@ def against(results: _Results) -> DataFrame:
             parts = [ours["l1"] / other["l1"] for ours, other in pairs]
             moved = [ours["network"]["shift"] / ours["network"]["delta"] for ours, _ in pairs]
             line = {
-                "variant": variant, "dataset": dataset, "method": method, "seeds": len(pairs),
-                "shift / delta": shown(float(np.mean(moved)), 1), "l1 / l1 of APΔS": shown(float(np.mean(parts)), 3),
+                "variant": variant,
+                "dataset": dataset,
+                "method": method,
+                "seeds": len(pairs),
+                "shift / delta": shown(float(np.mean(moved)), 1),
+                "l1 / l1 of APΔS": shown(float(np.mean(parts)), 3),
                 "largest": shown(max(parts), 3),
-            }  # fmt: skip
+            }
             for title in ("VM1", "lof", f"VM2, {ONE_PASS}"):
                 name = COLUMNS[title][0]
                 line[f"worse in {title}"] = sum(ours[name] < other[name] - ROUNDING for ours, other in pairs)
@@ -335,12 +290,18 @@ def each_network(results: _Results) -> DataFrame:
         facts = group[0]["network"]
         lines.append(
             {
-                "variant": variant, "dataset": dataset, "seed": seed, "inputs": facts["inputs"],
-                "different": facts["different"], "judges": facts["judges"], "delta": shown(facts["delta"], 6),
+                "variant": variant,
+                "dataset": dataset,
+                "seed": seed,
+                "inputs": facts["inputs"],
+                "different": facts["different"],
+                "judges": facts["judges"],
+                "delta": shown(facts["delta"], 6),
                 "shift of all parameters": shown(facts["shift"], 6),
-                "first-layer shift": shown(facts["published_shift"], 6), MOST_SHIFTED: shown(facts["most_shift"], 6),
+                "first-layer shift": shown(facts["published_shift"], 6),
+                MOST_SHIFTED: shown(facts["most_shift"], 6),
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(lines)
 
 
@@ -357,20 +318,16 @@ KINDS: Final = {"vm2_one_pass": "valid after one more pass, %", "vm2_scratch": "
 MARKS: Final = ("o", "s", "D", "s", "D", "^", "v", "P", "*", "X", "h", "p")
 #: Ours and APΔS; the paper's other methods are grey, hollow where they are not made to be robust.
 COLOURS: Final = {
-    APAS: "#c97b2e", "RobustOptimum": "#1b4f7f", "RobustOptimum, 99.931 %": "#3f8fc4", WIDER: "#7db8dc",
+    APAS: "#c97b2e",
+    "RobustOptimum": "#1b4f7f",
+    "RobustOptimum, 99.931 %": "#3f8fc4",
+    WIDER: "#7db8dc",
     RETRAINED: "#1b7f4d",
-}  # fmt: skip
+}
 
 
 def draw_trade(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
-    """Draw means over the seeds with bars from the least to the largest, a column per dataset, into a folder.
-
-    Parameters
-    ----------
-    results : sequence of mapping
-        What `apas.paper.table1.unit` gave.
-    folder : path-like
-    """
+    """Draw means over the seeds with bars from the least to the largest, a column per dataset, into a folder."""
     plt = require("matplotlib.pyplot", feature="The figure of Table 1", extra="plot")
     ticker = require("matplotlib.ticker", feature="The figure of Table 1", extra="plot")
     names = [name for name in TABLES if any(r["dataset"] == name for r in results)]
@@ -393,10 +350,16 @@ def draw_trade(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list
                 robust = method in COLOURS or method.endswith("-R") or method == "ROAR"
                 colour = COLOURS.get(method, "0.55")
                 handles[method] = axes[line, column].errorbar(
-                    *centre, ends[:, [1]], ends[:, [0]], fmt=mark, color=colour, markersize=8, elinewidth=0.8,
+                    *centre,
+                    ends[:, [1]],
+                    ends[:, [0]],
+                    fmt=mark,
+                    color=colour,
+                    markersize=8,
+                    elinewidth=0.8,
                     markerfacecolor=colour if robust else "white",
                     zorder=3 if method in COLOURS else 2,
-                )  # fmt: skip
+                )
             ax = axes[line, column]
             ax.set_xscale("log")
             ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -426,19 +389,7 @@ FEW: Final = {"inputs": 10, "judges": 20}
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
-    """One per variant, dataset, seed and method.
-
-    Parameters
-    ----------
-    settings : mapping
-        ``quick`` takes diabetes only, and of the corrected variant also no2, with one seed, 10 inputs and 20 judges;
-        ``datasets``, ``methods`` and ``seeds`` (a number) choose among the rest.
-
-    Examples
-    --------
-    >>> len(units({})), len(units({"quick": True}))
-    (268, 34)
-    """
+    """One per variant, dataset, seed and method."""
     quick = bool(settings.get("quick"))
     methods = settings.get("methods", tuple(METHODS))
     count = settings.get("seeds", 1 if quick else SEEDS)
@@ -459,40 +410,29 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
 
 
 def unit(variant: str, dataset: str, seed: int, method: str, inputs: int, judges: int) -> dict[str, Any]:
-    """Explain the inputs by a method, and measure what it found.
-
-    Parameters
-    ----------
-    variant : {"as published", "corrected"}
-    dataset : str
-    seed : int
-        Of the corrected variant all that is drawn; as published only what `RobustOptimum` and ROAR draw.
-    method : str
-        One of `METHODS`.
-    inputs : int
-        How many inputs, the first ones.
-    judges : int
-        How many networks trained from scratch, which no method sees.
-
-    Returns
-    -------
-    dict
-        The settings, `scores`, the seconds, and what is to be known about the networks.
-    """
+    """Explain the inputs by a method, and measure what it found."""
     data = data_version(files_of(dataset))
     made = _made(variant, dataset, seed, data)
     preparation = replace(made, rows=made.rows[:inputs])
     found = explain(preparation, method, seed=seed)
     judging = _judges(variant, dataset, seed, judges, data)
     return {
-        "variant": variant, "dataset": dataset, "seed": seed, "method": method,
-        **scores(preparation, found.points, judging), "seconds": found.seconds,
+        "variant": variant,
+        "dataset": dataset,
+        "seed": seed,
+        "method": method,
+        **scores(preparation, found.points, judging),
+        "seconds": found.seconds,
         "network": {
-            "inputs": len(preparation.rows), "different": preparation.n_distinct, "delta": preparation.delta,
-            "shift": preparation.shift, "published_shift": preparation.published_shift,
-            "most_shift": preparation.delta_max, "judges": judges,
+            "inputs": len(preparation.rows),
+            "different": preparation.n_distinct,
+            "delta": preparation.delta,
+            "shift": preparation.shift,
+            "published_shift": preparation.published_shift,
+            "most_shift": preparation.delta_max,
+            "judges": judges,
         },
-    }  # fmt: skip
+    }
 
 
 @lru_cache(maxsize=2)

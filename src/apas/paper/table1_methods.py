@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Method
 from apas.counterfactuals.api import generate
@@ -35,23 +35,7 @@ from apas.shifts.observed import ObservedShifts
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "APAS",
-    "METHODS",
-    "OPTIMA",
-    "RETRAINED",
-    "WIDER",
-    "Explained",
-    "Optimum",
-    "Survival",
-    "Survivors",
-    "anew",
-    "explain",
-    "is_run",
-    "survival_table",
-]
 
-_Array = NDArray[np.float64]
 #: What is claimed about networks trained from scratch, and how many of them certify, are searched, and judge.
 CLAIM: Final = Sampling(coverage=0.95, confidence=0.95)
 CERTIFYING, SEARCHED, JUDGES = 59, 40, 200
@@ -63,27 +47,14 @@ CERTIFY, SEARCH, JUDGE = 1000, 2000, 3000
 
 @dataclass(frozen=True, eq=False)
 class Survivors:
-    """How the explanations of one method fare.
-
-    Attributes
-    ----------
-    dataset, method : str
-    inputs : int
-        How many were to be explained.
-    infeasible : int
-        For how many it was proved that there is no explanation.
-    l1 : ndarray of shape (found,)
-        Distances of those found, as the network sees them.
-    accepted : ndarray of int, shape (found,)
-        How many of the 200 judges accept each.
-    """
+    """How the explanations of one method fare."""
 
     dataset: str
     method: str
     inputs: int
     infeasible: int
-    l1: _Array
-    accepted: NDArray[np.int64]
+    l1: Floats
+    accepted: Integers
 
     @property
     def n_false(self) -> int:
@@ -131,8 +102,14 @@ class Survival:
     def _generated(self, delta: float | None, **options: object) -> Counterfactuals:
         source, space = self.preparation, self.preparation.tables.space
         return generate(
-            source.network, self.inputs, delta, target=1, space=space, background=source.d1.raw, **options  # type: ignore[arg-type]
-        )  # fmt: skip
+            source.network,
+            self.inputs,
+            delta,
+            target=1,
+            space=space,
+            background=source.d1.raw,
+            **options,  # type: ignore[arg-type]
+        )
 
     def _judged(self, method: str, found: Counterfactuals) -> Survivors:
         coding, kept = self.preparation.tables.space.coding, found.found
@@ -140,39 +117,41 @@ class Survival:
         infeasible = sum(answer.status is Status.INFEASIBLE for answer in found)
         return self._survivors(method, points, inputs, len(found), infeasible)
 
-    def _survivors(self, method: str, points: _Array, inputs: _Array, asked: int, infeasible: int) -> Survivors:
+    def _survivors(self, method: str, points: Floats, inputs: Floats, asked: int, infeasible: int) -> Survivors:
         l1 = np.abs(points - inputs).mean(axis=1)
         accepted = accepted_by(self.judges, points)
         return Survivors(self.preparation.name, method, asked, infeasible, l1, accepted)
 
 
 def survival_table(results: Iterable[Survivors]) -> pd.DataFrame:
-    """One line per dataset and method, repetitions taken together.
-
-    Examples
-    --------
-    >>> half = Survivors("loans", "MILP", 4, 0, np.array([0.1, 0.3]), np.array([200, 100]))
-    >>> survival_table([half, half]).round(3).iloc[0].tolist()
-    [2.0, 0.5, 0.0, 0.2, 0.75, 0.5]
-    """
+    """One line per dataset and method, repetitions taken together."""
     import pandas as pd
 
     lines = pd.DataFrame(
         {
-            "dataset": r.dataset, "method": r.method, "inputs": r.inputs, "found": len(r.l1),
-            "infeasible": r.infeasible, "l1": r.l1.sum(), "accepted": r.accepted.sum(), "false": r.n_false,
+            "dataset": r.dataset,
+            "method": r.method,
+            "inputs": r.inputs,
+            "found": len(r.l1),
+            "infeasible": r.infeasible,
+            "l1": r.l1.sum(),
+            "accepted": r.accepted.sum(),
+            "false": r.n_false,
         }
         for r in results
-    )  # fmt: skip
+    )
     groups = lines.groupby(["dataset", "method"], sort=False)
     sums = groups.sum()
     return pd.DataFrame(
         {
-            "repetitions": groups.size(), "found": sums["found"] / sums["inputs"],
-            "infeasible": sums["infeasible"] / sums["inputs"], "l1": sums["l1"] / sums["found"],
-            "valid": sums["accepted"] / sums["found"] / JUDGES, "shown below 95 %": sums["false"] / sums["found"],
+            "repetitions": groups.size(),
+            "found": sums["found"] / sums["inputs"],
+            "infeasible": sums["infeasible"] / sums["inputs"],
+            "l1": sums["l1"] / sums["found"],
+            "valid": sums["accepted"] / sums["found"] / JUDGES,
+            "shown below 95 %": sums["false"] / sums["found"],
         }
-    )  # fmt: skip
+    )
 
 
 APAS, RETRAINED, WIDER = "APΔS", "RobustOptimum, retrained", "RobustOptimum, 1.5 delta"
@@ -200,52 +179,21 @@ PARTS: Final = ("search", "certify", "judge")
 
 
 class Explained(NamedTuple):
-    """What a method found.
+    """What a method found."""
 
-    Attributes
-    ----------
-    points : ndarray of shape (inputs, columns)
-        As the network sees them; NaN where nothing was found.
-    seconds : float
-        Processor time of the search. Inputs that occur several times are searched for once, except by ROAR.
-    """
-
-    points: _Array
+    points: Floats
     seconds: float
 
 
 def explain(preparation: Preparation, method: str, *, seed: int = 0) -> Explained:
-    """Explain the inputs of a dataset.
-
-    Parameters
-    ----------
-    preparation : Preparation
-    method : str
-        One of `METHODS`.
-    seed : int, default 0
-        Of what the method draws. The test of APΔS has its own, as published.
-
-    Examples
-    --------
-    >>> explain(None, "FACE")
-    Traceback (most recent call last):
-        ...
-    apas.errors.InputError: `method` of Table 1 must be one of MILP, Wachter, Proto, Wacht-R, Proto-R, MILP-R, ROAR, \
-APΔS, RobustOptimum, RobustOptimum, 99.931 %, RobustOptimum, 1.5 delta, RobustOptimum, retrained, got 'FACE'.
-    """
+    """Explain the inputs of a dataset."""
     if method not in METHODS:
         raise InputError(f"`method` of Table 1 must be one of {', '.join(METHODS)}, got {method!r}.")
     return METHODS[method](preparation, method, seed)
 
 
 def is_run(method: str, dataset: str) -> bool:
-    """Whether a method is run on a dataset: Wachter's descents are not on credit, where all derivatives are 0.
-
-    Examples
-    --------
-    >>> is_run("Wacht-R", "credit"), is_run("Proto-R", "credit")
-    (False, True)
-    """
+    """Whether a method is run on a dataset: Wachter's descents are not on credit, where all derivatives are 0."""
     return METHODS[method] is not _wachter or dataset in WACHTERS
 
 
@@ -254,7 +202,7 @@ def anew(preparation: Preparation, part: str, count: int, *, seed: int) -> list[
     return trained_anew(preparation, count, seed=10_000 + len(PARTS) * seed + PARTS.index(part))
 
 
-def _rows(preparation: Preparation) -> tuple[_Array, NDArray[np.intp]]:
+def _rows(preparation: Preparation) -> tuple[Floats, Indices]:
     """The inputs that differ, in the units of the file, and where each input is among them."""
     numbers = preparation.tables.space.numbers(preparation.raw_inputs)
     rows, places = np.unique(numbers, axis=0, return_inverse=True)
@@ -300,14 +248,21 @@ def _optimum(preparation: Preparation, method: str, seed: int) -> Explained:
         shifts = ObservedShifts(networks, process="training from scratch on a bootstrap sample")
     began = time.process_time()
     found = generate(
-        preparation.network, space.table(rows), None if shifts else asked.times * preparation.delta, target=WANTED,
-        space=space, background=preparation.d1.raw, shifts=shifts or "linf", method=asked.claim, rng=seed,
-    )  # fmt: skip
+        preparation.network,
+        space.table(rows),
+        None if shifts else asked.times * preparation.delta,
+        target=WANTED,
+        space=space,
+        background=preparation.d1.raw,
+        shifts=shifts or "linf",
+        method=asked.claim,
+        rng=seed,
+    )
     seconds = time.process_time() - began
     return Explained(_encoded(preparation, found.numbers, found.found)[places], seconds)
 
 
-def _encoded(preparation: Preparation, numbers: _Array, found: NDArray[np.bool_]) -> _Array:
+def _encoded(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:
     points = np.full((len(numbers), preparation.network.n_features), np.nan)
     points[found] = preparation.tables.space.coding.encode(numbers[found])
     return points

@@ -20,9 +20,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apas._optional import require
+from apas._typing import Floats, Integers
 from apas.display.plots import save_figure
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
@@ -34,23 +35,7 @@ from apas.theory import is_naturally_occurring
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "EPOCHS",
-    "PAPER",
-    "Explained",
-    "explained",
-    "figures",
-    "measured",
-    "nearest_other",
-    "network",
-    "scaled",
-    "tables",
-    "unit",
-    "units",
-]
 
-_Array = NDArray[np.float64]
-_Labels = NDArray[np.int64]
 HIDDEN, RATE, BATCH, SEED = (20, 10), 0.01, 32, 0
 #: Passes over the training rows. The published networks had ten; on the 800 rows of credit these are 250 steps, after
 #: which nearly every row is in one class and there is next to nothing to explain.
@@ -63,54 +48,37 @@ SHARES = 1400
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """A network and ten explanations.
-
-    Attributes
-    ----------
-    network : FeedForward
-    inputs, points : ndarray of shape (10, features)
-        The rows that are explained, and their explanations, as the network sees them.
-    rows : int
-        Of the whole table.
-    accuracy, majority, ones : float
-        Shares of the test rows: put into their class, in the larger class, put into class 1.
-    """
+    """A network and ten explanations."""
 
     network: FeedForward
-    inputs: _Array
-    points: _Array
+    inputs: Floats
+    points: Floats
     rows: int
     accuracy: float
     majority: float
     ones: float
 
 
-def scaled(values: ArrayLike) -> _Array:
-    """Columns scaled by their least and largest value; one that holds a single value becomes 0.
-
-    Examples
-    --------
-    >>> scaled([[1, 5, 2], [3, 9, 2]]).tolist()
-    [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
-    """
+def scaled(values: ArrayLike) -> Floats:
+    """Columns scaled by their least and largest value; one that holds a single value becomes 0."""
     X = np.asarray(values, dtype=np.float64)
     low, high = X.min(axis=0), X.max(axis=0)
     return np.asarray((X - low) / np.where(high > low, high - low, 1.0))
 
 
-def _credit() -> tuple[_Array, _Labels]:
+def _credit() -> tuple[Floats, Integers]:
     frame = old_credit()
     return credit_space(frame).encode(frame.drop(columns=LABEL)), frame[LABEL].to_numpy(dtype=np.int64)
 
 
-def _spam() -> tuple[_Array, _Labels]:
+def _spam() -> tuple[Floats, Integers]:
     import pandas as pd
 
     frame = pd.read_csv(dataset_path("spam")).dropna()
     return scaled(frame.drop(columns="Outcome")), frame["Outcome"].to_numpy(dtype=np.int64)
 
 
-def _news() -> tuple[_Array, _Labels]:
+def _news() -> tuple[Floats, Integers]:
     import pandas as pd
 
     frame = pd.read_csv(dataset_path("news"), skipinitialspace=True).dropna()
@@ -119,40 +87,32 @@ def _news() -> tuple[_Array, _Labels]:
 
 
 #: What reads each table; credit is coded as in the paper's Section 7.
-READERS: Final[Mapping[str, Callable[[], tuple[_Array, _Labels]]]] = MappingProxyType(
+READERS: Final[Mapping[str, Callable[[], tuple[Floats, Integers]]]] = MappingProxyType(
     {"credit": _credit, "spam": _spam, "news": _news}
 )
 
 
-def network(X: _Array, y: _Labels, *, epochs: int, seed: int = SEED) -> FeedForward:
-    """Train a network with plain stochastic gradient descent: rate 0.01, batches of 32, no momentum, no decay.
-
-    Examples
-    --------
-    >>> X = np.linspace(0, 1, 40)[:, None]
-    >>> network(X, (X[:, 0] > 0.5).astype(int), epochs=2)
-    <FeedForward 1-20-10-1, relu, sigmoid output, classes [0, 1]>
-    """
+def network(X: Floats, y: Integers, *, epochs: int, seed: int = SEED) -> FeedForward:
+    """Train a network with plain stochastic gradient descent: rate 0.01, batches of 32, no momentum, no decay."""
     from sklearn.neural_network import MLPClassifier
 
     trained = MLPClassifier(
-        HIDDEN, solver="sgd", learning_rate_init=RATE, momentum=0.0, nesterovs_momentum=False, alpha=0.0,
-        batch_size=min(BATCH, len(X)), random_state=seed,
-    )  # fmt: skip
+        HIDDEN,
+        solver="sgd",
+        learning_rate_init=RATE,
+        momentum=0.0,
+        nesterovs_momentum=False,
+        alpha=0.0,
+        batch_size=min(BATCH, len(X)),
+        random_state=seed,
+    )
     for _ in range(epochs):
         trained.partial_fit(X, y, classes=[0, 1])
     return FeedForward(trained.coefs_, trained.intercepts_)
 
 
-def nearest_other(model: FeedForward, X: _Array, rows: int = INPUTS) -> _Array:
-    """For each of the first `rows` rows the nearest one, in Euclidean distance, that the model puts into another class.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0]]], [[-0.5]])
-    >>> nearest_other(net, np.array([[0.1], [0.9], [0.6], [0.4]]), 2).tolist()
-    [[0.6], [0.4]]
-    """
+def nearest_other(model: FeedForward, X: Floats, rows: int = INPUTS) -> Floats:
+    """For each of the first `rows` rows the nearest row of another class, in Euclidean distance."""
     ones = model.margin(X, 1) >= 0
     if ones.all() or not ones.any():
         raise InputError("the network must put rows into both classes to have explanations; train it for longer.")
@@ -164,12 +124,7 @@ def nearest_other(model: FeedForward, X: _Array, rows: int = INPUTS) -> _Array:
 
 
 def explained(dataset: str) -> Explained:
-    """The network of a dataset and its explanations; kept for the next call while the data stay the same.
-
-    Parameters
-    ----------
-    dataset : {"credit", "spam", "news"}
-    """
+    """The network of a dataset and its explanations; kept for the next call while the data stay the same."""
     return _explained(dataset, data_version((dataset,)))
 
 
@@ -184,9 +139,14 @@ def _explained(dataset: str, version: str) -> Explained:
     ones = model.margin(X[testing], 1) >= 0
     share = float(y[testing].mean())
     return Explained(
-        network=model, inputs=X[testing][:INPUTS], points=nearest_other(model, X[testing]), rows=len(y),
-        accuracy=float((ones == y[testing]).mean()), majority=max(share, 1 - share), ones=float(ones.mean()),
-    )  # fmt: skip
+        network=model,
+        inputs=X[testing][:INPUTS],
+        points=nearest_other(model, X[testing]),
+        rows=len(y),
+        accuracy=float((ones == y[testing]).mean()),
+        majority=max(share, 1 - share),
+        ones=float(ones.mean()),
+    )
 
 
 DRAWS, DELTAS, LEVEL = (1000, 10_000), (0.05, 0.1, 0.2, 0.3), 0.05
@@ -205,13 +165,7 @@ PAPER: Final[Mapping[tuple[str, int, float], tuple[float, float]]] = MappingProx
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
-    """One per dataset, number of draws and delta; with ``settings["quick"]`` for 1000 draws only.
-
-    Examples
-    --------
-    >>> len(units({})), len(units({"quick": True}))
-    (24, 12)
-    """
+    """One per dataset, number of draws and delta; with ``settings["quick"]`` for 1000 draws only."""
     return [
         Unit("table2", unit, {"dataset": dataset, "draws": draws, "delta": delta}, (dataset,))
         for dataset in EPOCHS
@@ -224,15 +178,23 @@ def unit(dataset: str, draws: int, delta: float) -> dict[str, Any]:
     """The explanations of a dataset under so many shifts of a size."""
     found = explained(dataset)
     facts = {
-        "rows": found.rows, "features": found.network.n_features, "epochs": EPOCHS[dataset],
-        "accuracy": found.accuracy, "majority": found.majority, "ones": found.ones,
-        "explanations": len(found.points), "different": len(np.unique(found.points, axis=0)),
-    }  # fmt: skip
+        "rows": found.rows,
+        "features": found.network.n_features,
+        "epochs": EPOCHS[dataset],
+        "accuracy": found.accuracy,
+        "majority": found.majority,
+        "ones": found.ones,
+        "explanations": len(found.points),
+        "different": len(np.unique(found.points, axis=0)),
+    }
     seeds = [_seed(dataset, draws, delta, i) for i in range(len(found.points))]
     return {
-        "dataset": dataset, "draws": draws, "delta": delta, "network": facts,
+        "dataset": dataset,
+        "draws": draws,
+        "delta": delta,
+        "network": facts,
         **measured(found.network, found.points, draws, delta, seeds),
-    }  # fmt: skip
+    }
 
 
 def _seed(*words: object) -> int:
@@ -241,23 +203,9 @@ def _seed(*words: object) -> int:
 
 
 def measured(
-    network: FeedForward, points: _Array, draws: int, delta: float, seeds: Sequence[int]
-) -> dict[str, list[Any]]:  # fmt: skip
-    """What shifts do to the output at each point, each with draws of its own.
-
-    Returns
-    -------
-    dict
-        Per point: ``original`` and ``mean`` output, ``difference`` (mean magnitude of the change), ``t``, the
-        two-sided ``p`` of the t-test, and ``shown``: whether bounds that need no normal distribution show, with
-        confidence 0.95, that the expected output is another.
-
-    Examples
-    --------
-    >>> found = measured(FeedForward([[[2.0]]], [[1.0]]), np.array([[1.0]]), 1000, 0.3, [0])
-    >>> found["shown"], bool(found["mean"][0] < found["original"][0])
-    ([False], True)
-    """
+    network: FeedForward, points: Floats, draws: int, delta: float, seeds: Sequence[int]
+) -> dict[str, list[Any]]:
+    """What shifts do to the output at each point, each with draws of its own."""
     rows: dict[str, list[Any]] = {name: [] for name in ("original", "mean", "difference", "t", "p", "shown")}
     for point, seed in zip(points, seeds, strict=True):
         found = is_naturally_occurring(
@@ -289,14 +237,19 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     t, p = np.array(result["t"]), np.array(result["p"])
     difference, rejected = PAPER[result["dataset"], result["draws"], result["delta"]]
     return {
-        "dataset": result["dataset"], "n": result["draws"], "delta": str(result["delta"]),
-        "difference": float(np.mean(result["difference"])), "paper": difference,
-        "rejected": float((p < LEVEL).mean()), "paper rejected": rejected,
+        "dataset": result["dataset"],
+        "n": result["draws"],
+        "delta": str(result["delta"]),
+        "difference": float(np.mean(result["difference"])),
+        "paper": difference,
+        "rejected": float((p < LEVEL).mean()),
+        "paper rejected": rejected,
         # the two-sided value is twice that of the side the mean lies on
-        "lower": float(((t < 0) & (p / 2 < LEVEL)).mean()), "higher": float(((t > 0) & (p / 2 < LEVEL)).mean()),
+        "lower": float(((t < 0) & (p / 2 < LEVEL)).mean()),
+        "higher": float(((t > 0) & (p / 2 < LEVEL)).mean()),
         "shown": float(np.mean(result["shown"])),
         "moved": float(np.abs(np.subtract(result["mean"], result["original"])).mean()),
-    }  # fmt: skip
+    }
 
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:

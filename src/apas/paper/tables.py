@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats, Integers
 from apas._validation import check_flag, check_integer
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError
@@ -27,39 +27,51 @@ from apas.paper.data_folder import dataset_path, reading
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COLUMNS",
-    "LABEL",
-    "LEVELS",
-    "TABLES",
-    "Part",
-    "Tables",
-    "credit_space",
-    "files_of",
-    "new_credit",
-    "old_credit",
-    "read_tables",
-]
 
 #: All columns in the order of both files; the label comes last.
 COLUMNS: Final = (
-    "checking-status", "duration", "credit-history", "purpose", "amount", "savings", "employment", "rate",
-    "sex-status", "guarantors", "residence", "property", "age", "installment", "housing", "num-credits", "job",
-    "liable", "phone", "foreign", "good-credit",
-)  # fmt: skip
+    "checking-status",
+    "duration",
+    "credit-history",
+    "purpose",
+    "amount",
+    "savings",
+    "employment",
+    "rate",
+    "sex-status",
+    "guarantors",
+    "residence",
+    "property",
+    "age",
+    "installment",
+    "housing",
+    "num-credits",
+    "job",
+    "liable",
+    "phone",
+    "foreign",
+    "good-credit",
+)
 LABEL: Final = "good-credit"
 NUMBERS: Final = ("duration", "amount", "age")
 
 #: Number of levels of the ordinal and of the categorical columns; a level that no record has is an input all the same.
 LEVELS: Final = {
     "ordinal": {
-        "checking-status": 4, "savings": 5, "employment": 5, "rate": 4, "guarantors": 3, "residence": 4,
-        "property": 4, "housing": 3, "num-credits": 4, "job": 4, "liable": 2,
+        "checking-status": 4,
+        "savings": 5,
+        "employment": 5,
+        "rate": 4,
+        "guarantors": 3,
+        "residence": 4,
+        "property": 4,
+        "housing": 3,
+        "num-credits": 4,
+        "job": 4,
+        "liable": 2,
     },
-    "categorical": {
-        "credit-history": 5, "purpose": 11, "sex-status": 4, "installment": 3, "phone": 2, "foreign": 2,
-    },
-}  # fmt: skip
+    "categorical": {"credit-history": 5, "purpose": 11, "sex-status": 4, "installment": 3, "phone": 2, "foreign": 2},
+}
 
 #: The old file's symbols in the order of the levels; two symbols joined by "+" are one level.
 _SYMBOLS: Final = {
@@ -82,13 +94,7 @@ _FROM_ZERO: Final = ("credit-history", "purpose")
 
 
 def levels_of(symbols: str) -> dict[str, int]:
-    """Level of each symbol.
-
-    Examples
-    --------
-    >>> levels_of("A91 A92+A93 A94")
-    {'A91': 0, 'A92': 1, 'A93': 1, 'A94': 2}
-    """
+    """Level of each symbol."""
     return {symbol: level for level, joined in enumerate(symbols.split()) for symbol in joined.split("+")}
 
 
@@ -106,14 +112,7 @@ def old_credit() -> pd.DataFrame:
 
 
 def new_credit(*, aligned: bool = False) -> pd.DataFrame:
-    """The new file in the same form.
-
-    Parameters
-    ----------
-    aligned : bool, default False
-        True gives the 800 records. False gives the 799 rows of the published experiments: row i has the levels of
-        record i and the numbers and label of record i - 1.
-    """
+    """The new file in the same form."""
     import pandas as pd
 
     frame = pd.read_csv(dataset_path("credit-new")).drop(columns="Id").set_axis(list(COLUMNS), axis=1)
@@ -140,8 +139,16 @@ def credit_space(frame: pd.DataFrame) -> FeatureSpace:
 
 
 _SBA = (
-    "Term", "NoEmp", "CreateJob", "RetainedJob", "DisbursementGross", "ChgOffPrinGr", "GrAppv", "SBA_Appv", "daysterm",
-)  # fmt: skip
+    "Term",
+    "NoEmp",
+    "CreateJob",
+    "RetainedJob",
+    "DisbursementGross",
+    "ChgOffPrinGr",
+    "GrAppv",
+    "SBA_Appv",
+    "daysterm",
+)
 _SBA_FIRST_NEW_YEAR = 2006
 
 
@@ -160,8 +167,8 @@ class Part:
     """
 
     raw: pd.DataFrame
-    X: NDArray[np.float64]
-    y: NDArray[np.int64]
+    X: Floats
+    y: Integers
 
     def __post_init__(self) -> None:
         self.X.flags.writeable = False
@@ -240,13 +247,7 @@ def read_tables(name: str, *, aligned: bool = False, seed: int | None = None) ->
 
 
 def files_of(name: str) -> tuple[str, ...]:
-    """Names of the datasets that a table is read from, as `apas.datasets` has them.
-
-    Examples
-    --------
-    >>> files_of("no2"), files_of("credit")
-    (('no2',), ('credit', 'credit-new'))
-    """
+    """Names of the datasets that a table is read from, as `apas.datasets` has them."""
     return ("credit", "credit-new") if name == "credit" else (name,)
 
 
@@ -260,15 +261,8 @@ def _scaled(frame: pd.DataFrame) -> FeatureSpace:
     return FeatureSpace.from_frame(frame, kinds=dict.fromkeys(frame.columns, "continuous"), scale="minmax")
 
 
-def drawn_halves(rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Half as many row numbers as there are rows, drawn with replacement and sorted; and the rows never drawn.
-
-    Examples
-    --------
-    >>> drawn, rest = drawn_halves(8, seed=1)
-    >>> drawn.tolist(), rest.tolist()
-    ([0, 3, 4, 5], [1, 2, 6, 7])
-    """
+def drawn_halves(rows: int, seed: int) -> tuple[Integers, Integers]:
+    """Half as many row numbers as there are rows, drawn with replacement and sorted; and the rows never drawn."""
     drawn = np.sort(np.random.RandomState(seed).choice(rows, rows // 2))
     return drawn, np.setdiff1d(np.arange(rows), drawn)
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._optional import require
+from apas._typing import Floats, Indices
 from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.methods.sampling import Sampling
@@ -37,23 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = [
-    "RULES",
-    "TOY",
-    "TOY_DELTA",
-    "TOY_SHIFTS",
-    "TOY_X",
-    "Level",
-    "draw_halving",
-    "figures",
-    "find_delta",
-    "halve",
-    "levels_of",
-    "tables",
-    "units",
-]
 
-_Array = NDArray[np.float64]
 #: Which weight of an open part is halved: "first" always the first one of the network, as the published program does;
 #: "effect" the one with the largest effect on the margin.
 RULES: Final = ("first", "effect")
@@ -96,25 +80,7 @@ class Level:
 
 
 def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> list[Level]:
-    """Halve a box level by level.
-
-    Parameters
-    ----------
-    box : ShiftBox
-    rule : {"first", "effect"}
-    most : int
-        How many levels there are at most.
-    leave : float, default 0.0
-        Stop at the first level that leaves a smaller share open.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0]]], [[0.3]])  # valid where the bias, in [-0.7, 1.3], is at least 0
-    >>> box = ShiftBox(net, np.array([0.0]), 1, np.array([0.0, 1.0]), 1.0)
-    >>> [(level.valid, level.failing, level.open) for level in levels_of(box, "effect", most=4)]
-    [(0.0, 0.0, 1.0), (0.5, 0.0, 0.5), (0.5, 0.25, 0.25), (0.625, 0.25, 0.125)]
-    """
+    """Halve a box level by level."""
     axes = len(box.moving)
     start, width, place = np.zeros((1, axes)), np.ones((1, axes)), np.zeros(1)
     levels: list[Level] = []
@@ -135,7 +101,7 @@ def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> lis
     return levels
 
 
-def _halves(start: _Array, width: _Array, axis: NDArray[np.intp]) -> tuple[_Array, _Array]:
+def _halves(start: Floats, width: Floats, axis: Indices) -> tuple[Floats, Floats]:
     """Lower and upper half of each part along its axis, one after the other."""
     parts = np.arange(len(start))
     half = width.copy()
@@ -183,9 +149,15 @@ def _parts(ax: Axes, levels: Sequence[Mapping[str, Any]]) -> None:
         width = 2.0 ** (1 - level["number"])
         colours = [STATES[s] for s in level["states"]]
         ax.barh(
-            [level["number"]] * len(colours), width, left=level["places"], height=0.82, color=colours, align="center",
-            edgecolor="white", linewidth=0.5,
-        )  # fmt: skip
+            [level["number"]] * len(colours),
+            width,
+            left=level["places"],
+            height=0.82,
+            color=colours,
+            align="center",
+            edgecolor="white",
+            linewidth=0.5,
+        )
         # just beyond the bars, where nothing else is drawn
         ax.text(1.01, level["number"], f"{100 * level['valid']:.6g} %", va="center", fontsize=8)
     ax.set_xlim(0, 1.15)
@@ -237,11 +209,7 @@ GAP, BUDGETS = 1e-3, (1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 2047, 4095)
 #: How many levels are halved at the paper's delta, and at one where the valid share is near the paper's coverage.
 LEVELS: Final[Mapping[float, int]] = {TOY_DELTA: 10, 0.27: 12}
 #: Numbers of draws that the paper and its program state, with coverage and risk.
-STATED: Final = (
-    ("program", 0.9, 1e-4, 87),
-    ("Section 7.1", 0.9, 1e-40, 100_000),
-    ("Section 6", 0.995, 1e-3, 1378),
-)
+STATED: Final = (("program", 0.9, 1e-4, 87), ("Section 7.1", 0.9, 1e-40, 100_000), ("Section 6", 0.995, 1e-3, 1378))
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
@@ -260,14 +228,7 @@ def _is_random(search: str) -> bool:
 
 
 def find_delta(search: str, repetitions: int) -> dict[str, Any]:
-    """The largest delta by one of `SEARCHES`, with seeds 0, 1, ...; and the valid share at the median one.
-
-    Examples
-    --------
-    >>> found = find_delta("interval", 1)
-    >>> round(found["delta"], 4), found["share"][0] > 0.999
-    (0.109, True)
-    """
+    """The largest delta by one of `SEARCHES`, with seeds 0, 1, ...; and the valid share at the median one."""
     deltas = [_delta(search, seed) for seed in range(repetitions)]
     middle = statistics.median_low(deltas)
     method = Enumeration(gap=GAP)
@@ -309,12 +270,15 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
     needed = pd.DataFrame(
         [
             {
-                "stated in": where, "coverage": str(coverage), "1 - confidence": f"{risk:g}", "draws stated": stated,
+                "stated in": where,
+                "coverage": str(coverage),
+                "1 - confidence": f"{risk:g}",
+                "draws stated": stated,
                 "draws needed": sample_size(coverage=coverage, log_risk=math.log(risk)),
             }
             for where, coverage, risk, stated in STATED
         ]
-    )  # fmt: skip
+    )
     progress = pd.DataFrame([line for r in results if "levels" in r for line in _progress(r)])
     bounds = pd.DataFrame(
         [
@@ -337,11 +301,16 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     # what is certified must not grow by being written; the paper's search ends on multiples of 5e-5
     written = "{:.5f}".format if result["search"].startswith("paper") else at_least
     return {
-        "search": result["search"], "draws": draws, "claim": _claim(result["search"], draws),
-        "delta": written(result["delta"]), "least": written(result["least"]), "largest": written(result["largest"]),
-        "paper": "-" if printed is None else str(printed), "share at least": at_least(result["share"][0]),
+        "search": result["search"],
+        "draws": draws,
+        "claim": _claim(result["search"], draws),
+        "delta": written(result["delta"]),
+        "least": written(result["least"]),
+        "largest": written(result["largest"]),
+        "paper": "-" if printed is None else str(printed),
+        "share at least": at_least(result["share"][0]),
         "share at most": at_most(result["share"][1]),
-    }  # fmt: skip
+    }
 
 
 def _claim(search: str, draws: int) -> str:
@@ -356,13 +325,18 @@ def _claim(search: str, draws: int) -> str:
 def _progress(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
-            "delta": str(result["delta"]), "rule": result["rule"], "level": level["number"],
-            "looked at": level["looked"], "valid": repr(level["valid"]),
-            "failing": repr(level["failing"]), "open": repr(level["open"]), "open parts": level["states"].count(0),
+            "delta": str(result["delta"]),
+            "rule": result["rule"],
+            "level": level["number"],
+            "looked at": level["looked"],
+            "valid": repr(level["valid"]),
+            "failing": repr(level["failing"]),
+            "open": repr(level["open"]),
+            "open parts": level["states"].count(0),
             "halves to look at": 2 * level["states"].count(0),
         }
         for level in result["levels"]
-    ]  # fmt: skip
+    ]
 
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:

@@ -31,22 +31,12 @@ from apas.report.headline import figures, headline, measured_in_words, methods, 
 from apas.report.rows import Line, lines_of
 from apas.report.subject import Subject, read_subject
 
-__all__ = ["Written", "embedded_json", "plot_data", "rendered", "report_file", "write_report"]
-
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&'\u2028\u2029"}
 
 
 def rendered(*, data: dict[str, Any], **parts: Any) -> str:
-    """The whole page as text.
-
-    Parameters
-    ----------
-    data : dict
-        What is drawn, see `plot_data`.
-    **parts
-        What the template names; every text is escaped.
-    """
+    """The whole page as text."""
     jinja = require("jinja2", feature="write_report", extra="report")
     offline = require("plotly.offline", feature="write_report", extra="report")
     env = jinja.Environment(
@@ -72,13 +62,7 @@ def rendered(*, data: dict[str, Any], **parts: Any) -> str:
 
 
 def embedded_json(content: Any) -> str:
-    r"""JSON that stays inside of a script element, whatever texts it holds.
-
-    Examples
-    --------
-    >>> embedded_json({"name": "</script><b>"})
-    '{"name":"\\u003c/script\\u003e\\u003cb\\u003e"}'
-    """
+    r"""JSON that stays inside of a script element, whatever texts it holds."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
@@ -103,16 +87,7 @@ def _policy(*scripts: str) -> str:
 def plot_data(
     subject: Subject, later: Later | None, lines: Sequence[Line], curves: Curves | str, bars: Histograms | str
 ) -> dict[str, Any]:
-    """Everything that is drawn; null for a part that the page lacks.
-
-    Parameters
-    ----------
-    subject : Subject
-    later : Later or None
-    lines : sequence of Line
-    curves, bars
-        Or why there are none.
-    """
+    """Everything that is drawn; null for a part that the page lacks."""
     before = [reading.margin for reading in subject.rows.readings or ()]
     measured = None if later is None else later.measured
     return {
@@ -125,16 +100,20 @@ def plot_data(
         "curves": curves.to_dict() if isinstance(curves, Curves) else None,
         "histograms": bars.to_dict() if isinstance(bars, Histograms) else None,
         "radii": subject.radii is not None,
-        "most": "certified for most shifts" if not any(r.per_test for r in subject.radii or ())
+        "most": "certified for most shifts"
+        if not any(r.per_test for r in subject.radii or ())
         else "the published search ended",
-        "measured": None if measured is None or not (measured.comparable and math.isfinite(measured.delta))
+        "measured": None
+        if measured is None or not (measured.comparable and math.isfinite(measured.delta))
         else {"at": measured.delta, "text": at_most(measured.delta)},
-        "layers": None if measured is None else [
+        "layers": None
+        if measured is None
+        else [
             {"name": f"{layer} {kind}", "size": size, "distance": _number(distance), "text": at_most(distance)}
             for layer, kind, size, distance in measured.parts
         ],
         "order": None if measured is None else "inf" if measured.p == math.inf else f"{measured.p:g}",
-    }  # fmt: skip
+    }
 
 
 def _number(value: float) -> float | None:
@@ -146,18 +125,7 @@ TITLE = "Do these explanations survive a new model?"
 
 @dataclass(frozen=True)
 class Written:
-    """A report that was written.
-
-    Attributes
-    ----------
-    path : Path
-    rows : int
-        How many explanations it shows.
-    left_out : dict of str to str
-        Which parts it does not have, and why.
-    size : int
-        In bytes.
-    """
+    """A report that was written."""
 
     path: Path
     rows: int
@@ -167,9 +135,12 @@ class Written:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {
-            "format": "apas-report", "path": str(self.path), "rows": self.rows, "bytes": self.size,
+            "format": "apas-report",
+            "path": str(self.path),
+            "rows": self.rows,
+            "bytes": self.size,
             "left_out": self.left_out,
-        }  # fmt: skip
+        }
 
 
 def write_report(
@@ -288,9 +259,10 @@ def _measured_words(later: Later | None) -> dict[str, str]:
     measured = later.measured
     layers = {np.inf: "the largest change of a single one", 1.0: "the sum of their changes"}
     return {
-        "figures_measured": at_most(measured.delta), "measured_words": measured_in_words(later),
+        "figures_measured": at_most(measured.delta),
+        "measured_words": measured_in_words(later),
         "layer_words": layers.get(measured.p, f"the distance of order {measured.p:g}"),
-    }  # fmt: skip
+    }
 
 
 def check_path(path: Any) -> Path:
@@ -314,13 +286,16 @@ def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: A
     found = {
         "curves": curves if isinstance(curves, str) else "",
         "histograms": bars if isinstance(bars, str) else "",
-        "radii": "" if radii is not None
+        "radii": ""
+        if radii is not None
         else "The largest shift of each row is not known: pass max_shifts (--max-shifts), made by apas max-shift.",
         "outcomes": "" if audited else "Nobody asked a later model: pass audit (--audit) or new_model (--new-model).",
-        "layers": "" if later is not None and later.measured is not None
+        "layers": ""
+        if later is not None and later.measured is not None
         else "The shift to a later model was not measured: pass model and new_model (--model, --new-model), or an "
         "audit that was given the certified model as its base.",
-        "margins": "" if later is not None and later.margins is not None
+        "margins": ""
+        if later is not None and later.margins is not None
         else "It needs the later model: pass new_model (--new-model).",
-    }  # fmt: skip
+    }
     return {part: why for part, why in found.items() if why}

@@ -30,27 +30,12 @@ from apas.report.subject import Subject
 from apas.shifts.distance import read_model
 from apas.shifts.lp import LpShifts
 
-__all__ = ["Later", "Measured", "read_later"]
-
 _OUTCOMES = tuple(outcome.name for outcome in Outcome)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """How far the parameters moved.
-
-    Attributes
-    ----------
-    p : float
-        Which distance.
-    delta : float
-        Over all parameters.
-    parts : tuple of (str, str, int, float)
-        Layer, kind, number of parameters and distance of each part.
-    comparable : bool
-        Whether the distance tells if the later model lies in a certified set: the delta of the set bounds that very
-        distance, and nothing but parameters differs.
-    """
+    """How far the parameters moved."""
 
     p: float
     delta: float
@@ -60,22 +45,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Later:
-    """A later model beside the one that was certified.
-
-    Attributes
-    ----------
-    measured : Measured or None
-    margins : tuple of float or None
-        Per row its margin on the later model.
-    digest : str
-    notes : tuple of str
-    outcomes, reasons, repairs : tuple of str or None
-        Per row what an audit said; None without one.
-    claims : tuple of str or None
-        What each promise was about.
-    valid : tuple of bool or None
-        Whether the later model gives each row its class.
-    """
+    """A later model beside the one that was certified."""
 
     measured: Measured | None
     margins: tuple[float, ...] | None
@@ -105,15 +75,7 @@ class Later:
 
 
 def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
-    """What is known about a later model, or None.
-
-    Parameters
-    ----------
-    subject : Subject
-    audit : AuditReport, path of what ``apas audit --json`` printed, or None
-    new_model : object or None
-        The later model, see `as_model`.
-    """
+    """What is known about a later model, or None."""
     if audit is None and new_model is None:
         return None
     new = None if new_model is None else read_model(new_model, "`new_model`")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
+from apas._typing import Array, Floats, Integers
 from apas._validation import is_frame
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Problem
@@ -27,9 +27,6 @@ from apas.report.audit_section import Later
 from apas.report.subject import Subject
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["Curves", "Histograms", "draw_curves", "draw_histograms", "page_entropy"]
-
-_Array = NDArray[np.float64]
 #: About how many products of a parameter and a number a page may cost: some ten seconds.
 WORK = 4_000_000_000
 #: Draws per row: as many as the work allows between the two.
@@ -60,37 +57,26 @@ class Curves:
         lower = [[float(at_least(v)) for v in c.lower[order].tolist()] for c in self.found]
         upper = [[float(at_most(v)) for v in c.upper[order].tolist()] for c in self.found]
         return {
-            "deltas": first.deltas[order].tolist(), "estimate": [_digits(c.estimate[order]) for c in self.found],
-            "lower": lower, "upper": upper, "draws": first.draws, "confidence": first.confidence,
+            "deltas": first.deltas[order].tolist(),
+            "estimate": [_digits(c.estimate[order]) for c in self.found],
+            "lower": lower,
+            "upper": upper,
+            "draws": first.draws,
+            "confidence": first.confidence,
             "measure": first.measure,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class Histograms:
-    """Per row the margins on shifted models of the size that the row was certified at, counted in bars.
+    """Per row the margins on shifted models of the size that the row was certified at, counted in bars."""
 
-    Attributes
-    ----------
-    starts, widths : ndarray of shape (rows,)
-        Where the first bar of a row begins, and how wide its bars are.
-    counts : ndarray of shape (rows, bars)
-    unfit : ndarray of shape (rows,)
-        How many margins are no finite numbers.
-    failures : ndarray of shape (rows,)
-        On how many of the models the row is not valid; margins within rounding of 0 count as not valid.
-    deltas : ndarray of shape (rows,)
-    draws : int
-    listed : bool
-        Whether the models are those of a list rather than drawn.
-    """
-
-    starts: _Array
-    widths: _Array
-    counts: NDArray[np.int64]
-    unfit: NDArray[np.int64]
-    failures: NDArray[np.int64]
-    deltas: _Array
+    starts: Floats
+    widths: Floats
+    counts: Integers
+    unfit: Integers
+    failures: Integers
+    deltas: Floats
     draws: int
     listed: bool
 
@@ -102,10 +88,15 @@ class Histograms:
     def to_dict(self) -> dict[str, Any]:
         """As the page's plots read it."""
         return {
-            "starts": _digits(self.starts), "widths": _digits(self.widths), "counts": self.counts.tolist(),
-            "unfit": self.unfit.tolist(), "failures": self.failures.tolist(), "deltas": self.deltas.tolist(),
-            "draws": self.draws, "listed": self.listed,
-        }  # fmt: skip
+            "starts": _digits(self.starts),
+            "widths": _digits(self.widths),
+            "counts": self.counts.tolist(),
+            "unfit": self.unfit.tolist(),
+            "failures": self.failures.tolist(),
+            "deltas": self.deltas.tolist(),
+            "draws": self.draws,
+            "listed": self.listed,
+        }
 
 
 def page_entropy(rng: Any, subject: Subject) -> int:
@@ -116,15 +107,7 @@ def page_entropy(rng: Any, subject: Subject) -> int:
 
 
 def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves | str:
-    """One curve per row, or why there is none.
-
-    Parameters
-    ----------
-    subject : Subject
-    later : Later or None
-        A measured shift is put on the curve if it is in the units of delta.
-    entropy : int
-    """
+    """One curve per row, or why there is none."""
     matched = subject.matched
     if matched is None:
         return NO_MODEL
@@ -139,9 +122,14 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     if not matched.network_only:
         points, _ = rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
     found = robust_fraction(
-        matched.model, points.iloc[:rows] if is_frame(points) else points[:rows], deltas, target=problem.target[:rows],
-        shifts=subject.rows.shifts, method=Sampling(confidence=CONFIDENCE, n_samples=draws), rng=entropy,
-    )  # fmt: skip
+        matched.model,
+        points.iloc[:rows] if is_frame(points) else points[:rows],
+        deltas,
+        target=problem.target[:rows],
+        shifts=subject.rows.shifts,
+        method=Sampling(confidence=CONFIDENCE, n_samples=draws),
+        rng=entropy,
+    )
     return Curves(found, rows)
 
 
@@ -170,7 +158,7 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
     return _counted(margins, failures, some.delta, listed=listed)
 
 
-def _counted(margins: _Array, failures: NDArray[Any], deltas: _Array, *, listed: bool) -> Histograms:
+def _counted(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) -> Histograms:
     """Count the margins (draws, rows) of each row in bars of its own."""
     finite = np.isfinite(margins)
     lows = np.where(finite, margins, np.inf).min(axis=0)
@@ -187,7 +175,7 @@ def _counted(margins: _Array, failures: NDArray[Any], deltas: _Array, *, listed:
     return Histograms(starts, widths, counts, unfit, failures, deltas, len(margins), listed)
 
 
-def _deltas(subject: Subject, later: Later | None) -> _Array:
+def _deltas(subject: Subject, later: Later | None) -> Floats:
     """Sizes up to beyond what was certified and measured, and the sizes themselves that rows were certified at."""
     own = sorted({c.delta for c in subject.certificates or ()})
     reached = sorted({item.delta for item in subject.radii or () if item.delta > 0})
@@ -200,7 +188,7 @@ def _deltas(subject: Subject, later: Later | None) -> _Array:
     return np.unique([float(f"{delta:.4g}") for delta in grid] + (own if len(own) <= OWN else []))
 
 
-def _own_deltas(subject: Subject) -> _Array:
+def _own_deltas(subject: Subject) -> Floats:
     """The delta of each row; where none is certified, one that is in the middle of the others."""
     items: Any = subject.rows
     deltas = np.array([item.delta for item in items], dtype=np.float64)
@@ -214,6 +202,6 @@ def _affordable(problem: Problem) -> tuple[int, int]:
     return rows, int(min(MOST, max(FEWEST, WORK // (each * rows))))
 
 
-def _digits(values: _Array) -> list[float | None]:
+def _digits(values: Floats) -> list[float | None]:
     """Six digits, which no screen shows; what is not finite as null."""
     return [float(f"{v:.6g}") if np.isfinite(v) else None for v in values.tolist()]

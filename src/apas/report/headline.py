@@ -24,18 +24,6 @@ from apas.report.subject import Subject
 from apas.shifts.noise import InputNoise
 from apas.shifts.observed import ObservedShifts
 
-__all__ = [
-    "Figure",
-    "capital",
-    "claims_in_words",
-    "figures",
-    "headline",
-    "measured_in_words",
-    "methods",
-    "provenance",
-    "shift_in_words",
-]
-
 _DISTANCE = {
     1.0: "the changes of all parameters add up to at most {}",
     2.0: "the parameters moved by at most {} (Euclidean distance)",
@@ -187,7 +175,7 @@ def _kept(later: Later | None) -> list[str]:
             (unlucky, "broken inside of the certified set: certificates about most shifts leave out a share"),
             (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
             (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
-        ]  # fmt: skip
+        ]
         said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
         rest = [ok for ok, outcome in zip(later.valid or (), later.outcomes, strict=True) if outcome == "NOT_PROMISED"]
         if rest:

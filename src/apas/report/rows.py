@@ -14,8 +14,6 @@ from apas.report.audit_section import Later
 from apas.report.headline import capital
 from apas.report.subject import Subject
 
-__all__ = ["Line", "lines_of"]
-
 #: So many features are listed per row, which keeps pages of wide tables small.
 LISTED = 16
 
@@ -31,32 +29,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Line:
-    """One explanation.
-
-    Attributes
-    ----------
-    number : int
-        From 0, in the order of the certificates.
-    label : str
-    changes : tuple of Change
-        The features that change; all of them if it is not known what they were.
-    more : int
-        How many further ones are not listed.
-    target : str
-    verdict : str
-        Empty where only a largest shift is known.
-    valid_today : bool
-        Whether the certified model itself gives the class.
-    sentences : tuple of str
-        What was shown.
-    worst, sampled, broken : float or None
-        Largest delta proved for every shift, certified for most shifts, and the smallest with a known failing shift.
-    worst_text, sampled_text : str
-    tested : float or None
-        The delta that the certificate is about.
-    outcome, outcome_text : str
-        What became of it on the later model; empty without one.
-    """
+    """One explanation."""
 
     number: int
     label: str
@@ -80,9 +53,11 @@ class Line:
         tested = "" if self.tested is None else exactly(self.tested)
         broken = "" if self.broken is None else at_most(self.broken)
         found = {
-            "tested": (self.tested, tested), "sampled": (self.sampled, self.sampled_text),
-            "worst": (self.worst, self.worst_text), "broken": (self.broken, broken),
-        }  # fmt: skip
+            "tested": (self.tested, tested),
+            "sampled": (self.sampled, self.sampled_text),
+            "worst": (self.worst, self.worst_text),
+            "broken": (self.broken, broken),
+        }
         return {key: None if at is None else {"at": at, "text": text} for key, (at, text) in found.items()}
 
 
@@ -150,15 +125,23 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
     outcome = "" if later is None or later.outcomes is None else later.outcomes[i]
     item: Any = certificate if certificate is not None else radius
     return Line(
-        number=i, label=label, changes=changes[0], more=changes[1], target=str(item.target),
-        verdict="" if certificate is None else certificate.verdict.name, valid_today=item.valid_today,
+        number=i,
+        label=label,
+        changes=changes[0],
+        more=changes[1],
+        target=str(item.target),
+        verdict="" if certificate is None else certificate.verdict.name,
+        valid_today=item.valid_today,
         sentences=tuple(said),
-        worst=worst or None, sampled=sampled or None,
+        worst=worst or None,
+        sampled=sampled or None,
         broken=radius.broken_at if radius is not None and 0 < radius.broken_at < math.inf else None,
-        worst_text=worst_text if worst else "", sampled_text=sampled_text if sampled else "",
-        tested=None if certificate is None else certificate.delta, outcome=outcome,
+        worst_text=worst_text if worst else "",
+        sampled_text=sampled_text if sampled else "",
+        tested=None if certificate is None else certificate.delta,
+        outcome=outcome,
         outcome_text=_outcome_text(i, later) if outcome else "",
-    )  # fmt: skip
+    )
 
 
 def _outcome_text(i: int, later: Later | None) -> str:

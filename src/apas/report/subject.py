@@ -19,27 +19,10 @@ from apas.errors import InputError
 from apas.shifts.distance import read_model
 from apas.shifts.observed import ObservedShifts
 
-__all__ = ["Subject", "read_subject"]
-
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """Rows with what is known about them, as a certificate file holds them.
-
-    Attributes
-    ----------
-    certificates : Certificates or None
-    radii : MaxShifts or None
-        At least one of the two is there; both are about the same rows.
-    digest : str
-        SHA-256 of the content that a certificate file has.
-    versions : dict of str to str
-        What wrote it.
-    matched : Matched or None
-        The model that was certified, if it is at hand.
-    searches : int or None
-        How many counterfactuals were searched for, if they come from a search; those not found have no row.
-    """
+    """Rows with what is known about them, as a certificate file holds them."""
 
     certificates: Certificates | None
     radii: MaxShifts | None
@@ -62,15 +45,7 @@ class Subject:
 
 
 def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
-    """Check what `write_report` was given, and bring it into one form.
-
-    Parameters
-    ----------
-    certificates : Certificates, MaxShifts, Counterfactuals or path
-    max_shifts : MaxShifts, path or None
-    model : object or None
-        See `as_model`. Results that were just computed know their model; a file does not.
-    """
+    """Check what `write_report` was given, and bring it into one form."""
     searches, known, shifts = None, None, None
     if is_path(certificates):
         content = read_object(certificates, "certificate file")

@@ -5,21 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Array, Floats
 from apas.models.base import Model, Parameters, Scaled, offers
-
-__all__ = [
-    "Magnitudes",
-    "OnPoints",
-    "OtherMoves",
-    "ShiftSet",
-    "coordinates",
-    "drawn_magnitudes",
-    "drawn_margins",
-    "magnitudes",
-]
 
 
 @runtime_checkable
@@ -30,18 +19,15 @@ class ShiftSet(Protocol):
     which that is not true says so by offering `OtherMoves`. Ask it through `apas.shifts.base`, which knows.
     """
 
-    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k): a pure function of (stream, index)."""
         ...
 
-    def margins(
-        self, model: Model, X: NDArray[np.float64], target: NDArray[Any], directions: NDArray[np.float64],
-        delta: float | NDArray[np.float64],
-    ) -> NDArray[np.float64]:  # fmt: skip
+    def margins(self, model: Model, X: Floats, target: Array, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the rows `X` on every shifted model, shape (directions, rows)."""
         ...
 
-    def radii(self, parameters: Parameters) -> NDArray[np.float64]:
+    def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter may move when delta is 1, shape (k,)."""
         ...
 
@@ -70,9 +56,7 @@ class OtherMoves(Protocol):
         """What moves, as a vector with names: what the members of `ShiftSet` take in place of the parameters."""
         ...
 
-    def shifted_parameters(
-        self, model: Model, direction: NDArray[np.float64], delta: float
-    ) -> NDArray[np.float64]:  # fmt: skip
+    def shifted_parameters(self, model: Model, direction: Floats, delta: float) -> Floats:
         """Parameters of the model that a direction stands for."""
         ...
 
@@ -82,9 +66,8 @@ class OnPoints(Protocol):
     """A set whose models read the rows in the user's units, each with a preprocessing of its own."""
 
     def point_margins(
-        self, model: Model, points: Any, target: Any, directions: NDArray[np.float64],
-        delta: float | NDArray[np.float64],
-    ) -> NDArray[np.float64]:  # fmt: skip
+        self, model: Model, points: Any, target: Any, directions: Floats, delta: float | Floats
+    ) -> Floats:
         """Margins of rows in the user's units on every shifted model, shape (directions, rows)."""
         ...
 
@@ -93,60 +76,35 @@ class OnPoints(Protocol):
 class Magnitudes(Protocol):
     """A set that knows better than by its radii how large the numbers behind margins get."""
 
-    def magnitudes(
-        self, model: Model, points: Any, X: NDArray[np.float64], target: Any, delta: float | NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """Per row a number of the size of those behind any margin, on any shifted model."""
         ...
 
 
-_Array = NDArray[np.float64]
-
-
 def coordinates(shifts: ShiftSet, model: Model) -> Parameters:
-    """What moves: the parameters of the model, unless the set says otherwise.
-
-    Examples
-    --------
-    >>> from apas import FeedForward, LinfShifts
-    >>> net = FeedForward([[[1.0], [-1.0]]], [[0.0]])
-    >>> len(coordinates(LinfShifts(), net))
-    3
-    """
+    """What moves: the parameters of the model, unless the set says otherwise."""
     return shifts.coordinates(model) if offers(shifts, OtherMoves) else model.parameters
 
 
 def drawn_margins(
-    shifts: ShiftSet, model: Model, points: Any, X: _Array, target: Any, directions: _Array, delta: float | _Array
-) -> _Array:
-    """Margins of rows on every shifted model, shape (directions, rows).
-
-    Parameters
-    ----------
-    shifts : ShiftSet
-    model : Model
-    points : array_like, data frame or None
-        The rows in the user's units, for sets that offer `OnPoints`; None if they are not known.
-    X : ndarray of shape (rows, features)
-        The same rows in model units.
-    target, directions, delta
-        As in `ShiftSet.margins`.
-    """
+    shifts: ShiftSet, model: Model, points: Any, X: Floats, target: Any, directions: Floats, delta: float | Floats
+) -> Floats:
+    """Margins of rows on every shifted model, shape (directions, rows)."""
     if points is not None and offers(shifts, OnPoints):
         return shifts.point_margins(model, points, target, directions, delta)
     return shifts.margins(model, X, target, directions, delta)
 
 
 def drawn_magnitudes(
-    shifts: ShiftSet, model: Model, points: Any, X: _Array, target: Any, radii: _Array, delta: float | _Array
-) -> _Array:
+    shifts: ShiftSet, model: Model, points: Any, X: Floats, target: Any, radii: Floats, delta: float | Floats
+) -> Floats:
     """Per row a number of the size of those behind any margin, on any shifted model."""
     if offers(shifts, Magnitudes):
         return shifts.magnitudes(model, points, X, target, delta)
     return magnitudes(model, X, target, radii, delta)
 
 
-def magnitudes(model: Model, X: _Array, target: Any, radii: _Array, delta: float | _Array) -> _Array:
+def magnitudes(model: Model, X: Floats, target: Any, radii: Floats, delta: float | Floats) -> Floats:
     """The same while parameter i moves by at most ``delta * radii[i]``; without that knowledge, the margin itself."""
     if offers(model, Scaled):
         return model.margin_scale(X, radii, delta)

@@ -15,38 +15,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["box_distances", "box_reach", "inside_box", "within_box"]
+from apas._typing import Bools, Floats
 
-_Array = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float64).max)
 #: Cuts a 53-bit mantissa into two halves whose products are exact.
 SPLITTER = 2.0**27 + 1
 
 
-def inside_box(base: _Array, radii: ArrayLike, delta: ArrayLike, direction: _Array) -> _Array:
-    """``base + delta * radii * direction``, rounded towards `base`: inside the box without tolerance.
-
-    Parameters
-    ----------
-    base : ndarray
-        Parameters of the model, finite.
-    radii : ndarray
-        How far each may move when delta is 1; finite, at least 0.
-    delta : array_like
-        Finite, at least 0.
-    direction : ndarray
-        Entries in [-1, 1]; what lies outside is cut off, NaN moves nothing. The four are broadcast together.
-
-    Returns
-    -------
-    ndarray
-        Where the direction is 1 or -1, the end of the box up to a rounding error or two.
-
-    Examples
-    --------
-    >>> inside_box(np.array([0.3, 1e16]), np.ones(2), 0.1, np.ones(2)).tolist()  # the float64 0.4 would be outside
-    [0.39999999999999997, 1e+16]
-    """
+def inside_box(base: Floats, radii: ArrayLike, delta: ArrayLike, direction: Floats) -> Floats:
+    """``base + delta * radii * direction``, rounded towards `base`: inside the box without tolerance."""
     direction = np.where(np.isnan(direction), 0.0, np.clip(direction, -1.0, 1.0))
     # at most the reach in size, because rounding never passes a float64 number
     step = box_reach(radii, delta) * direction
@@ -58,14 +35,8 @@ def inside_box(base: _Array, radii: ArrayLike, delta: ArrayLike, direction: _Arr
     return np.asarray(np.where(past, np.nextafter(total, base), total))
 
 
-def box_reach(radii: ArrayLike, delta: ArrayLike) -> _Array:
-    """The largest float64 numbers that do not exceed ``delta * radii`` in real arithmetic.
-
-    Examples
-    --------
-    >>> float(box_reach(0.1, 0.1)), 0.1 * 0.1  # float64 rounds up
-    (0.01, 0.010000000000000002)
-    """
+def box_reach(radii: ArrayLike, delta: ArrayLike) -> Floats:
+    """The largest float64 numbers that do not exceed ``delta * radii`` in real arithmetic."""
     fraction, error, exponent = _product(radii, delta)
     fraction = np.where(error < 0, np.nextafter(fraction, 0.0), fraction)
     with np.errstate(over="ignore", under="ignore"):
@@ -75,14 +46,8 @@ def box_reach(radii: ArrayLike, delta: ArrayLike) -> _Array:
     return np.asarray(np.minimum(reach, LARGEST))
 
 
-def within_box(base: _Array, radii: ArrayLike, delta: ArrayLike, values: _Array) -> NDArray[np.bool_]:
-    """Whether each of `values` lies in the box, decided in real arithmetic; what is not finite never does.
-
-    Examples
-    --------
-    >>> within_box(np.array([0.3, 0.3]), np.ones(2), 0.1, np.array([0.4, 0.39999999999999997]))
-    array([False,  True])
-    """
+def within_box(base: Floats, radii: ArrayLike, delta: ArrayLike, values: Floats) -> Bools:
+    """Whether each of `values` lies in the box, decided in real arithmetic; what is not finite never does."""
     with np.errstate(over="ignore", invalid="ignore"):
         distance = np.asarray(values - base)
         # as a rule this settles it: a distance rounded to nearest that is less than a number not above the reach, or
@@ -109,21 +74,15 @@ def within_box(base: _Array, radii: ArrayLike, delta: ArrayLike, values: _Array)
     return np.asarray(finite & (smaller | equal))
 
 
-def box_distances(base: _Array, values: _Array) -> _Array:
-    """The least float64 numbers that ``abs(values - base)`` does not exceed in real arithmetic.
-
-    Examples
-    --------
-    >>> box_distances(np.array([-1e-17]), np.array([1.0])).tolist(), 1.0 - -1e-17  # float64 rounds down
-    ([1.0000000000000002], 1.0)
-    """
+def box_distances(base: Floats, values: Floats) -> Floats:
+    """The least float64 numbers that ``abs(values - base)`` does not exceed in real arithmetic."""
     with np.errstate(over="ignore", invalid="ignore"):
         change = np.asarray(values - base)
         short = np.sign(change) * _sum_error(values, -base, change) > 0
     return np.where(short, np.nextafter(np.abs(change), np.inf), np.abs(change))
 
 
-def _product(a: ArrayLike, b: ArrayLike) -> tuple[_Array, _Array, NDArray[np.int32]]:
+def _product(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats, NDArray[np.int32]]:
     """``(fraction + error) * 2**exponent`` is a * b exactly; fraction is in [0.5, 1) (or 0), rounded to nearest."""
     x, x_exponent = np.frexp(np.asarray(a, dtype=np.float64))
     y, y_exponent = np.frexp(np.asarray(b, dtype=np.float64))
@@ -134,13 +93,13 @@ def _product(a: ArrayLike, b: ArrayLike) -> tuple[_Array, _Array, NDArray[np.int
     return fraction, np.ldexp(error, -carry), x_exponent + y_exponent + carry
 
 
-def _halves(x: _Array) -> tuple[_Array, _Array]:
+def _halves(x: Floats) -> tuple[Floats, Floats]:
     shifted = SPLITTER * x
     high = shifted - (shifted - x)
     return high, x - high
 
 
-def _sum_error(a: _Array, b: _Array, total: _Array) -> _Array:
+def _sum_error(a: Floats, b: Floats, total: Floats) -> Floats:
     """What rounding took away from ``a + b``: the exact sum is ``total + error``."""
     swap = np.abs(a) < np.abs(b)
     large, small = np.where(swap, b, a), np.where(swap, a, b)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
@@ -22,9 +22,7 @@ from apas.shifts.box import box_distances
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["ShiftReport", "check_order", "compare_models", "measure_shift", "read_model"]
 
-_Array = NDArray[np.float64]
 #: The distances that every report holds.
 NORMS = (0.0, 1.0, 2.0, math.inf)
 #: What two models must share for the distance of their parameters to tell how far they are from each other.
@@ -77,9 +75,12 @@ def measure_shift(base: Any, *others: Any, p: float = math.inf) -> ShiftReport:
     names = [f"`others[{i}]` of measure_shift" for i in range(len(others))]
     models = [read_model(other, name) for other, name in zip(others, names, strict=True)]
     return compare_models(
-        read_model(base, "`base` of measure_shift"), models, p=order, names=names,
+        read_model(base, "`base` of measure_shift"),
+        models,
+        p=order,
+        names=names,
         columns=[f"model {i}" for i in range(1, len(models) + 1)],
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,7 +107,7 @@ class ShiftReport:
     models: tuple[str, ...]
     norms: tuple[float, ...]
     parts: tuple[tuple[str, str, int], ...]
-    distances: _Array
+    distances: Floats
     entropy: int | None = None
 
     @property
@@ -200,9 +201,14 @@ def read_model(obj: Any, argument: str) -> Model:
 
 
 def compare_models(
-    base: Model, others: Sequence[Model], *, p: float, names: Sequence[str], columns: Sequence[str],
+    base: Model,
+    others: Sequence[Model],
+    *,
+    p: float,
+    names: Sequence[str],
+    columns: Sequence[str],
     entropy: int | None = None,
-) -> ShiftReport:  # fmt: skip
+) -> ShiftReport:
     """Measure read models; `names` are for errors and `columns` for the report."""
     norms = NORMS if p in NORMS else tuple(sorted({*NORMS, p}))
     start = _finite(base.parameters, "the base model")
@@ -223,7 +229,7 @@ def compare_models(
     return ShiftReport(p, tuple(columns), norms, parts, distances, entropy)
 
 
-def _distance(moved: _Array, p: float) -> float:
+def _distance(moved: Floats, p: float) -> float:
     """Distance for changes of sizes `moved`; that for p = inf adds no rounding to theirs."""
     largest = float(moved.max(initial=0.0))
     if largest in (0.0, math.inf) or p in (0.0, math.inf):

@@ -8,18 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apas._random import Stream
+from apas._typing import Floats
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters
 from apas.shifts.base import magnitudes
 from apas.shifts.points import LARGEST, standard_normals
 from apas.shifts.selection import ALL_KINDS, Reach, placed
-
-__all__ = ["GaussianShifts"]
-
-_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,7 +53,7 @@ class GaussianShifts:
     relative: bool = False
     kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None = None
-    scale: Mapping[str | int, float] | Sequence[ArrayLike] | _Array | None = None
+    scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
     _reach: Reach = field(init=False, repr=False)
 
@@ -67,11 +64,11 @@ class GaussianShifts:
             object.__setattr__(self, name, getattr(reach, name))
         object.__setattr__(self, "_reach", reach)
 
-    def radii(self, parameters: Parameters) -> _Array:
+    def radii(self, parameters: Parameters) -> Floats:
         """Standard deviation of each parameter when delta is 1, shape (k,); no bound on how far it moves."""
         return self._reach.radii(parameters)
 
-    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> _Array:
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k): normal numbers times the radii.
 
         Parameters that do not move take no random number.
@@ -83,11 +80,11 @@ class GaussianShifts:
             points *= radii[movers]
         return points if len(movers) == len(radii) else placed(points, movers, len(radii))
 
-    def margins(self, model: Model, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the rows on every shifted model, shape (directions, rows)."""
         return model.shifted_margins(X, target, directions, delta)
 
-    def magnitudes(self, model: Model, points: Any, X: _Array, target: Any, delta: float | _Array) -> _Array:
+    def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
         return magnitudes(model, X, target, LARGEST * self.radii(model.parameters), delta)
 

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apas._random import Stream
+from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters
 from apas.shifts.box import within_box
 from apas.shifts.points import unit_cube
 from apas.shifts.selection import ALL_KINDS, Reach, placed
-
-__all__ = ["LinfShifts"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,7 +50,7 @@ class LinfShifts:
     relative: bool = False
     kinds: tuple[str, ...] = ALL_KINDS
     layers: Sequence[str | int] | None = None
-    scale: Mapping[str | int, float] | Sequence[ArrayLike] | NDArray[np.float64] | None = None
+    scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
     _reach: Reach = field(init=False, repr=False)
 
@@ -62,11 +61,11 @@ class LinfShifts:
             object.__setattr__(self, name, getattr(reach, name))
         object.__setattr__(self, "_reach", reach)
 
-    def radii(self, parameters: Parameters) -> NDArray[np.float64]:
+    def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter may move when delta is 1, shape (k,)."""
         return self._reach.radii(parameters)
 
-    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k).
 
         Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
@@ -82,10 +81,7 @@ class LinfShifts:
         movers = np.flatnonzero(radii)
         return placed(unit_cube(len(movers), stream, start, stop) * radii[movers], movers, len(radii))
 
-    def margins(
-        self, model: Model, X: NDArray[np.float64], target: Any, directions: NDArray[np.float64],
-        delta: float | NDArray[np.float64],
-    ) -> NDArray[np.float64]:  # fmt: skip
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the rows on every shifted model, shape (directions, rows)."""
         return model.shifted_margins(X, target, directions, delta)
 

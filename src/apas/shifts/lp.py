@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apas._random import Stream
+from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters
 from apas.shifts.norms import inside_ball, projection, steepest_point, within_ball
 from apas.shifts.points import unit_ball
 from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, selected
-
-__all__ = ["LpShifts"]
-
-_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class LpShifts:
         object.__setattr__(self, "kinds", check_kinds(self.kinds, "LpShifts"))
         object.__setattr__(self, "layers", check_layers(self.layers))
 
-    def moves(self, parameters: Parameters) -> NDArray[np.bool_]:
+    def moves(self, parameters: Parameters) -> Bools:
         """Which parameters move, shape (k,)."""
         moves = moving(parameters, self.kinds, self.layers, "LpShifts")
         if not moves.any():
@@ -68,11 +65,11 @@ class LpShifts:
             )
         return moves
 
-    def radii(self, parameters: Parameters) -> _Array:
+    def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter may move when delta is 1, shape (k,): the box around the ball."""
         return self.moves(parameters).astype(np.float64)
 
-    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> _Array:
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k), uniform in the unit ball.
 
         Parameters that do not move take no random number. In floating point a norm can exceed 1 by a few units in the
@@ -82,7 +79,7 @@ class LpShifts:
         points = unit_ball(len(movers), self.p, stream, start, stop)
         return points if len(movers) == len(parameters) else placed(points, movers, len(parameters))
 
-    def margins(self, model: Model, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the rows on every shifted model, shape (directions, rows)."""
         return model.shifted_margins(X, target, directions, delta)
 
@@ -99,7 +96,7 @@ class LpShifts:
             return False
         return within_ball(base.values[moves], other.values[moves], self.p, float(delta))
 
-    def project(self, moves: _Array, delta: ArrayLike) -> _Array:
+    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
         """Rows of changes (rows, k) pulled into the ball of radius `delta` (one, or one per row), up to rounding.
 
         To the nearest point of the ball for p = 1 and 2, else along the line to its centre. Entries of parameters that
@@ -107,14 +104,14 @@ class LpShifts:
         """
         return projection(moves, self.p, delta)
 
-    def steepest(self, gradients: _Array) -> _Array:
+    def steepest(self, gradients: Floats) -> Floats:
         """Per row of gradients (rows, k) the point u of the unit ball with the least ``gradient @ u``.
 
         Entries of parameters that do not move must be 0, and stay so.
         """
         return steepest_point(gradients, self.p)
 
-    def pull_inside(self, base: Parameters, values: _Array, delta: ArrayLike) -> _Array:
+    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
         """Parameters (k,), or several as (rows, k), brought inside the ball around `base`, without tolerance.
 
         What `contains` accepts stays as it is, but for parameters that do not move; the rest is pulled towards `base`.

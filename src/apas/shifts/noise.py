@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apas._random import Stream
+from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Dense, Model, Named, Parameters, Raw, Scaled, offers
 from apas.shifts.base import magnitudes
 from apas.shifts.points import unit_cube
 from apas.shifts.selection import placed, plain
 
-__all__ = ["InputNoise"]
-
-_Array = NDArray[np.float64]
 #: How many numbers of moved rows are held at a time.
 NUMBERS = 1 << 18
 #: What the features are called behind a preprocessing, where a step of 1 is not one in the user's units.
@@ -82,7 +80,7 @@ class InputNoise:
         kinds, layers = ["weight"] * count, [ENCODED if offers(model, Raw) else "input"] * count
         return Parameters.from_arrays([0.0] * count, names=named, kinds=kinds, layers=layers)
 
-    def radii(self, parameters: Parameters) -> _Array:
+    def radii(self, parameters: Parameters) -> Floats:
         """How far each feature moves when delta is 1, shape (features,)."""
         radii = np.ones(len(parameters))
         if self.features is not None:
@@ -102,24 +100,24 @@ class InputNoise:
             raise InputError("`shifts` must move at least one feature, but InputNoise moves none; choose other ones.")
         return radii
 
-    def steps(self, parameters: Parameters) -> _Array:
+    def steps(self, parameters: Parameters) -> Floats:
         """How large a step of each feature is, 0 where it moves freely, shape (features,)."""
         steps = np.zeros(len(parameters))
         for feature, step in (self.integers or {}).items():  # type: ignore[union-attr]
             steps[_place(parameters, feature, "integers")] = step
         return steps
 
-    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> _Array:
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Uniform numbers of [-1, 1), 0 for features that do not move, shape (stop - start, features)."""
         movers = np.flatnonzero(self.radii(parameters))
         unit = unit_cube(len(movers), stream, start, stop)
         return unit if len(movers) == len(parameters) else placed(unit, movers, len(parameters))
 
-    def moved(self, model: Model, X: ArrayLike, directions: ArrayLike, delta: float) -> _Array:
+    def moved(self, model: Model, X: ArrayLike, directions: ArrayLike, delta: float) -> Floats:
         """Rows in model units after the noise of each direction, shape (directions, rows, features)."""
         return np.asarray(X, dtype=np.float64)[None] + self._noise(model, np.asarray(directions), delta)[:, None]
 
-    def _noise(self, model: Model, directions: _Array, delta: float) -> _Array:
+    def _noise(self, model: Model, directions: Floats, delta: float) -> Floats:
         what = self.coordinates(model)
         reach, steps = delta * self.radii(what), self.steps(what)
         noise = directions * reach
@@ -131,7 +129,7 @@ class InputNoise:
             noise[:, whole] = number * steps[whole]
         return noise
 
-    def margins(self, model: Model, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the moved rows on the model itself, shape (directions, rows)."""
         margins = np.empty((len(directions), len(X)))
         deltas = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
@@ -147,7 +145,7 @@ class InputNoise:
                 margins[first : first + count, rows] = model.margin(moved, wanted).reshape(len(some), -1)
         return margins
 
-    def magnitudes(self, model: Model, points: Any, X: _Array, target: Any, delta: float | _Array) -> _Array:
+    def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, wherever it moves."""
         still, deltas = np.zeros(len(model.parameters)), np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
         if offers(model, Dense):  # sums of magnitudes, which grow with those of the row
@@ -161,7 +159,7 @@ class InputNoise:
                     sizes[rows] = np.maximum(sizes[rows], magnitudes(model, end, target, still, 0.0))
         return sizes
 
-    def shifted_parameters(self, model: Model, direction: _Array, delta: float) -> _Array:
+    def shifted_parameters(self, model: Model, direction: Floats, delta: float) -> Floats:
         """Those of the model, which does not move."""
         return np.asarray(model.parameters.values)
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-__all__ = ["inside_ball", "lp_norm", "projection", "steepest_point", "within_ball"]
+from apas._typing import Floats
 
-_Array = NDArray[np.float64]
 #: Up to this whole p, what floating point leaves open is decided with integers.
 EXACT = 16
 #: How many numbers Python looks at together.
@@ -20,14 +19,8 @@ PART = 1 << 16
 POWER = 2.0**-46
 
 
-def lp_norm(rows: _Array, p: float) -> _Array:
-    """L_p norms of the rows, which may be of any size: nothing overflows before the norm itself does.
-
-    Examples
-    --------
-    >>> lp_norm(np.array([[3e200, -4e200]]), 2.0)
-    array([5.e+200])
-    """
+def lp_norm(rows: Floats, p: float) -> Floats:
+    """L_p norms of the rows, which may be of any size: nothing overflows before the norm itself does."""
     sizes = np.abs(rows)
     largest = sizes.max(axis=-1, initial=0.0)
     scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
@@ -37,16 +30,11 @@ def lp_norm(rows: _Array, p: float) -> _Array:
         return np.asarray(scale * np.sum((sizes / scale[..., None]) ** p, axis=-1) ** (1.0 / p))
 
 
-def within_ball(base: _Array, values: _Array, p: float, delta: float) -> bool:
+def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:
     """Whether ``values - base`` has an L_p norm of at most `delta`, decided in real arithmetic.
 
     True is always right. So is False for whole p up to 16; for other p, vectors whose norm lies within about 1e-13 of
     `delta` (more for very large p) may be refused.
-
-    Examples
-    --------
-    >>> [within_ball(np.zeros(2), np.array([3.0, b]), 2.0, 5.0) for b in (4.0, np.nextafter(4.0, 5.0))]
-    [True, False]
     """
     with np.errstate(over="ignore", invalid="ignore"):
         moves = values - base
@@ -72,14 +60,14 @@ def within_ball(base: _Array, values: _Array, p: float, delta: float) -> bool:
     return _sum_within(sizes, rest, delta)  # no L_p norm exceeds the L_1 norm
 
 
-def _sum_within(sizes: _Array, rest: _Array, delta: float) -> bool:
+def _sum_within(sizes: Floats, rest: Floats, delta: float) -> bool:
     try:  # correctly rounded, so its sign is that of the exact sum
         return math.fsum(chain(_listed(sizes), _listed(rest), [-delta])) <= 0
     except OverflowError:
         return False
 
 
-def _power_within(base: _Array, values: _Array, p: int, delta: float) -> bool:
+def _power_within(base: Floats, values: Floats, p: int, delta: float) -> bool:
     moved = np.flatnonzero(values != base)
     numbers = zip(_listed(base[moved]), _listed(values[moved]), strict=True)
     pairs = [(b.as_integer_ratio(), v.as_integer_ratio()) for b, v in numbers]
@@ -89,19 +77,13 @@ def _power_within(base: _Array, values: _Array, p: int, delta: float) -> bool:
     return bool(total <= (radius[0] * (unit // radius[1])) ** p)
 
 
-def _listed(numbers: _Array) -> Iterator[float]:
+def _listed(numbers: Floats) -> Iterator[float]:
     for start in range(0, len(numbers), PART):
         yield from numbers[start : start + PART].tolist()
 
 
-def inside_ball(base: _Array, values: _Array, p: float, delta: float) -> _Array:
-    """`values` if `within_ball` accepts them, else a point on the way to them that it accepts, close to the surface.
-
-    Examples
-    --------
-    >>> inside_ball(np.zeros(2), np.array([6.0, 8.0]), 2.0, 5.0).round(9)
-    array([3., 4.])
-    """
+def inside_ball(base: Floats, values: Floats, p: float, delta: float) -> Floats:
+    """`values` if `within_ball` accepts them, else a point on the way to them that it accepts, close to the surface."""
     if within_ball(base, values, p, delta):
         return values
     with np.errstate(over="ignore", invalid="ignore"):
@@ -121,16 +103,10 @@ def inside_ball(base: _Array, values: _Array, p: float, delta: float) -> _Array:
     return base.copy()
 
 
-def projection(moves: _Array, p: float, delta: ArrayLike) -> _Array:
+def projection(moves: Floats, p: float, delta: ArrayLike) -> Floats:
     """Rows pulled into the ball of radius `delta` (one, or one per row): for p = 1 and 2 to the nearest point of it.
 
     For other p along the line to the centre.
-
-    Examples
-    --------
-    >>> projection(np.array([[3.0, 1.0], [0.5, 0.0]]), 1.0, 2.0)
-    array([[2. , 0. ],
-           [0.5, 0. ]])
     """
     radius = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(moves),))
     norms = lp_norm(moves, p)
@@ -143,7 +119,7 @@ def projection(moves: _Array, p: float, delta: ArrayLike) -> _Array:
     return pulled
 
 
-def _soft(moves: _Array, radius: _Array) -> _Array:
+def _soft(moves: Floats, radius: Floats) -> Floats:
     """Sizes of rows outside the L_1 ball lowered by the one amount that leaves a sum of `radius`."""
     sizes = np.abs(moves)
     falling = -np.sort(-sizes, axis=1)
@@ -153,15 +129,8 @@ def _soft(moves: _Array, radius: _Array) -> _Array:
     return np.asarray(np.sign(moves) * np.maximum(sizes - amount, 0.0))
 
 
-def steepest_point(gradients: _Array, p: float) -> _Array:
-    """Per row the point u of the unit ball with the least ``gradient @ u``; 0 where the gradient is 0.
-
-    Examples
-    --------
-    >>> steepest_point(np.array([[3.0, -4.0], [0.0, 0.0]]), 2.0)
-    array([[-0.6,  0.8],
-           [ 0. ,  0. ]])
-    """
+def steepest_point(gradients: Floats, p: float) -> Floats:
+    """Per row the point u of the unit ball with the least ``gradient @ u``; 0 where the gradient is 0."""
     sizes = np.abs(gradients)
     largest = sizes.max(axis=1, keepdims=True, initial=0.0)
     shares = sizes / np.where(largest > 0, largest, 1.0)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Floats, Indices
 from apas.errors import GuaranteeWarning, InputError
 from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
 from apas.models.convert import encoded_rows
@@ -20,13 +20,10 @@ from apas.shifts.base import magnitudes
 from apas.shifts.distance import read_model
 from apas.shifts.retraining import RetrainedModels
 
-__all__ = ["ObservedShifts"]
-
-_Array = NDArray[np.float64]
 #: How many differences of parameters are held at a time.
 NUMBERS = 1 << 20
 #: Rows of a problem as a model reads them.
-_Rows = Callable[[int, Model], _Array]
+_Rows = Callable[[int, Model], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,18 +92,18 @@ class ObservedShifts:
         """What moves: the number of the model."""
         return Parameters.from_arrays([[0.0]], names=["model"], kinds=["weight"], layers=["model"])
 
-    def radii(self, parameters: Parameters) -> _Array:
+    def radii(self, parameters: Parameters) -> Floats:
         """No bound on how far anything moves: the models are what they are."""
         return np.full(len(parameters), np.inf)
 
-    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> _Array:
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Numbers of the models from `start` to `stop`, as far as there are models, shape (models, 1)."""
         return np.arange(start, min(stop, len(self)), dtype=np.float64)[:, None]
 
-    def margins(self, model: Model, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of rows in model units, which must mean the same to every model, shape (directions, rows)."""
 
-        def rows(number: int, other: Model) -> _Array:
+        def rows(number: int, other: Model) -> Floats:
             doubt = unidentified(other) if offers(other, Raw) and other is not model else ""
             if doubt or _preprocessing(other) != _preprocessing(model):
                 what = f"is not identified: {doubt}" if doubt else "has another preprocessing"
@@ -119,14 +116,14 @@ class ObservedShifts:
         return self._margins(model, rows, X, target, directions, delta)
 
     def point_margins(
-        self, model: Model, points: Any, target: Any, directions: _Array, delta: float | _Array
-    ) -> _Array:
+        self, model: Model, points: Any, target: Any, directions: Floats, delta: float | Floats
+    ) -> Floats:
         """Margins of rows in the user's units, which each model encodes itself, shape (directions, rows)."""
         encoded = encoded_rows(model, points)[1]
         return self._margins(model, self._reader(points), encoded, target, directions, delta)
 
     def _reader(self, points: Any) -> _Rows:
-        def rows(number: int, other: Model) -> _Array:
+        def rows(number: int, other: Model) -> Floats:
             try:
                 return encoded_rows(other, points)[1]
             except InputError as error:
@@ -135,8 +132,8 @@ class ObservedShifts:
         return rows
 
     def _margins(
-        self, model: Model, rows: _Rows, X: _Array, target: Any, directions: _Array, delta: float | _Array
-    ) -> _Array:
+        self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: float | Floats
+    ) -> Floats:
         numbers = directions[:, 0].astype(int).tolist()
         as_they_are = np.broadcast_to(np.asarray(delta) == 1, (len(X),))
         margins = np.empty((len(numbers), len(X)))
@@ -151,9 +148,7 @@ class ObservedShifts:
                 margins[first : first + some, part] = model.shifted_margins(X[part], wanted, changes, sizes)
         return margins
 
-    def margins_read(
-        self, model: Model, rows: _Rows, numbers: Sequence[int], count: int, target: Any
-    ) -> _Array:  # fmt: skip
+    def margins_read(self, model: Model, rows: _Rows, numbers: Sequence[int], count: int, target: Any) -> Floats:
         """Margins on the models of some numbers, as they are, of rows that `rows` gives in the units of each.
 
         Parameters
@@ -176,7 +171,7 @@ class ObservedShifts:
             margins[place] = _towards(model, other, number, rows(number, other), target)
         return margins
 
-    def _change(self, model: Model, number: int) -> _Array:
+    def _change(self, model: Model, number: int) -> Floats:
         """Parameters of a model minus those of the base model, if that difference says all."""
         other = self.models[number]
         ours, theirs = _described(model), _described(other)
@@ -188,14 +183,14 @@ class ObservedShifts:
             )
         return np.asarray(other.parameters.values - model.parameters.values)
 
-    def shifted_parameters(self, model: Model, direction: _Array, delta: float) -> _Array:
+    def shifted_parameters(self, model: Model, direction: Floats, delta: float) -> Floats:
         """Parameters of the model that a draw stands for; with delta 1 they are that model's own."""
         number = int(direction[0])
         if delta == 1:
             return np.asarray(self.models[number].parameters.values)
         return np.asarray(model.parameters.values + delta * self._change(model, number))
 
-    def magnitudes(self, model: Model, points: Any, X: _Array, target: Any, delta: float | _Array) -> _Array:
+    def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, on the base model and all the others."""
         sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
         still = np.zeros(len(model.parameters))
@@ -257,7 +252,7 @@ class ObservedShifts:
         return f"ObservedShifts({len(self)} model{'s' if len(self) > 1 else ''})"
 
 
-def _towards(model: Model, other: Model, number: int, X: _Array, target: Any) -> _Array:
+def _towards(model: Model, other: Model, number: int, X: Floats, target: Any) -> Floats:
     """Margins on another model; towards a class that it has never seen they are minus infinity.
 
     A bootstrap sample may lack a class. The model made from it never gives that class, and must not be left out.
@@ -278,7 +273,7 @@ def _towards(model: Model, other: Model, number: int, X: _Array, target: Any) ->
     return margins
 
 
-def _some(target: Any, rows: NDArray[np.intp], count: int) -> Any:
+def _some(target: Any, rows: Indices, count: int) -> Any:
     """The targets of some rows, given one for all or one per row."""
     return target[rows] if isinstance(target, np.ndarray) and target.shape == (count,) else target
 

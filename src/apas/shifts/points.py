@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import UNIT, Stream
-
-__all__ = ["LARGEST", "standard_normals", "uniform", "unit_ball", "unit_cube"]
+from apas._typing import Floats
 
 #: Directions of small models are drawn in groups of this many, parameter by parameter.
 TILE = 128
@@ -31,16 +30,11 @@ SMALL = 1024
 PART = 1 << 15
 
 
-def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.float64]:
+def unit_cube(size: int, stream: Stream, start: int, stop: int) -> Floats:
     """Points number `start` to `stop` of a row of independent uniform points of [-1, 1)**size.
 
     For up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate, and the result is
     Fortran-contiguous: the order in which small networks are fastest.
-
-    Examples
-    --------
-    >>> unit_cube(3, Stream(0, "doc"), 10, 12).shape
-    (2, 3)
     """
     if size > SMALL:
         points = np.empty((stop - start) * size)
@@ -60,23 +54,16 @@ def unit_cube(size: int, stream: Stream, start: int, stop: int) -> NDArray[np.fl
     return flat.T
 
 
-_Array = NDArray[np.float64]
 #: No number is larger than this: the smallest share is 2**-54, and half of it the quantile of -8.3744.
 LARGEST = 8.4
 
 
-def standard_normals(size: int, stream: Stream, start: int, stop: int) -> _Array:
+def standard_normals(size: int, stream: Stream, start: int, stop: int) -> Floats:
     """Points number `start` to `stop` of a row of independent points with `size` standard normal coordinates.
 
     A coordinate takes one 64-bit word: its highest 53 bits are a share, by which the distribution function of the size
     is inverted, and its lowest bit is the sign. As in `unit_cube`, 128 points of up to 1024 coordinates are laid out
     together, coordinate by coordinate.
-
-    Examples
-    --------
-    >>> points = standard_normals(3, Stream(0, "doc"), 10, 12)
-    >>> points.shape, bool((points == standard_normals(3, Stream(0, "doc"), 0, 12)[10:]).all())
-    ((2, 3), True)
     """
     if size > SMALL:
         points = np.empty((stop - start) * size)
@@ -92,28 +79,22 @@ def standard_normals(size: int, stream: Stream, start: int, stop: int) -> _Array
     return numbers.T
 
 
-def _normals(words: NDArray[np.uint64]) -> _Array:
+def _normals(words: NDArray[np.uint64]) -> Floats:
     from scipy.special import ndtri
 
-    sizes: _Array = -ndtri(0.5 * uniform(words))
+    sizes: Floats = -ndtri(0.5 * uniform(words))
     return np.where(words & np.uint64(1), -sizes, sizes)
 
 
 _Words = NDArray[np.uint64]
 
 
-def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> _Array:
+def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> Floats:
     """Points number `start` to `stop` of a row of independent uniform points of the unit ball, (stop - start, size).
 
     Like `unit_cube` for up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate. What a
     call computes together is always whole groups of 128 points, or else one point, so that no point can depend on
     which others are asked for, not even in its last bit.
-
-    Examples
-    --------
-    >>> points = unit_ball(3, 2.0, Stream(0, "doc"), 10, 12)
-    >>> points.shape, bool((np.sum(points**2, axis=1) <= 1).all())
-    ((2, 3), True)
     """
     if size > SMALL:
         points = np.empty((stop - start, size))
@@ -133,7 +114,7 @@ def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> _Ar
     return numbers.T
 
 
-def _fill(point: _Array, p: float, stream: Stream, index: int) -> None:
+def _fill(point: Floats, p: float, stream: Stream, index: int) -> None:
     """Point number `index`, in parts that stay in the processor's cache."""
     size, per = len(point), _words_per_coordinate(p)
     begin = index * (per * size + 1)
@@ -151,7 +132,7 @@ def _words_per_coordinate(p: float) -> int:
     return 1 if p in (1.0, 2.0) else 2
 
 
-def _numbers(words: _Words, more: _Words, p: float) -> tuple[_Array, _Array]:
+def _numbers(words: _Words, more: _Words, p: float) -> tuple[Floats, Floats]:
     """Numbers of density proportional to ``exp(-abs(x)**p)``, and their sizes to the power p."""
     share = uniform(words)
     if p == 1.0:
@@ -169,7 +150,7 @@ def _numbers(words: _Words, more: _Words, p: float) -> tuple[_Array, _Array]:
     return np.where(words & np.uint64(1), -sizes, sizes), powers
 
 
-def uniform(words: _Words) -> _Array:
+def uniform(words: _Words) -> Floats:
     """Numbers of (0, 1] from the highest 53 bits of each word, finest next to 0."""
     numbers = (words >> np.uint64(11)).astype(np.float64)
     numbers += 0.5

@@ -13,9 +13,9 @@ from numbers import Real
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
+from apas._typing import Floats, Integers
 from apas._validation import check_flag, check_integer, check_jobs
 from apas.display.progress import Progress
 from apas.errors import GuaranteeWarning, InputError
@@ -24,27 +24,9 @@ from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest
 from apas.shifts.distance import ShiftReport, compare_models, read_model
 
-__all__ = [
-    "RetrainedModels",
-    "check_labels",
-    "data_digest",
-    "drawn_rows",
-    "drawn_seeds",
-    "estimate_delta",
-    "final_step",
-    "retrain",
-    "take_rows",
-]
 
-
-def drawn_rows(stream: Stream, start: int, count: int, rows: int) -> NDArray[np.int64]:
-    """Row numbers from 0 to `rows` (exclusive), drawn with replacement: numbers `start` to ``start + count``.
-
-    Examples
-    --------
-    >>> drawn_rows(Stream(0, "doc"), 0, 5, 3).tolist()
-    [1, 0, 2, 2, 1]
-    """
+def drawn_rows(stream: Stream, start: int, count: int, rows: int) -> Integers:
+    """Row numbers from 0 to `rows` (exclusive), drawn with replacement: numbers `start` to ``start + count``."""
     numbers = stream.words(start, count) >> np.uint64(32)
     return (numbers * np.uint64(rows) >> np.uint64(32)).astype(np.int64)  # uniform, as rows are far below 2**32
 
@@ -54,7 +36,7 @@ def drawn_seeds(stream: Stream, start: int, count: int) -> list[int]:
     return (stream.words(start, count) >> np.uint64(32)).tolist()  # type: ignore[no-any-return]
 
 
-def take_rows(values: Any, rows: NDArray[np.int64]) -> Any:
+def take_rows(values: Any, rows: Integers) -> Any:
     """Rows of an array, data frame, series or tensor, by their positions."""
     return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
 
@@ -83,13 +65,7 @@ def check_labels(
 
 
 def data_digest(*tables: Any) -> str:
-    """The first 12 hexadecimal digits of a SHA-256 over arrays, data frames and series, by which data can be told.
-
-    Examples
-    --------
-    >>> data_digest(np.eye(2), [0, 1]) == data_digest(np.eye(2), [1, 0])
-    False
-    """
+    """The first 12 hexadecimal digits of a SHA-256 over arrays, data frames and series, by which data can be told."""
     digest = hashlib.sha256()
     for table in tables:
         if hasattr(table, "tocsr"):
@@ -368,9 +344,6 @@ def _report(caught: list[_Caught], models: list[Model]) -> None:
         )
 
 
-_Rows = NDArray[np.int64]
-
-
 def estimate_delta(
     estimator: Any,
     X_new: Any,
@@ -480,7 +453,7 @@ def _advice(estimator: Any) -> str:
     return f"say how to train it further, e.g. def update(model, X, y): {model}{warm}.fit({rows}, y)"
 
 
-def _one_pass(estimator: Any, X: NDArray[np.float64], y: Any, seed: int) -> Any:
+def _one_pass(estimator: Any, X: Floats, y: Any, seed: int) -> Any:
     """One call of partial_fit on rows in model units; changes `estimator`."""
     final = final_step(estimator)
     columns = getattr(final, "feature_names_in_", None)
@@ -519,7 +492,7 @@ def _check_size(fraction: Any, rows: int) -> int:
     return size
 
 
-def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list[_Rows], list[int]]:
+def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list[Integers], list[int]]:
     """Entropy, the row numbers of each round, and a seed for whatever else is random in it."""
     if isinstance(rng, Sequence | np.ndarray) and not isinstance(rng, str | bytes):
         seeds = _check_seeds(rng, rounds)

@@ -8,23 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Parameters
-
-__all__ = [
-    "ALL_KINDS",
-    "Reach",
-    "check_kinds",
-    "check_layers",
-    "chosen_layers",
-    "layer_name",
-    "moving",
-    "placed",
-    "plain",
-    "selected",
-]
 
 #: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
 ALL_KINDS = ("weight", "bias")
@@ -65,17 +52,8 @@ def layer_name(parameters: Parameters, layer: str | int, argument: str, owner: s
     )
 
 
-def moving(
-    parameters: Parameters, kinds: tuple[str, ...], layers: Sequence[str | int] | None, owner: str
-) -> NDArray[np.bool_]:
-    """Which parameters are of one of the kinds and in one of the layers, shape (k,).
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> moving(FeedForward([[[1.0], [2.0]]], [[3.0]]).parameters, ("weight",), None, "LinfShifts")
-    array([ True,  True, False])
-    """
+def moving(parameters: Parameters, kinds: tuple[str, ...], layers: Sequence[str | int] | None, owner: str) -> Bools:
+    """Which parameters are of one of the kinds and in one of the layers, shape (k,)."""
     chosen = chosen_layers(parameters, layers, owner)
     moves = np.zeros(len(parameters), dtype=bool)
     for kind, layer, part in zip(parameters.kinds, parameters.layers, parameters.slices, strict=True):
@@ -91,7 +69,7 @@ def selected(parameters: Parameters, kinds: tuple[str, ...], layers: Sequence[st
     return what if layers is None else f"{what} of {', '.join(sorted(chosen))}"
 
 
-def placed(points: NDArray[np.float64], movers: NDArray[np.intp], size: int) -> NDArray[np.float64]:
+def placed(points: Floats, movers: Indices, size: int) -> Floats:
     """Points of the parameters that move as points of all `size` parameters, 0 elsewhere, in the same memory order."""
     order = "F" if points.flags.f_contiguous and len(points) > 1 else "C"
     directions = np.zeros((len(points), size), order=order)  # type: ignore[call-overload]
@@ -109,27 +87,9 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
 
 
-_Array = NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Which parameters move and in what proportion; the options that boxes and normal shifts share.
-
-    Parameters
-    ----------
-    owner : str
-        The shift set that a user reads about in errors.
-    relative, kinds, layers, scale, floor
-        As in `LinfShifts`.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0], [-2.0]]], [[3.0]])
-    >>> Reach("LinfShifts", relative=True, kinds=("weight",)).radii(net.parameters)
-    array([1., 2., 0.])
-    """
+    """Which parameters move and in what proportion; the options that boxes and normal shifts share."""
 
     owner: str
     relative: bool = False
@@ -157,7 +117,7 @@ class Reach:
         anything = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
         return anything and ABSENT not in parameters.kinds
 
-    def radii(self, parameters: Parameters) -> _Array:
+    def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter moves when delta is 1, shape (k,)."""
         if self.plain(parameters):
             return np.ones(len(parameters))
@@ -174,7 +134,7 @@ class Reach:
             )
         return radii
 
-    def _factors(self, parameters: Parameters) -> _Array:
+    def _factors(self, parameters: Parameters) -> Floats:
         factors = np.ones(len(parameters))
         if self.scale is None:
             return factors
@@ -239,9 +199,12 @@ class Reach:
             scale = [np.asarray(s).tolist() for s in self.scale]
         layers = None if self.layers is None else list(self.layers)
         return {
-            "relative": self.relative, "kinds": list(self.kinds), "layers": layers, "scale": scale,
+            "relative": self.relative,
+            "kinds": list(self.kinds),
+            "layers": layers,
+            "scale": scale,
             "floor": self.floor,
-        }  # fmt: skip
+        }
 
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
@@ -271,7 +234,7 @@ def _factor(value: Any) -> float:
         return np.nan  # refused together with other numbers that are not finite
 
 
-def _flat_scale(arrays: Any, parameters: Parameters, owner: str) -> _Array:
+def _flat_scale(arrays: Any, parameters: Parameters, owner: str) -> Floats:
     if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
         return np.array(arrays)
     if [a.shape for a in arrays] != list(parameters.shapes):

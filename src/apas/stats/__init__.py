@@ -6,15 +6,7 @@ and `clopper_pearson` describe; the budgets, `spend` and `simultaneous` account 
 
 from __future__ import annotations
 
-from apas.stats.multiplicity import (
-    Budget,
-    FixedSequence,
-    Geometric,
-    Telescoping,
-    Uniform,
-    simultaneous,
-    spend,
-)
+from apas.stats.multiplicity import Budget, FixedSequence, Geometric, Telescoping, Uniform, simultaneous, spend
 from apas.stats.proportions import clopper_pearson, coverage_lower, coverage_upper
 from apas.stats.tolerance import allowed_failures, refuting_failures, sample_size
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from apas.errors import InputError
 
-__all__ = ["Number", "Risk", "as_confidence", "as_count", "as_probability", "as_risk", "precision"]
-
 Number: TypeAlias = float | Fraction | Decimal
 """What a coverage, a confidence or a log-risk may be given as."""
 
@@ -25,24 +23,7 @@ _GUARD_DIGITS = 50
 
 
 def precision(digits: int) -> Context:
-    """Return a decimal context with `digits` digits and the widest exponents there are.
-
-    Parameters
-    ----------
-    digits : int
-        Significant digits.
-
-    Returns
-    -------
-    decimal.Context
-        Underflow raises, because a probability silently rounded to 0 would pass every test.
-
-    Examples
-    --------
-    >>> from decimal import Decimal
-    >>> precision(5).power(Decimal("0.5"), 10**7)
-    Decimal('1.1050E-3010300')
-    """
+    """Return a decimal context with `digits` digits and the widest exponents there are."""
     context = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)
     context.traps[Underflow] = True
     return context
@@ -67,27 +48,7 @@ def _as_fraction(name: str, value: Number, advice: str) -> Fraction:
 
 
 def as_probability(name: str, value: Number, advice: str) -> Fraction:
-    """Read a number strictly between 0 and 1.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : float, Fraction or Decimal
-        A float is read as the decimal that was typed, so that the claim which is printed is true as printed.
-    advice : str
-        What to do instead, ends the message.
-
-    Returns
-    -------
-    Fraction
-        The exact value.
-
-    Examples
-    --------
-    >>> as_probability("coverage", 0.995, "give a share such as 0.995")
-    Fraction(199, 200)
-    """
+    """Read a number strictly between 0 and 1."""
     number = _as_fraction(name, value, advice)
     if not 0 < number.numerator < number.denominator:  # five times as fast as comparing the Fraction
         raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}; {advice}")
@@ -95,29 +56,7 @@ def as_probability(name: str, value: Number, advice: str) -> Fraction:
 
 
 def as_count(name: str, value: SupportsIndex, least: int, advice: str) -> int:
-    """Read a whole number that is at least `least`; booleans and floats are refused.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : int or NumPy integer
-        The number.
-    least : int
-        Smallest value allowed.
-    advice : str
-        What to do instead, ends the message.
-
-    Returns
-    -------
-    int
-        The number as a Python integer.
-
-    Examples
-    --------
-    >>> as_count("n_samples", 1379, 0, "give the number of draws")
-    1379
-    """
+    """Read a whole number that is at least `least`; booleans and floats are refused."""
     try:
         number = None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
@@ -128,23 +67,7 @@ def as_count(name: str, value: SupportsIndex, least: int, advice: str) -> int:
 
 
 def as_confidence(confidence: Number) -> Fraction:
-    """Read a confidence; 1.0 gets its own advice because 1 - 1e-17 already rounds to it.
-
-    Parameters
-    ----------
-    confidence : float, Fraction or Decimal
-        A number strictly between 0 and 1.
-
-    Returns
-    -------
-    Fraction
-        The exact value.
-
-    Examples
-    --------
-    >>> as_confidence(0.999)
-    Fraction(999, 1000)
-    """
+    """Read a confidence; 1.0 gets its own advice because 1 - 1e-17 already rounds to it."""
     advice = "give a confidence such as 0.999"
     if isinstance(confidence, float | int | Fraction | np.floating) and confidence == 1:
         advice = (
@@ -155,26 +78,7 @@ def as_confidence(confidence: Number) -> Fraction:
 
 
 def as_risk(confidence: Number | None, log_risk: Number | None) -> Risk:
-    """Return the exact risk of a wrong claim, from whichever of the two was given.
-
-    Parameters
-    ----------
-    confidence : float, Fraction, Decimal or None
-        One minus the risk.
-    log_risk : float, Fraction, Decimal or None
-        Natural logarithm of the risk. ``exp(log_risk)`` is irrational; it is cut off *below* itself by less
-        than one part in 10**49, which can only make a claim stricter.
-
-    Returns
-    -------
-    Fraction or Decimal
-        The risk, strictly between 0 and 1.
-
-    Examples
-    --------
-    >>> as_risk(0.999, None)
-    Fraction(1, 1000)
-    """
+    """Return the exact risk of a wrong claim, from whichever of the two was given."""
     if (confidence is None) == (log_risk is None):
         got = "neither" if confidence is None else "both"
         raise InputError(

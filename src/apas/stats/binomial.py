@@ -11,8 +11,6 @@ from fractions import Fraction
 
 from apas.stats.arguments import Risk, precision
 
-__all__ = ["as_decimal", "count_above", "count_below", "head", "stays_within"]
-
 # Digits beyond those that n takes: chance agreement, and with it the slow path, is then a matter of 1e-35.
 _GUARD_DIGITS = 40
 # A longer risk makes each term of `1 - sum` dearer than summing the other tail, which needs no such digits.
@@ -20,81 +18,21 @@ _MOST_RISK_DIGITS = 300
 
 
 def count_below(n: int, q: Fraction, risk: Risk) -> int:
-    """Return the largest c with P(Binomial(n, q) <= c) <= risk, -1 if there is none.
-
-    Parameters
-    ----------
-    n : int
-        Number of draws.
-    q : Fraction
-        Probability of a failure.
-    risk : Fraction or Decimal
-        Exact level.
-
-    Returns
-    -------
-    int
-        A number from -1 to n - 1.
-
-    Examples
-    --------
-    >>> count_below(3, Fraction(1, 2), Fraction(1, 8))  # P(no failure) is 1/8 exactly
-    0
-    """
+    """Return the largest c with P(Binomial(n, q) <= c) <= risk, -1 if there is none."""
     if 2 * q.numerator > q.denominator and _digits(risk) <= _MOST_RISK_DIGITS:
         return n - _from_above(n, _complement(q), risk)
     return _from_below(n, q, risk)
 
 
 def count_above(n: int, q: Fraction, risk: Risk) -> int:
-    """Return the smallest r with P(Binomial(n, q) >= r) <= risk, n + 1 if there is none.
-
-    Parameters
-    ----------
-    n : int
-        Number of draws.
-    q : Fraction
-        Probability of a failure.
-    risk : Fraction or Decimal
-        Exact level.
-
-    Returns
-    -------
-    int
-        A number from 1 to n + 1.
-
-    Examples
-    --------
-    >>> count_above(3, Fraction(1, 2), Fraction(1, 8))
-    3
-    """
+    """Return the smallest r with P(Binomial(n, q) >= r) <= risk, n + 1 if there is none."""
     if 2 * q.numerator > q.denominator or _digits(risk) > _MOST_RISK_DIGITS:
         return n - _from_below(n, _complement(q), risk)
     return _from_above(n, q, risk)
 
 
 def stays_within(n: int, c: int, q: Fraction, risk: Risk) -> bool:
-    """Tell whether P(Binomial(n, q) <= c) <= risk.
-
-    Parameters
-    ----------
-    n, c : int
-        Number of draws, and of failures among them; c < n.
-    q : Fraction
-        Probability of a failure.
-    risk : Fraction or Decimal
-        Exact level.
-
-    Returns
-    -------
-    bool
-        The exact answer, ties included.
-
-    Examples
-    --------
-    >>> stays_within(2, 0, Fraction(1, 2), Fraction(1, 4)), stays_within(1, 0, Fraction(1, 2), Fraction(1, 4))
-    (True, False)
-    """
+    """Tell whether P(Binomial(n, q) <= c) <= risk."""
     with localcontext(precision(_digits_for(n))) as context:
         total, _ = head(n, c, q)
         level = as_decimal(risk)
@@ -105,25 +43,7 @@ def stays_within(n: int, c: int, q: Fraction, risk: Risk) -> bool:
 
 
 def head(n: int, c: int, q: Fraction) -> tuple[Decimal, Decimal]:
-    """Return P(Binomial(n, q) <= c) and P(Binomial(n, q) = c) in the current decimal context.
-
-    Parameters
-    ----------
-    n, c : int
-        Number of draws, and of failures among them.
-    q : Fraction
-        Probability of a failure.
-
-    Returns
-    -------
-    tuple of Decimal
-        The sum and its last term, all terms positive, so that no digit is lost to cancellation.
-
-    Examples
-    --------
-    >>> head(2, 1, Fraction(1, 2))
-    (Decimal('0.75'), Decimal('0.50'))
-    """
+    """Return P(Binomial(n, q) <= c) and P(Binomial(n, q) = c) in the current decimal context."""
     up, down = q.numerator, q.denominator - q.numerator
     term = total = (Decimal(down) / q.denominator) ** n
     for i in range(c):
@@ -133,23 +53,7 @@ def head(n: int, c: int, q: Fraction) -> tuple[Decimal, Decimal]:
 
 
 def as_decimal(value: Risk) -> Decimal:
-    """Return an exact rational, rounded to the current decimal context.
-
-    Parameters
-    ----------
-    value : Fraction or Decimal
-        The number.
-
-    Returns
-    -------
-    Decimal
-        The nearest decimal number.
-
-    Examples
-    --------
-    >>> as_decimal(Fraction(1, 8))
-    Decimal('0.125')
-    """
+    """Return an exact rational, rounded to the current decimal context."""
     return +value if isinstance(value, Decimal) else Decimal(value.numerator) / value.denominator
 
 

@@ -15,8 +15,6 @@ from typing import Protocol, SupportsIndex, runtime_checkable
 from apas.errors import InputError
 from apas.stats.arguments import Number, as_confidence, as_count, as_probability
 
-__all__ = ["Budget", "FixedSequence", "Geometric", "Telescoping", "Uniform", "simultaneous", "spend"]
-
 
 @runtime_checkable
 class Budget(Protocol):

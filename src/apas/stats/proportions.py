@@ -13,8 +13,6 @@ from typing import SupportsIndex
 from apas.errors import InputError
 from apas.stats.arguments import Number, as_confidence, as_count
 
-__all__ = ["clopper_pearson", "coverage_lower", "coverage_upper"]
-
 
 def coverage_lower(
     draws: SupportsIndex, failures: SupportsIndex, *, confidence: Number, stopped: bool = False

@@ -15,8 +15,6 @@ from typing import SupportsIndex
 from apas.stats.arguments import Number, Risk, as_count, as_probability, as_risk, precision
 from apas.stats.binomial import as_decimal, count_above, count_below, head, stays_within
 
-__all__ = ["allowed_failures", "refuting_failures", "sample_size"]
-
 # Newton's method took at most 22 steps on 6,000 random cases, 5 being usual; the limit only keeps a mistake
 # from running forever.
 _MOST_STEPS = 1000
@@ -25,11 +23,7 @@ _NO_CURVATURE = Decimal("1e-16")
 
 
 def sample_size(
-    *,
-    coverage: Number,
-    confidence: Number | None = None,
-    failures: SupportsIndex = 0,
-    log_risk: Number | None = None,
+    *, coverage: Number, confidence: Number | None = None, failures: SupportsIndex = 0, log_risk: Number | None = None
 ) -> int:
     """Return how many draws the sampling test needs.
 
@@ -83,11 +77,7 @@ def sample_size(
 
 
 def allowed_failures(
-    n_samples: SupportsIndex,
-    *,
-    coverage: Number,
-    confidence: Number | None = None,
-    log_risk: Number | None = None,
+    n_samples: SupportsIndex, *, coverage: Number, confidence: Number | None = None, log_risk: Number | None = None
 ) -> int:
     """Return how many of `n_samples` draws may fail with the claim still certified.
 
@@ -129,11 +119,7 @@ def allowed_failures(
 
 
 def refuting_failures(
-    n_samples: SupportsIndex,
-    *,
-    coverage: Number,
-    confidence: Number | None = None,
-    log_risk: Number | None = None,
+    n_samples: SupportsIndex, *, coverage: Number, confidence: Number | None = None, log_risk: Number | None = None
 ) -> int:
     """Return how many of `n_samples` draws must fail to refute the claim.
 

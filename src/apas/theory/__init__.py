@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from apas.theory.hardness import (
-    Answer,
-    DistinctRealizations,
-    Formula,
-    Neighbourhood,
-    Reduction,
-    distinct_realizations,
-    failing_neighbourhood,
-    read_dimacs,
-    reduction,
-)
+from apas.theory.formula import Formula, read_dimacs
+from apas.theory.hardness import Neighbourhood, Reduction, failing_neighbourhood, reduction
 from apas.theory.lipschitz import lipschitz_bound
-from apas.theory.shift_notions import (
-    LEMMA_EXAMPLE,
-    NaturalEvidence,
-    PlausibleExample,
-    UnboundedFamily,
-    is_naturally_occurring,
-)
+from apas.theory.natural import NaturalEvidence, is_naturally_occurring
+from apas.theory.realizations import Answer, DistinctRealizations, distinct_realizations
+from apas.theory.shift_notions import LEMMA_EXAMPLE, PlausibleExample, UnboundedFamily
 
 __all__ = [
     "LEMMA_EXAMPLE",

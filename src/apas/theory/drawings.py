@@ -14,36 +14,30 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_gadgets", "draw_reduction"]
 
 _LETTERS = ("chi", "p", "q", "t")
 
 
 def draw_gadgets() -> Figure:
-    """Draw the five gadgets, each with what it does.
-
-    Returns
-    -------
-    Figure
-
-    Examples
-    --------
-    >>> figure = draw_gadgets()
-    >>> [ax.get_title(loc="left") for ax in figure.axes]
-    ['Generating', 'Discretizer', 'Negation', 'Clause', 'Conjunction and end']
-    """
+    """Draw the five gadgets, each with what it does."""
     plt = require("matplotlib.pyplot", feature="draw_gadgets", extra="plot")
     figure, axes = plt.subplots(1, 5, figsize=(15, 3.6), layout="constrained")
     negated, clause = clause_unit([-1]), clause_unit([1, -2, 3])
     pictures: list[tuple[str, str, list[Node], list[Edge]]] = [
         ("Generating", "shifts move chi to any number\nfrom 0 to 1", *_units(["x"], [generating_unit()], ["chi"])),
-        ("Discretizer", "p + q is 1 where chi is 0 or 1,\nless between",
-         *_units(["chi"], discretizer_units(0), ["p", "q"])),
+        (
+            "Discretizer",
+            "p + q is 1 where chi is 0 or 1,\nless between",
+            *_units(["chi"], discretizer_units(0), ["p", "q"]),
+        ),
         ("Negation", "not x is 1 - chi, so what is\nmissing to truth is chi", *_units(["chi"], [negated], ["t"])),
-        ("Clause", "x1 or not x2 or x3:\nt is 1 if none is true, else 0",
-         *_units(["chi 1", "chi 2", "chi 3"], [clause], ["t"])),
+        (
+            "Clause",
+            "x1 or not x2 or x3:\nt is 1 if none is true, else 0",
+            *_units(["chi 1", "chi 2", "chi 3"], [clause], ["t"]),
+        ),
         ("Conjunction and end", "at or above 0 only if the assignment\nnearest to the chi breaks no clause", *_end()),
-    ]  # fmt: skip
+    ]
     for ax, (title, text, nodes, edges) in zip(axes, pictures, strict=True):
         draw_graph(ax, nodes, edges, labels=True)
         ax.set_title(title, loc="left", fontweight="bold")
@@ -55,21 +49,6 @@ def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
     """Draw the whole network of a formula: weights by colour, zeros only where they choose the assignment.
 
     All parameters move by up to delta, those that are not drawn as well.
-
-    Parameters
-    ----------
-    hard : Reduction
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    Axes
-
-    Examples
-    --------
-    >>> from apas.theory import Formula, reduction
-    >>> draw_reduction(reduction(Formula(2, [[1, -2]]))).get_title(loc="left")
-    '(x1 or not x2)'
     """
     ax = new_axes(ax, "draw_reduction")
     n, m = hard.formula.variables, len(hard.formula.needed)

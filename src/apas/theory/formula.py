@@ -14,8 +14,6 @@ import numpy as np
 from apas._validation import check_integer
 from apas.errors import InputError
 
-__all__ = ["Formula", "read_dimacs"]
-
 #: Above this many variables, going through all assignments is no longer a matter of seconds.
 MOST_TRIED = 20
 #: Digits of a number in a file, at most: no formula that fits into memory needs more.

@@ -29,37 +29,17 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.certification.certificate import Witness
 from apas.errors import InputError
 from apas.models.base import class_indices
 from apas.models.feedforward import FeedForward
 from apas.shifts.box import inside_box, within_box
 from apas.shifts.linf import LinfShifts
-from apas.theory.formula import Formula, check_assignment, read_dimacs
-from apas.theory.realizations import Answer, DistinctRealizations, distinct_realizations
+from apas.theory.formula import Formula, check_assignment
 from apas.worst_case.enumeration.bounds import margin_ranges
 from apas.worst_case.exact_arithmetic import exact_margin
-
-__all__ = [
-    "Answer",
-    "DistinctRealizations",
-    "Formula",
-    "Neighbourhood",
-    "Reduction",
-    "Unit",
-    "clause_unit",
-    "discretizer_units",
-    "distinct_realizations",
-    "failing_neighbourhood",
-    "gap",
-    "generating_unit",
-    "input_value",
-    "read_dimacs",
-    "reduction",
-    "shift_size",
-]
 
 
 @dataclass(frozen=True)
@@ -71,35 +51,17 @@ class Unit:
 
 
 def shift_size(variables: int) -> Fraction:
-    """How far each parameter moves: delta.
-
-    Examples
-    --------
-    >>> shift_size(3)
-    Fraction(1, 128)
-    """
+    """How far each parameter moves: delta."""
     return Fraction(1, 8 * (variables + 1) ** 2)
 
 
 def input_value(variables: int) -> int:
-    """The one input: with weight and bias moved by delta it adds up to a move of 1/2.
-
-    Examples
-    --------
-    >>> input_value(3), shift_size(3) * (input_value(3) + 1)
-    (63, Fraction(1, 2))
-    """
+    """The one input: with weight and bias moved by delta it adds up to a move of 1/2."""
     return 4 * (variables + 1) ** 2 - 1
 
 
 def gap(variables: int) -> Fraction:
-    """How far apart the logits of formulas that can and that cannot be true are at least; always above 0.77.
-
-    Examples
-    --------
-    >>> float(gap(3))
-    0.835205078125
-    """
+    """How far apart the logits of formulas that can and that cannot be true are at least; always above 0.77."""
     n, delta = variables, shift_size(variables)
     eta = delta * (n + 1)
     return 1 - (n * delta + n * eta * (1 + delta) + eta + 2 * delta)
@@ -116,18 +78,11 @@ def discretizer_units(variable: int) -> tuple[Unit, Unit]:
 
 
 def clause_unit(literals: Iterable[int]) -> Unit:
-    """The unit that is 1 if none of the literals is true, else 0; negated literals by the negation gadget.
-
-    Examples
-    --------
-    >>> clause_unit([1, -2])
-    Unit(weights={0: -1, 1: 1}, bias=Fraction(0, 1))
-    """
+    """The unit that is 1 if none of the literals is true, else 0; negated literals by the negation gadget."""
     weights = {abs(literal) - 1: -1 if literal > 0 else 1 for literal in sorted(literals, key=abs)}
     return Unit(weights, Fraction(1 - sum(weight > 0 for weight in weights.values())))
 
 
-_Array = NDArray[np.float64]
 #: How often the size of the box is halved before giving up.
 HALVINGS = 60
 
@@ -147,14 +102,14 @@ class Neighbourhood:
         shifts that fail.
     """
 
-    low: _Array
-    high: _Array
+    low: Floats
+    high: Floats
     margin: float
     log10_share: float
 
 
 def failing_neighbourhood(
-    model: FeedForward, x: _Array, delta: float, witness: _Array | Witness, *, target: Any
+    model: FeedForward, x: Floats, delta: float, witness: Floats | Witness, *, target: Any
 ) -> Neighbourhood:
     """Grow a box of failing shifts around one, in the box of all shifts by up to `delta` (``LinfShifts()``).
 
@@ -235,12 +190,12 @@ class Reduction:
 
     formula: Formula
     model: FeedForward
-    X: _Array
+    X: Floats
     delta: float
     gap: Fraction
     target: int = field(default=0, init=False)
 
-    def parameters(self, assignment: Sequence[bool]) -> _Array:
+    def parameters(self, assignment: Sequence[bool]) -> Floats:
         """Parameters of the shifted model that stands for an assignment, shape (k,); they lie in the set.
 
         The logit of that model is about gap / 2 if the assignment makes the formula true, else negative.
@@ -252,7 +207,7 @@ class Reduction:
             move[part] = signs
         return inside_box(self.model.parameters.values, 1.0, self.delta, move)
 
-    def assignment(self, witness: _Array | Witness) -> tuple[bool, ...]:
+    def assignment(self, witness: Floats | Witness) -> tuple[bool, ...]:
         """Read the assignment off a shifted model that gives class 1; it makes the formula true.
 
         Parameters
@@ -276,7 +231,7 @@ class Reduction:
             Fraction(wi) * x + Fraction(bi) > Fraction(1, 2) for wi, bi in zip(w.tolist(), b.tolist(), strict=True)
         )
 
-    def logit(self, values: _Array) -> Fraction:
+    def logit(self, values: Floats) -> Fraction:
         """The output of the shifted model with these parameters, without rounding."""
         shifted = self.model.with_parameters(np.asarray(values, dtype=np.float64))
         return exact_margin(shifted.weights, shifted.biases, shifted.activations, self.X[0], 1)
@@ -326,7 +281,7 @@ def reduction(formula: Formula) -> Reduction:
     return Reduction(formula, model, np.array([[float(input_value(n))]]), _rounded_down(shift_size(n)), room)
 
 
-def _layer(units: Sequence[Unit], inputs: int) -> tuple[_Array, _Array]:
+def _layer(units: Sequence[Unit], inputs: int) -> tuple[Floats, Floats]:
     """Weights (inputs, units) and biases of a layer."""
     weights = np.zeros((inputs, len(units)))
     for j, unit in enumerate(units):

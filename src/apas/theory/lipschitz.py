@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.models.feedforward import FeedForward
 from apas.worst_case.intervals import STEEPEST
 
-__all__ = ["lipschitz_bound"]
-
-_Array = NDArray[np.float64]
 #: Room for the rounding of norms and products, which are exact to about 1e-14 of their size.
 ROUNDING = 1e-9
 
 
-def lipschitz_bound(network: FeedForward, reach: _Array | None = None, *, margin: bool = False) -> float:
+def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin: bool = False) -> float:
     """A bound on how fast the output changes with the input: ``|f(x) - f(y)| <= bound * ||x - y||_2``.
 
     An upper bound, not the constant itself: the lesser of the product of the layers' norms and of the norm of the
@@ -53,7 +50,7 @@ def lipschitz_bound(network: FeedForward, reach: _Array | None = None, *, margin
     return steepest * max(bounds) * (1 + ROUNDING)
 
 
-def _outputs(w: _Array, r: _Array) -> list[tuple[_Array, _Array]]:
+def _outputs(w: Floats, r: Floats) -> list[tuple[Floats, Floats]]:
     """Weights and reaches of every difference of scores that a margin can be."""
     count = w.shape[1]
     if count == 1:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream, entropy_of
+from apas._typing import Bools, Floats
 from apas._validation import check_delta, check_flag, check_integer, check_probability
 from apas.certification.api import SHIFTS, check_agreement, check_target, pick
 from apas.certification.claims import Verdict
@@ -29,44 +29,25 @@ from apas.theory.lipschitz import lipschitz_bound
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "ALTERNATIVES",
-    "Moments",
-    "NaturalEvidence",
-    "is_naturally_occurring",
-    "mean_reach",
-    "spread_reach",
-    "t_test",
-]
 
-_Array = NDArray[np.float64]
 ALTERNATIVES = ("two-sided", "less", "greater")
 
 
 @dataclass
 class Moments:
-    """Count, mean, sum of squares about it, and mean magnitude, of several columns of numbers at once.
-
-    Examples
-    --------
-    >>> moments = Moments.none(1)
-    >>> moments.add(np.array([[1.0], [2.0]]))
-    >>> moments.add(np.array([[6.0]]))
-    >>> moments.mean, moments.variance
-    (array([3.]), array([7.]))
-    """
+    """Count, mean, sum of squares about it, and mean magnitude, of several columns of numbers at once."""
 
     count: int
-    mean: _Array
-    squares: _Array
-    magnitude: _Array
+    mean: Floats
+    squares: Floats
+    magnitude: Floats
 
     @classmethod
     def none(cls, columns: int) -> Moments:
         """Before the first number."""
         return cls(0, np.zeros(columns), np.zeros(columns), np.zeros(columns))
 
-    def add(self, values: _Array) -> None:
+    def add(self, values: Floats) -> None:
         """Take in a block of numbers, shape (numbers, columns); merged pairwise, so that no digits cancel."""
         new = len(values)
         total = self.count + new
@@ -78,23 +59,16 @@ class Moments:
         self.count = total
 
     @property
-    def variance(self) -> _Array:
+    def variance(self) -> Floats:
         """The unbiased sample variances."""
         return np.asarray(self.squares / (self.count - 1))
 
 
-def t_test(moments: Moments, alternative: str) -> tuple[_Array, _Array]:
+def t_test(moments: Moments, alternative: str) -> tuple[Floats, Floats]:
     """Student's t and its p-value, per column, for the hypothesis that the expectation is 0.
 
     Exact for normal numbers; for others an approximation that gets better with their count. Numbers that are all the
     same have t = 0 and p = 1 if they are 0, else an infinite t.
-
-    Examples
-    --------
-    >>> moments = Moments.none(2)
-    >>> moments.add(np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]]))
-    >>> [array.round(4).tolist() for array in t_test(moments, "two-sided")]
-    [[3.4641, 0.0], [0.0742, 1.0]]
     """
     from scipy.special import stdtr
 
@@ -107,7 +81,7 @@ def t_test(moments: Moments, alternative: str) -> tuple[_Array, _Array]:
     return t, np.asarray(p)
 
 
-def mean_reach(count: int, deviation: _Array, width: _Array, risk: float) -> _Array:
+def mean_reach(count: int, deviation: Floats, width: Floats, risk: float) -> Floats:
     """How far an expectation can be above (or below) the mean of independent numbers from a range of this width.
 
     Each side is passed with a probability of at most `risk`, for every distribution and every count of at least 2.
@@ -115,17 +89,12 @@ def mean_reach(count: int, deviation: _Array, width: _Array, risk: float) -> _Ar
     References
     ----------
     Maurer and Pontil (2009), "Empirical Bernstein bounds and sample variance penalization", COLT, Theorem 4.
-
-    Examples
-    --------
-    >>> mean_reach(1000, np.array([0.1]), np.array([1.0]), 0.05).round(4)
-    array([0.0172])
     """
     log = math.log(2 / risk)
     return np.asarray(deviation * math.sqrt(2 * log / count) + width * 7 * log / (3 * (count - 1)))
 
 
-def spread_reach(count: int, width: _Array, risk: float) -> _Array:
+def spread_reach(count: int, width: Floats, risk: float) -> Floats:
     """How far the standard deviation can be above (or below) that of the sample, likewise (Theorem 10)."""
     return np.asarray(width * math.sqrt(2 * math.log(1 / risk) / (count - 1)))
 
@@ -177,16 +146,16 @@ class NaturalEvidence:
     confidence: float
     simultaneous: bool
     alternative: str
-    original: _Array
-    mean: _Array
-    difference: _Array
-    variance: _Array
-    t: _Array
-    p_values: _Array
-    mean_low: _Array
-    mean_high: _Array
-    variance_low: _Array
-    variance_high: _Array
+    original: Floats
+    mean: Floats
+    difference: Floats
+    variance: Floats
+    t: Floats
+    p_values: Floats
+    mean_low: Floats
+    mean_high: Floats
+    variance_low: Floats
+    variance_high: Floats
     variance_limit: float | None
     lipschitz_base: float | None
     lipschitz_shifted: float | None
@@ -203,17 +172,17 @@ class NaturalEvidence:
         return (1 - self.confidence) / (len(self) if self.simultaneous else 1)
 
     @property
-    def rejected(self) -> NDArray[np.bool_]:
+    def rejected(self) -> Bools:
         """Rows on which the t-test rejects that the expected output is that of the model itself."""
         return np.asarray(self.p_values < self.level)
 
     @property
-    def moved(self) -> NDArray[np.bool_]:
+    def moved(self) -> Bools:
         """Rows on which the expected output is not that of the model itself, by bounds for every distribution."""
         return np.asarray((self.original < self.mean_low) | (self.original > self.mean_high))
 
     @property
-    def scattered(self) -> NDArray[np.bool_]:
+    def scattered(self) -> Bools:
         """Rows whose variance exceeds the limit, by bounds for every distribution."""
         limit = np.inf if self.variance_limit is None else self.variance_limit
         return np.asarray(self.variance_low > limit)
@@ -259,9 +228,7 @@ class NaturalEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values; None stands for what is infinite."""
-        arrays = {
-            name: [v if np.isfinite(v) else None for v in getattr(self, name).tolist()] for name in _COLUMNS
-        }  # fmt: skip
+        arrays = {name: [v if np.isfinite(v) else None for v in getattr(self, name).tolist()] for name in _COLUMNS}
         return {name: arrays.get(name, getattr(self, name)) for name in self.__dataclass_fields__}
 
     def __str__(self) -> str:
@@ -269,9 +236,17 @@ class NaturalEvidence:
 
 
 _COLUMNS = (
-    "original", "mean", "difference", "variance", "t", "p_values", "mean_low", "mean_high", "variance_low",
+    "original",
+    "mean",
+    "difference",
+    "variance",
+    "t",
+    "p_values",
+    "mean_low",
+    "mean_high",
+    "variance_low",
     "variance_high",
-)  # fmt: skip
+)
 
 
 QUANTITIES = ("output", "margin")
@@ -359,9 +334,13 @@ def is_naturally_occurring(
     if delta is None and not isinstance(shift_set, ObservedShifts):
         raise InputError("`delta` must be given: it is how far the parameters move.")
     problem = Problem(
-        model=net, X=encoded, target=check_target(net, encoded, _label(net, quantity, target)),
-        delta=check_delta(default_delta(shift_set, delta), len(encoded)), shifts=shift_set, points=points,
-    )  # fmt: skip
+        model=net,
+        X=encoded,
+        target=check_target(net, encoded, _label(net, quantity, target)),
+        delta=check_delta(default_delta(shift_set, delta), len(encoded)),
+        shifts=shift_set,
+        points=points,
+    )
     offset, logistic = _reading(net, shift_set) if quantity == "output" else (0.0, False)
     check_agreement(net, points, encoded, shift_set)
     samples = _samples(shift_set, n_samples)
@@ -378,16 +357,28 @@ def is_naturally_occurring(
     wide = spread_reach(samples, high - low, risk / 4)
     base, shifted = _lipschitz(problem, quantity == "margin")
     return NaturalEvidence(
-        measure=problem.measure, delta=float(problem.delta[0]), draws=samples, entropy=entropy, quantity=quantity,
-        confidence=level, simultaneous=bool(simultaneous), alternative=alternative, original=original,
-        mean=original + moments.mean, difference=moments.magnitude, variance=moments.variance, t=t, p_values=p,
+        measure=problem.measure,
+        delta=float(problem.delta[0]),
+        draws=samples,
+        entropy=entropy,
+        quantity=quantity,
+        confidence=level,
+        simultaneous=bool(simultaneous),
+        alternative=alternative,
+        original=original,
+        mean=original + moments.mean,
+        difference=moments.magnitude,
+        variance=moments.variance,
+        t=t,
+        p_values=p,
         mean_low=np.maximum(low, original + moments.mean - reach),
         mean_high=np.minimum(high, original + moments.mean + reach),
         variance_low=np.maximum(0.0, spread - wide) ** 2,
         variance_high=np.minimum((spread + wide) ** 2, ((high - low) / 2) ** 2),
         variance_limit=None if variance_limit is None else float(variance_limit),
-        lipschitz_base=base, lipschitz_shifted=shifted,
-    )  # fmt: skip
+        lipschitz_base=base,
+        lipschitz_shifted=shifted,
+    )
 
 
 def _check_choice(value: Any, known: tuple[str, ...], name: str) -> None:
@@ -424,7 +415,7 @@ def _threshold(model: Model) -> tuple[float, bool]:
     return math.log(threshold) - math.log1p(-threshold), True
 
 
-def _read(margins: _Array, offset: float, logistic: bool) -> _Array:
+def _read(margins: Floats, offset: float, logistic: bool) -> Floats:
     from scipy.special import expit
 
     values = expit(margins + offset) if logistic else margins + offset
@@ -442,9 +433,7 @@ def _samples(shifts: ShiftSet, asked: int | None) -> int:
     return count
 
 
-def _drawn(
-    problem: Problem, stream: Stream, samples: int, original: _Array, offset: float, logistic: bool
-) -> Moments:  # fmt: skip
+def _drawn(problem: Problem, stream: Stream, samples: int, original: Floats, offset: float, logistic: bool) -> Moments:
     """Moments of the difference from the original outputs."""
     moments, block = Moments.none(len(problem)), block_size(problem)
     for begin in range(0, samples, block):
@@ -453,7 +442,7 @@ def _drawn(
     return moments
 
 
-def _range(problem: Problem, original: _Array, offset: float, logistic: bool) -> tuple[_Array, _Array]:
+def _range(problem: Problem, original: Floats, offset: float, logistic: bool) -> tuple[Floats, Floats]:
     """Between which numbers every output lies, as far as that is known."""
     if logistic:
         return np.zeros(len(problem)), np.ones(len(problem))

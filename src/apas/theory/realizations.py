@@ -10,8 +10,8 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas._validation import check_probability
 from apas.certification.api import SHIFTS, certify, pick
 from apas.certification.certificate import Certificate
@@ -25,10 +25,6 @@ from apas.shifts.base import ShiftSet
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
-
-__all__ = ["Answer", "DistinctRealizations", "distinct_realizations"]
-
-_Array = NDArray[np.float64]
 
 
 class Answer(StrEnum):
@@ -81,13 +77,7 @@ class DistinctRealizations:
 
 
 def distinct_realizations(
-    model: Any,
-    x: Any,
-    delta: float,
-    tau: float,
-    *,
-    shifts: ShiftSet | str = "linf",
-    method: Method | str = "exact",
+    model: Any, x: Any, delta: float, tau: float, *, shifts: ShiftSet | str = "linf", method: Method | str = "exact"
 ) -> DistinctRealizations:
     """Answer the Distinct-Realizations Problem (DRP): whether ``M1(x) < tau <= M2(x)`` for two models of the set.
 
@@ -162,12 +152,16 @@ def _check_tau(tau: Any, network: FeedForward) -> float:
 
 def _with_threshold(network: FeedForward, tau: float) -> FeedForward:
     return FeedForward(
-        network.weights, network.given_biases, activation=network.activations, output=network.output,
-        threshold=tau, classes=network.classes,
-    )  # fmt: skip
+        network.weights,
+        network.given_biases,
+        activation=network.activations,
+        output=network.output,
+        threshold=tau,
+        classes=network.classes,
+    )
 
 
-def _side(network: FeedForward, row: _Array) -> int | None:
+def _side(network: FeedForward, row: Floats) -> int | None:
     """1 if the output is at or above the threshold, 0 if below, None if rounding leaves that open."""
     margin = float(network.margin(row, network.classes[1])[0])
     if PIECEWISE_LINEAR.issuperset(network.activations):

@@ -15,23 +15,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas._validation import check_matrix, check_numbers
 from apas.errors import InputError
 from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
-from apas.theory.natural import NaturalEvidence, is_naturally_occurring
-
-__all__ = [
-    "LEMMA_EXAMPLE",
-    "NaturalEvidence",
-    "PlausibleExample",
-    "UnboundedFamily",
-    "expected_activation",
-    "expected_relu",
-    "is_naturally_occurring",
-]
 
 #: A sum of this many uniform terms takes 65,536 corners.
 MOST_TERMS = 16
@@ -44,21 +33,8 @@ SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "identity")
 def expected_relu(centre: Fraction, reaches: Sequence[Fraction]) -> Fraction:
     """The expectation of ``relu(centre + sum(reach * u))`` for independent u, uniform on [-1, 1]; without rounding.
 
-    Parameters
-    ----------
-    centre : Fraction
-    reaches : sequence of Fraction
-        How far each term moves to either side; at most 16 that are not 0.
-
-    Notes
-    -----
     The function whose mixed differences over a box are wanted is the iterated integral of relu, ``relu(z)**(k + 1) / (k
     + 1)!``. The expectation is its alternating sum over the corners of the box, divided by the volume.
-
-    Examples
-    --------
-    >>> expected_relu(Fraction(0), [Fraction(1)])
-    Fraction(1, 4)
     """
     moving = [abs(Fraction(reach)) for reach in reaches if reach]
     if len(moving) > MOST_TERMS:
@@ -73,28 +49,8 @@ def expected_relu(centre: Fraction, reaches: Sequence[Fraction]) -> Fraction:
 
 def expected_activation(
     name: str, centre: float, reaches: Sequence[float], *, nodes: int = NODES
-) -> tuple[float, float]:  # fmt: skip
-    """The same expectation for a smooth activation, by Gauss-Legendre quadrature in every direction.
-
-    Parameters
-    ----------
-    name : {"tanh", "sigmoid", "softplus", "gelu", "identity"}
-    centre : float
-    reaches : sequence of float
-    nodes : int, default 40
-
-    Returns
-    -------
-    value : float
-    change : float
-        How much the value changes when half of the nodes are taken: an indication of its error, not a bound.
-
-    Examples
-    --------
-    >>> value, change = expected_activation("tanh", 1.0, [0.3, 0.24])
-    >>> round(value, 9), change < 1e-14
-    (0.746032446, True)
-    """
+) -> tuple[float, float]:
+    """The same expectation for a smooth activation, by Gauss-Legendre quadrature in every direction."""
     if name not in SMOOTH:
         raise InputError(f"`name` must be one of {', '.join(SMOOTH)}, got {name!r}; for relu use expected_relu.")
     moving = [float(reach) for reach in reaches if reach]
@@ -150,7 +106,7 @@ class PlausibleExample:
         return FeedForward(weights, [None, None], activation=activation, output="identity", threshold=0.5)
 
     @property
-    def X(self) -> NDArray[np.float64]:
+    def X(self) -> Floats:
         """The row as a matrix."""
         return np.array([self.point], dtype=np.float64)
 

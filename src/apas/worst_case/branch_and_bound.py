@@ -18,13 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.worst_case.attack.unit_pushes import Pushes, pushes_towards
 from apas.worst_case.linear import Carried, Lines, Objective, Pencil, ascend, carried_back, cases
 from apas.worst_case.relaxation import Relaxation, Units
 
-__all__ = ["Outcome", "split_phases"]
-
-_Array = NDArray[np.float64]
 _Phases = NDArray[np.int8]
 #: Ascent steps per round of cases.
 STEPS = 6
@@ -54,7 +52,7 @@ class Outcome:
 
     proved: bool
     bound: float
-    pushes: list[_Array] | None
+    pushes: list[Floats] | None
     least: float
     nodes: int
 
@@ -65,8 +63,8 @@ class _Tree:
     def __init__(self, relaxation: Relaxation, units: list[Units], lines: list[Lines]) -> None:
         self.layers, self.base = relaxation.layers, lines
         self.kinds: list[tuple[int, str]] = []  # what can be split: (layer, "up" | "down" | "sign")
-        self.tables: list[tuple[_Array, ...]] = []
-        self.splittable: list[NDArray[np.bool_]] = []
+        self.tables: list[tuple[Floats, ...]] = []
+        self.splittable: list[Bools] = []
         for i, (name, unit, line) in enumerate(zip(relaxation.net.activations, units, lines, strict=True)):
             if i:
                 self._add(i, "up", line.up, cases(name, -unit.high_u, -unit.low_u, mirrored=True))
@@ -91,7 +89,7 @@ class _Tree:
             self.tables.append(stacked)
             self.splittable.append(bends)
 
-    def lines(self, phases: list[_Phases], slopes: list[tuple[_Array, _Array]]) -> list[Lines]:
+    def lines(self, phases: list[_Phases], slopes: list[tuple[Floats, Floats]]) -> list[Lines]:
         """The lines of each case."""
         fields = [dict(vars(line)) for line in self.base]
         for i, (down, up) in enumerate(slopes, start=1):
@@ -107,8 +105,8 @@ class _Tree:
         return [Lines(**f) for f in fields]
 
     def gaps(
-        self, phases: list[_Phases], lines: list[Lines], carried: Carried, arguments: list[_Array], points: list[_Array]
-    ) -> list[_Array]:
+        self, phases: list[_Phases], lines: list[Lines], carried: Carried, arguments: list[Floats], points: list[Floats]
+    ) -> list[Floats]:
         """How much each split could lift the bound: at the points given, and a little for what it could anywhere."""
         found = []
         for (i, side), table, phase, can in zip(self.kinds, self.tables, phases, self.splittable, strict=True):
@@ -133,32 +131,19 @@ class _Cases:
     """The open cases: their phases, one array per kind of split, and their slopes, two arrays per layer but one."""
 
     phases: list[_Phases]
-    slopes: list[tuple[_Array, _Array]]
+    slopes: list[tuple[Floats, Floats]]
 
     def __len__(self) -> int:
         return len(self.slopes[0][0])
 
-    def take(self, items: NDArray[np.intp]) -> _Cases:
+    def take(self, items: Indices) -> _Cases:
         return _Cases([p[items] for p in self.phases], [(down[items], up[items]) for down, up in self.slopes])
 
 
 def split_phases(
     relaxation: Relaxation, units: list[Units], lines: list[Lines], pushes: Pushes, allowance: float, deadline: float
 ) -> Outcome:
-    """Decide one row against one rival.
-
-    Parameters
-    ----------
-    relaxation : Relaxation
-    units, lines : lists
-        Of the row alone, with slopes to begin with.
-    pushes : Pushes
-        The row and its objective.
-    allowance : float
-        What rounding can have added to a bound.
-    deadline : float
-        Time of `time.monotonic` after which to give up.
-    """
+    """Decide one row against one rival."""
     tree = _Tree(relaxation, units, lines)
     objective, top = pushes.objective, len(units) - 1
     cases_ = _Cases(
@@ -176,7 +161,7 @@ def split_phases(
         highest = carried.bound
         if least < -allowance:
             break
-        means: list[_Array] = []
+        means: list[Floats] = []
         # the slopes that a row comes with have been improved before
         for step in range(STEPS if nodes > 1 else 1):
             if (highest > allowance).all():
@@ -209,7 +194,7 @@ def split_phases(
     return Outcome(False, min(float(highest.min()), floor) - allowance, best, least, nodes)
 
 
-def _attacked(pushes: Pushes, coefficients: list[_Array]) -> tuple[float, list[_Array]]:
+def _attacked(pushes: Pushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
     """The least margin among shifts that push every unit against its coefficient, improved where it is least."""
     starts = [np.where(c >= 0, -1.0, 1.0) for c in coefficients]
     several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
@@ -220,7 +205,7 @@ def _attacked(pushes: Pushes, coefficients: list[_Array]) -> tuple[float, list[_
     return float(improved[i]), [s[i] for s in shifts]
 
 
-def _averaged(relaxation: Relaxation, pushes: Pushes, points: list[_Array]) -> tuple[float, list[_Array]]:
+def _averaged(relaxation: Relaxation, pushes: Pushes, points: list[Floats]) -> tuple[float, list[Floats]]:
     """The least margin among shifts that bring the units near given activations."""
     items = np.zeros(len(points[0]), dtype=np.intp)
     several = pushes.take(items)
@@ -230,7 +215,7 @@ def _averaged(relaxation: Relaxation, pushes: Pushes, points: list[_Array]) -> t
     return float(margins[i]), [s[i] for s in starts]
 
 
-def _branched(open_cases: _Cases, gaps: list[_Array]) -> tuple[_Cases, bool]:
+def _branched(open_cases: _Cases, gaps: list[Floats]) -> tuple[_Cases, bool]:
     """Split each case where that promises most; few cases are split several times, to bound many at once."""
     total = np.hstack(gaps) if gaps else np.zeros((len(open_cases), 0))
     if not total.size or not total.any():

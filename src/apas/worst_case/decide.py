@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.worst_case.attack.unit_pushes import (
     Pushes,
@@ -32,41 +32,22 @@ from apas.worst_case.linear import Lines, ascend, carried_back
 from apas.worst_case.milp import advise, reduced_program, tolerance, verified_bound
 from apas.worst_case.relaxation import Relaxation, Units
 
-__all__ = ["ALL_STEPS", "Finding", "Pair", "worst_cases"]
-
-_Array = NDArray[np.float64]
 #: Ascent steps of the linear bounds of rows that are still open.
 STEPS = 6
 
 
 class Pair:
-    """A block of rows, each against one of its rivals: interval bound, linear bound, quick attack.
-
-    Parameters
-    ----------
-    relaxation : Relaxation
-    X : ndarray of shape (rows, features)
-    wanted, rival : ndarray of int, shape (rows,)
-    units, lines, allowance
-        What `Relaxation.relaxed` gave for the rows.
-
-    Attributes
-    ----------
-    interval, bound : ndarray of shape (rows,)
-        Lower bounds on the margin in real arithmetic: by intervals, and the best so far.
-    current : list of Lines
-        With the slopes improved so far.
-    """
+    """A block of rows, each against one of its rivals: interval bound, linear bound, quick attack."""
 
     def __init__(
         self,
         relaxation: Relaxation,
-        X: _Array,
-        wanted: NDArray[np.intp],
-        rival: NDArray[np.intp],
+        X: Floats,
+        wanted: Indices,
+        rival: Indices,
         units: list[Units],
         lines: list[Lines],
-        allowance: _Array,
+        allowance: Floats,
     ) -> None:
         self.rival, self.units, self.current, self.allowance = rival, units, lines, allowance
         self.layers = relaxation.layers
@@ -78,7 +59,7 @@ class Pair:
         self.bound = self.interval
         self.least, self.shifts = np.full(len(X), np.inf), [np.empty(0)]
 
-    def linear(self) -> _Array:
+    def linear(self) -> Floats:
         """Linear bounds, with the slopes improved where they do not suffice."""
         top = len(self.units) - 1
         carried = carried_back(self.layers, self.current, self.objective, top)
@@ -98,7 +79,7 @@ class Pair:
         self.bound = np.maximum(self.interval, best - self.allowance)
         return np.asarray(self.bound)
 
-    def attacked(self, k: int) -> list[_Array] | None:
+    def attacked(self, k: int) -> list[Floats] | None:
         """Pushes of a row's units that seem to break it, if some are known."""
         return [s[k] for s in self.shifts] if self.least[k] <= 0 else None
 
@@ -110,20 +91,7 @@ BLOCK = 64
 
 @dataclass
 class Finding:
-    """What is known about one row.
-
-    Attributes
-    ----------
-    proved, broken : bool
-    step : str
-        What decided; "none" so far.
-    bound : float
-        On every shifted model the margin is at least this; minus infinity if nothing is known.
-    nodes : int
-        Cases distinguished.
-    exact : bool
-        Whether the bound is the least margin itself, up to rounding.
-    """
+    """What is known about one row."""
 
     proved: bool = False
     broken: bool = False
@@ -146,13 +114,13 @@ class _Search:
     def __init__(
         self,
         net: FeedForward,
-        X: _Array,
-        wanted: NDArray[np.intp],
-        radii: _Array,
+        X: Floats,
+        wanted: Indices,
+        radii: Floats,
         delta: float,
         steps: Sequence[str],
         time_limit: float,
-        accept: Callable[[int, _Array], bool],
+        accept: Callable[[int, Floats], bool],
         done: Callable[[int], None],
     ) -> None:
         self.net, self.X, self.wanted, self.radii, self.delta = net, X, wanted, radii, delta
@@ -173,7 +141,7 @@ class _Search:
                 self.done(len(rows[start : start + BLOCK]))
         return self.found
 
-    def _open(self) -> NDArray[np.intp]:
+    def _open(self) -> Indices:
         return np.array([i for i, f in enumerate(self.found) if f.open], dtype=np.intp)
 
     def _interval(self, *, exact: bool) -> None:
@@ -190,7 +158,7 @@ class _Search:
             for start in range(0, len(rows), BLOCK):
                 self._corners(boxes, rows[start : start + BLOCK])
 
-    def _corners(self, boxes: Boxes, rows: NDArray[np.intp]) -> None:
+    def _corners(self, boxes: Boxes, rows: Indices) -> None:
         """Offer the shifts at which exact bounds are attained."""
         deltas = np.full(len(rows), self.delta)
         corners = worst_corners(boxes.take(rows), deltas)
@@ -203,13 +171,13 @@ class _Search:
         for row, unit in zip(rows.tolist(), units, strict=True):
             self._offer(row, unit, "interval")
 
-    def _offer(self, row: int, direction: _Array, step: str) -> bool:
+    def _offer(self, row: int, direction: Floats, step: str) -> bool:
         """Break a row if the shift in this direction of the unit box is accepted as a witness."""
         if self.accept(row, direction):
             self.found[row].broken, self.found[row].step = True, step
         return self.found[row].broken
 
-    def _block(self, rows: NDArray[np.intp]) -> None:
+    def _block(self, rows: Indices) -> None:
         """Linear bounds for some rows together; then each that is left by itself, if there is more to try."""
         pairs = self._bounded(rows)
         if set(self.steps) <= {"interval", "linear"}:
@@ -223,7 +191,7 @@ class _Search:
             if self.found[row].open:
                 self._splitting(row, alone, deadline)
 
-    def _bounded(self, rows: NDArray[np.intp]) -> list[Pair]:
+    def _bounded(self, rows: Indices) -> list[Pair]:
         X, wanted = self.X[rows], self.wanted[rows]
         relaxed = self.relaxation.relaxed(X)
         pairs = [Pair(self.relaxation, X, wanted, rival, *relaxed) for rival in self.rivals[rows].T]
@@ -234,7 +202,7 @@ class _Search:
             self._note(rows, np.maximum(linear, least), "linear")
         return pairs
 
-    def _note(self, rows: NDArray[np.intp], bound: _Array, step: str) -> None:
+    def _note(self, rows: Indices, bound: Floats, step: str) -> None:
         for row, value in zip(rows.tolist(), bound.tolist(), strict=True):
             finding = self.found[row]
             if finding.open and value > 0:
@@ -248,7 +216,7 @@ class _Search:
             if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack"):
                 return
 
-    def _direction(self, row: int, pushes: list[_Array], rival: int) -> _Array:
+    def _direction(self, row: int, pushes: list[Floats], rival: int) -> Floats:
         output = output_push(self.net, int(self.wanted[row]), int(rival))
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
 
@@ -306,32 +274,15 @@ class _Search:
 
 def worst_cases(
     net: FeedForward,
-    X: _Array,
-    wanted: NDArray[np.intp],
-    radii: _Array,
+    X: Floats,
+    wanted: Indices,
+    radii: Floats,
     delta: float,
     *,
     steps: Sequence[str] = ALL_STEPS,
     time_limit: float = np.inf,
-    accept: Callable[[int, _Array], bool],
+    accept: Callable[[int, Floats], bool],
     done: Callable[[int], None] = lambda rows: None,
 ) -> list[Finding]:
-    """Decide for each row whether every shift keeps its margin above 0.
-
-    Parameters
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-    radii : ndarray of shape (k,)
-    delta : float
-    steps : sequence of str
-        Which of `ALL_STEPS` to take.
-    time_limit : float
-        Seconds per row for the last two.
-    accept : callable
-        ``accept(row, direction)`` says whether a direction of the unit box, shape (k,), breaks a row.
-    done : callable, optional
-        Told now and then how many more rows are done.
-    """
+    """Decide for each row whether every shift keeps its margin above 0."""
     return _Search(net, X, wanted, radii, delta, steps, time_limit, accept, done).run()

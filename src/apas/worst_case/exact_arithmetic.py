@@ -12,14 +12,11 @@ from fractions import Fraction
 from operator import lshift, mul
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.errors import Unsupported
 from apas.models.activations import LEAKY_SLOPE
 
-__all__ = ["PIECEWISE_LINEAR", "exact_margin", "exact_sign"]
-
-_Array = NDArray[np.float64]
 #: Activations that map rational numbers to rational numbers.
 PIECEWISE_LINEAR = frozenset({"relu", "leaky_relu", "hard_tanh", "identity"})
 #: Numbers together with the power of two that they are multiples of.
@@ -27,61 +24,36 @@ _Scaled = tuple[list[int], int]
 
 
 def exact_sign(
-    weights: Sequence[_Array],
-    biases: Sequence[_Array],
+    weights: Sequence[Floats],
+    biases: Sequence[Floats],
     activations: Sequence[str],
-    x: _Array,
+    x: Floats,
     wanted: int,
     offset: float = 0.0,
 ) -> int:
-    """Sign of the margin in real arithmetic: -1, 0 or 1.
-
-    Parameters
-    ----------
-    weights, biases : sequence of ndarray
-        One (inputs, outputs) matrix and one vector per layer.
-    activations : sequence of str
-        One per hidden layer, all of them piecewise linear.
-    x : ndarray of shape (features,)
-    wanted : int
-        Position of the wanted class.
-    offset : float, default 0.0
-        What the score of a network with two classes is compared with (`FeedForward.offset`).
-
-    Examples
-    --------
-    >>> one, tiny = np.array([[1.0], [1.0], [1.0]]), np.array([1.0, 1e-30, -1.0])
-    >>> exact_sign([one], [np.zeros(1)], [], tiny, 1)  # in float64 the sum is 0
-    1
-    """
+    """Sign of the margin in real arithmetic: -1, 0 or 1."""
     number, _ = _margin(weights, biases, activations, x, wanted, offset)
     return (number > 0) - (number < 0)
 
 
 def exact_margin(
-    weights: Sequence[_Array],
-    biases: Sequence[_Array],
+    weights: Sequence[Floats],
+    biases: Sequence[Floats],
     activations: Sequence[str],
-    x: _Array,
+    x: Floats,
     wanted: int,
     offset: float = 0.0,
 ) -> Fraction:
-    """The margin in real arithmetic; the parameters are those of `exact_sign`.
-
-    Examples
-    --------
-    >>> exact_margin([np.array([[3.0]])], [np.array([0.5])], [], np.array([0.25]), 0)
-    Fraction(-5, 4)
-    """
+    """The margin in real arithmetic; the parameters are those of `exact_sign`."""
     number, power = _margin(weights, biases, activations, x, wanted, offset)
     return Fraction(number << max(power, 0), 1 << max(-power, 0))
 
 
 def _margin(
-    weights: Sequence[_Array],
-    biases: Sequence[_Array],
+    weights: Sequence[Floats],
+    biases: Sequence[Floats],
     activations: Sequence[str],
-    x: _Array,
+    x: Floats,
     wanted: int,
     offset: float,
 ) -> tuple[int, int]:
@@ -104,7 +76,7 @@ def _margin(
     return (margin if wanted == 1 else -margin), common
 
 
-def _layer(numbers: list[int], power: int, w: _Array, b: _Array) -> _Scaled:
+def _layer(numbers: list[int], power: int, w: Floats, b: Floats) -> _Scaled:
     # switched-off units need no weights: as a rule half of the work
     live = [i for i, number in enumerate(numbers) if number]
     # the bias is the weight of an input that is always 1
@@ -134,7 +106,7 @@ def _activated(name: str, numbers: list[int], power: int) -> _Scaled:
     return numbers, power
 
 
-def _integers(array: _Array) -> _Scaled:
+def _integers(array: Floats) -> _Scaled:
     """Whole numbers n, in C order, and one power p such that the array is n * 2**p exactly."""
     fractions, exponents = np.frexp(array.ravel())
     whole = np.ldexp(fractions, 53).astype(np.int64)

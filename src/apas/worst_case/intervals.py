@@ -13,28 +13,11 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.models.activations import LEAKY_SLOPE, activate
 from apas.models.feedforward import FeedForward
 
-__all__ = [
-    "LOWEST",
-    "POSITIVE",
-    "STEEPEST",
-    "Boxes",
-    "MovingWeights",
-    "activation_range",
-    "derivative_range",
-    "is_exact",
-    "least_margins",
-    "magnitudes",
-    "moving_products",
-    "output_terms",
-    "rivals",
-]
-
-_Array = NDArray[np.float64]
 #: A bound on the derivative where it is not 1.
 STEEPEST = {"gelu": 1.13, "sigmoid": 0.25}
 #: Where the activation that first falls and then rises has its least value.
@@ -44,14 +27,8 @@ POSITIVE = ("relu", "sigmoid", "softplus")
 _TURN = 2.0**0.5  # where the derivative of gelu is least (-) and largest (+)
 
 
-def activation_range(name: str, low: _Array, high: _Array) -> tuple[_Array, _Array]:
-    """Least and largest value of an activation over ``[low, high]``.
-
-    Examples
-    --------
-    >>> activation_range("relu", np.array([-1.0]), np.array([2.0]))
-    (array([0.]), array([2.]))
-    """
+def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Least and largest value of an activation over ``[low, high]``."""
     least, most = activate(name, low.copy()), activate(name, high.copy())
     if name not in LOWEST:  # the others never fall
         return least, most
@@ -61,71 +38,65 @@ def activation_range(name: str, low: _Array, high: _Array) -> tuple[_Array, _Arr
     return np.where(inside, bottom, np.minimum(least, most)), np.maximum(least, most)
 
 
-def derivative_range(name: str, low: _Array, high: _Array) -> tuple[_Array, _Array]:
-    """Least and largest derivative of an activation over ``[low, high]``; at a kink, everything between both sides.
-
-    Examples
-    --------
-    >>> derivative_range("relu", np.array([-1.0, 0.5]), np.array([2.0, 2.0]))
-    (array([0., 1.]), array([1., 1.]))
-    """
+def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Least and largest derivative of an activation over ``[low, high]``; at a kink, everything between both sides."""
     return _DERIVATIVES[name](low, high)
 
 
-def _steps(low: _Array, high: _Array, before: float) -> tuple[_Array, _Array]:
+def _steps(low: Floats, high: Floats, before: float) -> tuple[Floats, Floats]:
     return np.where(low > 0, 1.0, before), np.where(high < 0, before, 1.0)
 
 
-def _relu(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _relu(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return _steps(low, high, 0.0)
 
 
-def _leaky_relu(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _leaky_relu(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return _steps(low, high, LEAKY_SLOPE)
 
 
-def _hard_tanh(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _hard_tanh(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return np.where((low > -1) & (high < 1), 1.0, 0.0), np.where((high < -1) | (low > 1), 0.0, 1.0)
 
 
-def _bell(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _bell(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Of 1 - tanh**2, which falls with the distance from 0."""
     nearest = np.maximum(np.maximum(low, -high), 0.0)
     farthest = np.maximum(-low, high)
     return 1.0 - np.tanh(farthest) ** 2, 1.0 - np.tanh(nearest) ** 2
 
 
-def _sigmoid(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _sigmoid(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     least, most = _bell(0.5 * low, 0.5 * high)
     return 0.25 * least, 0.25 * most
 
 
-def _identity(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _identity(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return np.ones_like(low), np.ones_like(high)
 
 
-def _softplus(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _softplus(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return activate("sigmoid", low.copy()), activate("sigmoid", high.copy())
 
 
-def _elu(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _elu(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
 
 
-def _gelu(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _gelu(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     ends = _gelu_slope(low), _gelu_slope(high)
     bottom, top = _gelu_slope(np.array([-_TURN, _TURN])).tolist()
     least = np.where((low < -_TURN) & (high > -_TURN), bottom, np.minimum(*ends))
     return least, np.where((low < _TURN) & (high > _TURN), top, np.maximum(*ends))
 
 
-def _gelu_slope(z: _Array) -> _Array:
+def _gelu_slope(z: Floats) -> Floats:
     from scipy.special import ndtr
 
     return np.asarray(ndtr(z) + z * np.exp(-0.5 * z * z) * (2.0 * np.pi) ** -0.5)
 
 
-_DERIVATIVES: dict[str, Callable[[_Array, _Array], tuple[_Array, _Array]]] = {
+_DERIVATIVES: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
     "relu": _relu,
     "leaky_relu": _leaky_relu,
     "hard_tanh": _hard_tanh,
@@ -148,31 +119,24 @@ class MovingWeights:
     For given activations a the sum of products ranges from ``l(a) = a @ middle - abs(a) @ reach`` to
     ``u(a) = a @ middle + abs(a) @ reach``. While a runs through a box, each term of l is least, and each of u largest,
     at an end; so both come from products of matrices split by sign, without looking at the terms one by one.
-
-    Examples
-    --------
-    >>> weights = MovingWeights(np.array([[1.0], [-2.0]]), np.array([[0.5], [0.5]]))
-    >>> least, most = weights.outer(np.array([[1.0, -1.0]]), np.array([[2.0, 1.0]]))
-    >>> float(least[0, 0]), float(most[0, 0])
-    (-2.0, 5.5)
     """
 
-    def __init__(self, middle: _Array, reach: _Array) -> None:
+    def __init__(self, middle: Floats, reach: Floats) -> None:
         self.middle, self.reach = middle, reach
         self.low, self.high = middle - reach, middle + reach
 
     @cached_property
-    def _low(self) -> tuple[_Array, _Array]:
+    def _low(self) -> tuple[Floats, Floats]:
         """Lower ends split by sign, stacked for one product with [lower ends, upper ends] of the activations."""
         up, down = np.maximum(self.low, 0.0), np.minimum(self.low, 0.0)
         return np.vstack([up, down]), np.vstack([down, up])
 
     @cached_property
-    def _high(self) -> tuple[_Array, _Array]:
+    def _high(self) -> tuple[Floats, Floats]:
         up, down = np.maximum(self.high, 0.0), np.minimum(self.high, 0.0)
         return np.vstack([up, down]), np.vstack([down, up])
 
-    def outer(self, low: _Array, high: _Array, *, positive: bool = False) -> tuple[_Array, _Array]:
+    def outer(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats]:
         """Least l and largest u over the box of each row; `positive` promises that no end is below 0."""
         if positive:
             ends = np.hstack([low, high])
@@ -184,7 +148,7 @@ class MovingWeights:
         self._separate(np.maximum(high, 0.0), np.maximum(-low, 0.0), least, most)
         return least, most
 
-    def both(self, low: _Array, high: _Array, *, positive: bool = False) -> tuple[_Array, _Array, _Array, _Array]:
+    def both(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats, Floats, Floats]:
         """Least and largest l, least and largest u over the box of each row."""
         if not positive:
             least, most = self.outer(low, high)
@@ -195,14 +159,14 @@ class MovingWeights:
         up, up_spread = middle @ self.high, spread @ np.abs(self.high)
         return down - down_spread, down + down_spread, up - up_spread, up + up_spread
 
-    def outer_side(self, low: _Array, high: _Array, upper: NDArray[np.bool_], *, positive: bool = False) -> _Array:
+    def outer_side(self, low: Floats, high: Floats, upper: Bools, *, positive: bool = False) -> Floats:
         """Per output the largest u where `upper` says so, else the least l."""
         if not positive:
             least, most = self.outer(low, high)
             return np.where(upper, most, least)
         return np.hstack([low, high]) @ np.where(upper, self._high[1], self._low[0])
 
-    def inner(self, low: _Array, high: _Array, *, positive: bool = False) -> tuple[_Array, _Array]:
+    def inner(self, low: Floats, high: Floats, *, positive: bool = False) -> tuple[Floats, Floats]:
         """Largest l and least u over the box of each row."""
         if positive:
             ends = np.hstack([low, high])
@@ -211,7 +175,7 @@ class MovingWeights:
         below -= above
         return above @ self._low[1] + below @ self._high[1], above @ self._high[0] + below @ self._low[0]
 
-    def _separate(self, above: _Array, below: _Array, least: _Array, most: _Array) -> None:
+    def _separate(self, above: Floats, below: Floats, least: Floats, most: Floats) -> None:
         """Where both the weight and the activation can have either sign, two ends were added up: keep the worse one."""
         loose = (self.low < 0) & (self.high > 0)
         for i in np.flatnonzero(loose.any(axis=1) & (above.any(axis=0) & below.any(axis=0))):
@@ -221,16 +185,8 @@ class MovingWeights:
             most[:, units] -= np.minimum(above[:, i, None] * up, below[:, i, None] * down)
 
 
-def moving_products(low: _Array, high: _Array, w: _Array, reach: _Array, delta: _Array) -> tuple[_Array, _Array]:
-    """What `MovingWeights.outer` gives, for rows that each have a delta of their own: term by term.
-
-    Examples
-    --------
-    >>> box, w = (np.array([[1.0, -1.0]]), np.array([[2.0, 1.0]])), np.array([[1.0], [-2.0]])
-    >>> least, most = moving_products(*box, w, np.ones((2, 1)), np.array([0.5]))
-    >>> float(least[0, 0]), float(most[0, 0])
-    (-2.0, 5.5)
-    """
+def moving_products(low: Floats, high: Floats, w: Floats, reach: Floats, delta: Floats) -> tuple[Floats, Floats]:
+    """What `MovingWeights.outer` gives, for rows that each have a delta of their own: term by term."""
     rows, outputs = len(low), w.shape[1]
     least, most = np.empty((rows, outputs)), np.empty((rows, outputs))
     step = max(1, PRODUCTS // max(1, w.size))
@@ -255,28 +211,20 @@ def is_exact(net: FeedForward) -> bool:
     return len(net.activations) <= 1
 
 
-def rivals(net: FeedForward, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The classes that each row competes with, shape (rows, classes - 1); one dummy column for one output.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0, 2.0, 3.0]]], [[0.0, 0.0, 0.0]], output="softmax")
-    >>> rivals(net, np.array([1, 0]))
-    array([[0, 2],
-           [1, 2]])
-    """
+def rivals(net: FeedForward, wanted: Indices) -> Indices:
+    """The classes that each row competes with, shape (rows, classes - 1); one dummy column for one output."""
     if net.weights[-1].shape[1] == 1:
         return np.zeros((len(wanted), 1), dtype=np.intp)
     others = np.arange(len(net.classes) - 1)
     return np.asarray(others + (others >= np.asarray(wanted)[:, None]), dtype=np.intp)
 
 
-def magnitudes(net: FeedForward, reach: list[_Array], X: _Array, delta: _Array) -> list[_Array]:
+def magnitudes(net: FeedForward, reach: list[Floats], X: Floats, delta: Floats) -> list[Floats]:
     """Per layer and row a bound on the sum of magnitudes behind its values, the margin last.
 
     It is at least `FeedForward.margin_scale`, and takes much less time: the sum over a layer instead of each unit.
     """
-    sizes: list[_Array] = []
+    sizes: list[Floats] = []
     for i, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
         fixed, moving = np.abs(w).sum(axis=1), reach[2 * i].max() * w.shape[1]  # per input, over all outputs
         biases = np.abs(b).sum() + delta * reach[2 * i + 1].sum()
@@ -296,8 +244,8 @@ def magnitudes(net: FeedForward, reach: list[_Array], X: _Array, delta: _Array) 
 
 
 def output_terms(
-    net: FeedForward, reach: list[_Array], wanted: NDArray[np.intp], rival: NDArray[np.intp]
-) -> tuple[_Array, _Array, _Array, _Array]:
+    net: FeedForward, reach: list[Floats], wanted: Indices, rival: Indices
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Weights and bias of the margin against one rival per row, and how far each can move."""
     w, b, w_reach, b_reach = net.weights[-1], net.biases[-1], *reach[-2:]
     sign = np.where(wanted == 1, 1.0, -1.0)
@@ -310,33 +258,8 @@ def output_terms(
     return *weights, difference, b_reach[wanted] + b_reach[rival]
 
 
-def least_margins(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array, delta: _Array
-) -> tuple[_Array, _Array]:
-    """A lower bound on the margin of each row while parameter i moves by at most ``delta * radii[i]``.
-
-    Parameters
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-        Position of the wanted class.
-    radii : ndarray of shape (k,)
-    delta : ndarray of shape (rows,)
-
-    Returns
-    -------
-    bound : ndarray of shape (rows,)
-        As computed.
-    error : ndarray of shape (rows,)
-        ``bound - error`` is a lower bound in real arithmetic, and in that of a network computed in float32.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> least_margins(net, np.array([[2.0, -1.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]), np.array([0.4]))[0]
-    array([-0.2])
-    """
+def least_margins(net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> tuple[Floats, Floats]:
+    """A lower bound on the margin of each row while parameter i moves by at most ``delta * radii[i]``."""
     boxes = Boxes(net, X, wanted, radii)
     return boxes.bound(delta), boxes.error(delta)
 
@@ -344,7 +267,7 @@ def least_margins(
 class Boxes:
     """Rows against growing boxes of parameters; what does not depend on delta is computed once."""
 
-    def __init__(self, net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array) -> None:
+    def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
         shapes = net.parameters.shapes
         self.reach = [radii[part].reshape(shape) for part, shape in zip(net.parameters.slices, shapes, strict=True)]
@@ -357,17 +280,17 @@ class Boxes:
                 self.spread = np.abs(X) @ reach + self.reach[1]
         self.outputs = [output_terms(net, self.reach, wanted, rival) for rival in rivals(net, wanted).T]
 
-    def take(self, rows: NDArray[np.intp]) -> Boxes:
+    def take(self, rows: Indices) -> Boxes:
         """The same for some of the rows."""
         return Boxes(self.net, self.X[rows], self.wanted[rows], self.radii)
 
-    def bound(self, delta: _Array) -> _Array:
+    def bound(self, delta: Floats) -> Floats:
         """Least margins as computed, with one delta per row, less what coarser arithmetic does to them in use."""
         if self.net.dtype == "float64":
             return self._bound(delta)
         return np.asarray(self._bound(delta) - self.net.rounding(self.X, self.radii, delta))
 
-    def _bound(self, delta: _Array) -> _Array:
+    def _bound(self, delta: Floats) -> Floats:
         if self._positive(len(self.net.activations)) and self.net.weights[-1].shape[1] == 1:
             if len(self.net.activations) == 1:
                 return self._one_layer(delta)
@@ -377,16 +300,16 @@ class Boxes:
         least = [self._output(*ends, delta, *terms) for terms in self.outputs]
         return least[0] if len(least) == 1 else np.asarray(np.minimum.reduce(least))
 
-    def against(self, delta: _Array, rival: int) -> _Array:
+    def against(self, delta: Floats, rival: int) -> Floats:
         """Least margins against one of the rivals of each row."""
         least = self._output(*self._last_layer(delta), delta, *self.outputs[rival])
         return np.asarray(least - self.net.rounding(self.X, self.radii, delta))
 
-    def _last_layer(self, delta: _Array) -> tuple[_Array, _Array]:
+    def _last_layer(self, delta: Floats) -> tuple[Floats, Floats]:
         """Range of what enters the output layer."""
         return self._layers(delta, np.arange(len(self.X)), len(self.net.activations))
 
-    def _layers(self, delta: _Array, rows: NDArray[np.intp], depth: int) -> tuple[_Array, _Array]:
+    def _layers(self, delta: Floats, rows: Indices, depth: int) -> tuple[Floats, Floats]:
         """Range of the activations of the first `depth` layers, for some of the rows; `delta` is one per such row."""
         low = high = self.X[rows]
         for i, name in enumerate(self.net.activations[:depth]):
@@ -404,7 +327,7 @@ class Boxes:
         """Whether what enters a layer is never below 0."""
         return layer > 0 and self.net.activations[layer - 1] in POSITIVE
 
-    def _products(self, layer: int, low: _Array, high: _Array, delta: _Array) -> tuple[_Array, _Array]:
+    def _products(self, layer: int, low: Floats, high: Floats, delta: Floats) -> tuple[Floats, Floats]:
         """Range of ``a @ w`` with a in [low, high] and the weights of a layer within their reach."""
         w, reach = self.net.weights[layer], self.reach[2 * layer]
         if not _few(delta):
@@ -416,7 +339,7 @@ class Boxes:
             least[rows], most[rows] = weights.outer(low[rows], high[rows], positive=self._positive(layer))
         return least, most
 
-    def _one_layer(self, delta: _Array) -> _Array:
+    def _one_layer(self, delta: Floats) -> Floats:
         """Least margins of one output behind one layer of units that are never below 0: of each unit one end counts."""
         v, v_reach, bias, bias_reach = self.outputs[0]
         down = v - delta[:, None] * v_reach  # the worse end of each output weight
@@ -424,7 +347,7 @@ class Boxes:
         least = np.einsum("ru,ru->r", activate(self.net.activations[0], z), down)
         return np.asarray(least + bias - delta * bias_reach)
 
-    def _one_sided(self, delta: _Array) -> _Array:
+    def _one_sided(self, delta: Floats) -> Floats:
         """The same behind several layers, for rows that share few deltas."""
         least, last = np.empty(len(self.X)), len(self.net.activations) - 1
         v, v_reach, bias, bias_reach = self.outputs[0]
@@ -443,15 +366,15 @@ class Boxes:
                     least[rows] = activate(name, z) @ down + bias[rows] - value * bias_reach[rows]
         return least
 
-    def error(self, delta: _Array) -> _Array:
+    def error(self, delta: Floats) -> Floats:
         """What rounding can add to `bound` at most."""
         # each of the at most `steps` operations behind a sum is off by 2**-53 of the magnitudes it adds up
         steps = sum(w.shape[0] + 8 for w in self.net.weights)
         return np.asarray(4 * steps * 2.0**-53 * magnitudes(self.net, self.reach, self.X, delta)[-1])
 
     def _output(
-        self, low: _Array, high: _Array, delta: _Array, v: _Array, v_reach: _Array, bias: _Array, bias_reach: _Array
-    ) -> _Array:
+        self, low: Floats, high: Floats, delta: Floats, v: Floats, v_reach: Floats, bias: Floats, bias_reach: Floats
+    ) -> Floats:
         spread = delta[:, None] * v_reach
         if not self.net.activations:  # the input is a point
             terms = low * v - np.abs(low) * spread
@@ -461,6 +384,6 @@ class Boxes:
         return np.asarray(terms.sum(axis=1) + bias - delta * bias_reach)
 
 
-def _few(delta: _Array) -> bool:
+def _few(delta: Floats) -> bool:
     """Whether rows share deltas enough to be taken delta by delta."""
     return len(delta) < 2 or bool((delta == delta[0]).all()) or len(np.unique(delta)) <= len(delta) // 16

@@ -25,17 +25,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.models.activations import LEAKY_SLOPE, activate, derivative
 from apas.worst_case.intervals import LOWEST, POSITIVE, activation_range, derivative_range
 
 if TYPE_CHECKING:
     from apas.worst_case.relaxation import Layer, Units
 
-__all__ = ["Carried", "Lines", "Objective", "Pencil", "ascend", "carried_back", "cases", "gradients", "pencil"]
 
-_Array = NDArray[np.float64]
 #: What is taken off a slope that must not be too steep, so that rounding cannot make it so.
 SAFE = 1 - 2.0**-40
 #: Between minus and plus this number gelu is convex.
@@ -50,25 +48,18 @@ TOUCH_STEPS = 20
 class Pencil:
     """Lines through the pivot (`at`, `value`) with slopes from `flat` to `steep`; all arrays of one shape."""
 
-    flat: _Array
-    steep: _Array
-    at: _Array
-    value: _Array
+    flat: Floats
+    steep: Floats
+    at: Floats
+    value: Floats
 
-    def height(self, slope: _Array) -> _Array:
+    def height(self, slope: Floats) -> Floats:
         """Height at 0 of the lines with such slopes."""
         return self.value - slope * self.at
 
 
-def pencil(name: str, low: _Array, high: _Array, *, mirrored: bool) -> Pencil:
-    """Lines below the activation (or its mirror image) on [low, high].
-
-    Examples
-    --------
-    >>> lines = pencil("relu", np.array([-1.0]), np.array([3.0]), mirrored=False)
-    >>> float(lines.flat[0]), float(lines.steep[0])
-    (0.0, 1.0)
-    """
+def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
+    """Lines below the activation (or its mirror image) on [low, high]."""
     zero = np.zeros_like(low)
     if name == "identity":
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
@@ -80,7 +71,7 @@ def pencil(name: str, low: _Array, high: _Array, *, mirrored: bool) -> Pencil:
     return _smooth(name, low, high, mirrored=mirrored)
 
 
-def cases(name: str, low: _Array, high: _Array, *, mirrored: bool) -> tuple[Pencil, Pencil] | None:
+def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Pencil, Pencil] | None:
     """The two pieces whose least is the activation (or its mirror image), if it has a kink that bends down.
 
     Outside the interval of a kink both pieces are the pencil itself, so that nothing is gained by telling them apart.
@@ -98,22 +89,22 @@ def cases(name: str, low: _Array, high: _Array, *, mirrored: bool) -> tuple[Penc
     return None
 
 
-def _where(condition: NDArray[np.bool_], yes: Pencil, no: Pencil) -> Pencil:
+def _where(condition: Bools, yes: Pencil, no: Pencil) -> Pencil:
     pairs = ((yes.flat, no.flat), (yes.steep, no.steep), (yes.at, no.at), (yes.value, no.value))
     return Pencil(*(np.where(condition, a, b) for a, b in pairs))
 
 
-def _line(slope: _Array, height: _Array) -> Pencil:
+def _line(slope: Floats, height: Floats) -> Pencil:
     return Pencil(slope, slope, np.zeros_like(slope), height)
 
 
-def _rising_kink(low: _Array, high: _Array, slope: float) -> Pencil:
+def _rising_kink(low: Floats, high: Floats, slope: float) -> Pencil:
     """max(y, slope y): all lines through the kink."""
     zero = np.zeros_like(low)
     return Pencil(np.where(low >= 0, 1.0, slope), np.where((high <= 0) & (low < 0), slope, 1.0), zero, zero)
 
 
-def _falling_kink(low: _Array, high: _Array, slope: float) -> Pencil:
+def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
     """min(y, slope y): the chord, or the piece itself."""
     left, right = np.minimum(low, 0.0), np.maximum(high, 0.0)
     width = right - left
@@ -123,7 +114,7 @@ def _falling_kink(low: _Array, high: _Array, slope: float) -> Pencil:
     return _line(chord, _height(chord, low, high, np.minimum(low, slope * low), np.minimum(high, slope * high)))
 
 
-def _clip(low: _Array, high: _Array) -> Pencil:
+def _clip(low: Floats, high: Floats) -> Pencil:
     """Lines below y cut off at -1 and 1."""
     at_low, at_high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
     # from the lower kink, or from the lower end beyond it, to the upper end
@@ -139,16 +130,16 @@ def _clip(low: _Array, high: _Array) -> Pencil:
     return Pencil(flat, steep, pivot, np.where(bends | constant, -1.0, height))
 
 
-def _height(slope: _Array, low: _Array, high: _Array, at_low: _Array, at_high: _Array) -> _Array:
+def _height(slope: Floats, low: Floats, high: Floats, at_low: Floats, at_high: Floats) -> Floats:
     """Height of a line below a concave function, whatever rounding did to its slope: it touches at an end."""
     return np.minimum(at_low - slope * low, at_high - slope * high)
 
 
-def _smooth(name: str, low: _Array, high: _Array, *, mirrored: bool) -> Pencil:
+def _smooth(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     """One line below a smooth activation, and all between it and the least value, through where these two meet."""
     sign = -1.0 if mirrored else 1.0
 
-    def value(y: _Array) -> _Array:
+    def value(y: Floats) -> Floats:
         return sign * activate(name, sign * y)
 
     at_low, at_high, middle, width = value(low), value(high), 0.5 * (low + high), high - low
@@ -173,15 +164,15 @@ def _smooth(name: str, low: _Array, high: _Array, *, mirrored: bool) -> Pencil:
 
 
 def _touching(
-    name: str, low: _Array, high: _Array, at_high: _Array, value: Callable[[_Array], _Array]
-) -> tuple[_Array, NDArray[np.bool_]]:
+    name: str, low: Floats, high: Floats, at_high: Floats, value: Callable[[Floats], Floats]
+) -> tuple[Floats, Bools]:
     """Where the tangent to an S-shaped function passes just below its upper end; and where none does, but the chord.
 
     A tangent on the convex part that is below the function at 0 and at the upper end is below all of the concave part.
     """
     first, last = np.minimum(low, 0.0), np.minimum(high, 0.0)
 
-    def overshoots(t: _Array) -> NDArray[np.bool_]:
+    def overshoots(t: Floats) -> Bools:
         # the derivatives are even, so the mirror image has the same
         reached = value(t) + derivative(name, t) * (high - t)
         return np.asarray(reached > at_high - 2.0**-45 * (1 + np.abs(reached)))
@@ -194,7 +185,7 @@ def _touching(
     return first, beyond
 
 
-def _bends(name: str, low: _Array, high: _Array, *, mirrored: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _bends(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Bools, Bools]:
     """Where a smooth activation (or its mirror image) is convex, and where it is concave, on all of [low, high]."""
     everywhere = np.ones(low.shape, dtype=bool)
     if name in ("softplus", "elu"):
@@ -209,11 +200,11 @@ def _bends(name: str, low: _Array, high: _Array, *, mirrored: bool) -> tuple[NDA
 class Objective:
     """A lower bound ``lin . a - rho . abs(a) + const`` in terms of a layer's activations, one per item."""
 
-    lin: _Array
-    rho: _Array
-    const: _Array
+    lin: Floats
+    rho: Floats
+    const: Floats
 
-    def take(self, items: NDArray[np.intp]) -> Objective:
+    def take(self, items: Indices) -> Objective:
         """The same for some of the items."""
         return Objective(self.lin[items], self.rho[items], self.const[items])
 
@@ -228,12 +219,12 @@ class Lines:
 
     down: Pencil
     up: Pencil
-    down_slope: _Array
-    up_slope: _Array
-    tilt: _Array
-    lift: _Array
-    low: _Array
-    high: _Array
+    down_slope: Floats
+    up_slope: Floats
+    tilt: Floats
+    lift: Floats
+    low: Floats
+    high: Floats
     positive: bool
     """Whether no activation is below 0, so that each is its own magnitude."""
 
@@ -257,10 +248,10 @@ class Lines:
         magnitude = (none, none) if name in POSITIVE else chord_of_magnitude(units.low, units.high)
         return cls(down, up, *slopes, *magnitude, units.low, units.high, name in POSITIVE)
 
-    def take(self, items: NDArray[np.intp]) -> Lines:
+    def take(self, items: Indices) -> Lines:
         """The same for some of the items."""
 
-        def some(array: _Array) -> _Array:
+        def some(array: Floats) -> Floats:
             return array if len(array) == 1 else array[items]
 
         down, up = (Pencil(some(p.flat), some(p.steep), some(p.at), some(p.value)) for p in (self.down, self.up))
@@ -268,7 +259,7 @@ class Lines:
         return Lines(down, up, *slopes, *magnitude, some(self.low), some(self.high), self.positive)
 
 
-def chord_of_magnitude(low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Slope and height of a line that is nowhere below abs(a) on [low, high]."""
     crossing = (low < 0) & (high > 0)
     width = np.where(crossing, high - low, 1.0)
@@ -278,7 +269,7 @@ def chord_of_magnitude(low: _Array, high: _Array) -> tuple[_Array, _Array]:
     return tilt, lift
 
 
-def _leaning(lines: Pencil, low: _Array, high: _Array) -> _Array:
+def _leaning(lines: Pencil, low: Floats, high: Floats) -> Floats:
     """The slope that loses least: steep where more of the range lies beyond the pivot than before it."""
     return np.where(high - lines.at > lines.at - low, lines.steep, lines.flat)
 
@@ -290,9 +281,9 @@ class Carried:
     `moved` holds the coefficients rho on their magnitudes.
     """
 
-    bound: _Array
-    coefficients: list[_Array]
-    moved: list[_Array]
+    bound: Floats
+    coefficients: list[Floats]
+    moved: list[Floats]
 
 
 def carried_back(layers: Sequence[Layer], lines: Sequence[Lines], objective: Objective, top: int) -> Carried:
@@ -321,7 +312,7 @@ def carried_back(layers: Sequence[Layer], lines: Sequence[Lines], objective: Obj
 
 def gradients(
     layers: Sequence[Layer], lines: Sequence[Lines], carried: Carried
-) -> tuple[list[_Array], list[_Array], list[_Array]]:
+) -> tuple[list[Floats], list[Floats], list[Floats]]:
     """Where the bound is least: activations of all layers, and of all but the first the arguments of its lines.
 
     Also the gradient of the bound by the slopes that it used. The activations of the first layer are at ends of their
@@ -345,8 +336,8 @@ def gradients(
 
 
 def ascend(
-    layers: Sequence[Layer], lines: list[Lines], carried: Carried, target: _Array
-) -> tuple[list[Lines], list[_Array], list[_Array]]:
+    layers: Sequence[Layer], lines: list[Lines], carried: Carried, target: Floats
+) -> tuple[list[Lines], list[Floats], list[Floats]]:
     """One step of the slopes that would bring each item's bound to its target, were the bound linear in them.
 
     Returns the new lines, and the arguments and points of `gradients`.

@@ -22,24 +22,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats, Indices
 from apas.models.activations import LEAKY_SLOPE
 from apas.optimize.program import Program
 from apas.worst_case.linear import Objective
 from apas.worst_case.relaxation import Relaxation, Units
-
-__all__ = ["Advice", "advise", "reduced_program", "tolerance", "verified_bound"]
-
-_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Affine:
     """``values . v[columns] + const``: what a unit's l or u is."""
 
-    columns: NDArray[np.intp]
-    values: _Array
+    columns: Indices
+    values: Floats
     const: float
 
 
@@ -64,7 +60,7 @@ class _Builder:
         program.const = goal.const
         return program
 
-    def _magnitudes(self, i: int, columns: NDArray[np.intp]) -> None:
+    def _magnitudes(self, i: int, columns: Indices) -> None:
         """Per activation the column of its magnitude and the sign it stands for: +-1, or 0 for a column of its own."""
         unit, program = self.units[i], self.program
         low, high = unit.low[0], unit.high[0]
@@ -78,7 +74,7 @@ class _Builder:
             program.row(np.array([size, a, s]), np.array([1.0, -1.0, -2 * low[k]]), -np.inf, -2 * low[k])
             program.row(np.array([size, a, s]), np.array([1.0, 1.0, -2 * high[k]]), -np.inf, 0.0)
 
-    def _combined(self, lin: _Array, rho: _Array, const: float) -> _Affine:
+    def _combined(self, lin: Floats, rho: Floats, const: float) -> _Affine:
         """``lin . a + rho . abs(a) + const`` in terms of the current layer's columns."""
         rho = np.broadcast_to(rho, lin.shape)
         columns = np.concatenate([self.current, self.sizes])
@@ -159,17 +155,7 @@ def _sides(objective: Objective, unit: Units, k: int) -> tuple[bool, bool]:
 
 
 def reduced_program(relaxation: Relaxation, units: list[Units], objective: Objective) -> Program:
-    """The least value of `objective` for one row, over all shifts, as a program.
-
-    Parameters
-    ----------
-    relaxation : Relaxation
-        Of a network with relu, leaky relu, hard tanh or identity units.
-    units : list of Units
-        Of one row.
-    objective : Objective
-        Of one row, in terms of the last hidden layer.
-    """
+    """The least value of `objective` for one row, over all shifts, as a program."""
     return _Builder(relaxation, units).build(objective)
 
 
@@ -183,18 +169,10 @@ NODES = 20_000
 
 @dataclass(frozen=True)
 class Advice:
-    """What the solver says.
-
-    Attributes
-    ----------
-    bound : float
-        Its lower bound on the objective; minus infinity if it gave none.
-    point : ndarray or None
-        Its best point, to be checked.
-    """
+    """What the solver says."""
 
     bound: float
-    point: _Array | None
+    point: Floats | None
 
 
 class _Scaled:
@@ -235,7 +213,7 @@ class _Scaled:
             lp.integrality_ = [kinds.kInteger if flag else kinds.kContinuous for flag in self.integer]
         return lp
 
-    def dual_bound(self, y: _Array, low: _Array, high: _Array, *, cost: bool = True) -> float:
+    def dual_bound(self, y: Floats, low: Floats, high: Floats, *, cost: bool = True) -> float:
         """A lower bound in real arithmetic on the objective between `low` and `high`, from multipliers of the rows.
 
         Without cost: above 0 only if no point satisfies the constraints.
@@ -249,23 +227,13 @@ class _Scaled:
         return bound - 4 * (sum(self.matrix.shape) + 8) * 2.0**-53 * scale
 
 
-def _power(values: _Array) -> _Array:
+def _power(values: Floats) -> Floats:
     """The least power of two above each value; 1 for 0."""
     return np.where(values > 0, np.ldexp(1.0, np.frexp(values)[1]), 1.0)
 
 
 def advise(program: Program, *, enough: float, target: float, time_limit: float) -> Advice:
-    """Run HiGHS until its bound exceeds `enough`, its objective falls below `target`, or time is up.
-
-    Examples
-    --------
-    >>> program = Program()
-    >>> _ = program.columns(np.zeros(2), np.full(2, 3.0))
-    >>> program.row(np.array([0, 1]), np.array([1.0, 1.0]), 1.0, np.inf)
-    >>> program.cost = np.array([1.0, 2.0])
-    >>> round(advise(program, enough=np.inf, target=-np.inf, time_limit=1.0).bound, 6)
-    1.0
-    """
+    """Run HiGHS until its bound exceeds `enough`, its objective falls below `target`, or time is up."""
     import highspy
 
     scaled = _Scaled(program)
@@ -296,27 +264,22 @@ def advise(program: Program, *, enough: float, target: float, time_limit: float)
 def _solver(highspy: Any, time_limit: float) -> Any:
     solver = highspy.Highs()
     options = {
-        "output_flag": False, "threads": 1, "random_seed": 0, "time_limit": max(time_limit, 0.0),
-        "primal_feasibility_tolerance": FEASIBILITY, "mip_feasibility_tolerance": INTEGRALITY,
-        "mip_rel_gap": 0.0, "mip_abs_gap": 1e-9,
-    }  # fmt: skip
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": 0,
+        "time_limit": max(time_limit, 0.0),
+        "primal_feasibility_tolerance": FEASIBILITY,
+        "mip_feasibility_tolerance": INTEGRALITY,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": 1e-9,
+    }
     for name, value in options.items():
         solver.setOptionValue(name, value)
     return solver
 
 
 def verified_bound(program: Program, *, above: float, deadline: float) -> float | None:
-    """A lower bound on the objective that exceeds `above`, proved in real arithmetic; None if none was found in time.
-
-    Examples
-    --------
-    >>> program = Program()
-    >>> _ = program.columns(np.zeros(2), np.full(2, 3.0), integer=True)
-    >>> program.row(np.array([0, 1]), np.array([2.0, 2.0]), 1.0, np.inf)
-    >>> program.cost = np.array([1.0, 1.0])
-    >>> verified_bound(program, above=0.9, deadline=time.monotonic() + 1.0) > 0.9
-    True
-    """
+    """A lower bound on the objective above `above`, proved in real arithmetic; None if none was found in time."""
     import highspy
 
     scaled = _Scaled(program)
@@ -352,7 +315,7 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
     return least * scaled.unit + program.const
 
 
-def _node(solver: Any, scaled: _Scaled, low: _Array, high: _Array, highspy: Any) -> tuple[float, _Array | None]:
+def _node(solver: Any, scaled: _Scaled, low: Floats, high: Floats, highspy: Any) -> tuple[float, Floats | None]:
     """What the multipliers at a node prove (infinite if no point is left), and the solver's point."""
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:

@@ -7,41 +7,16 @@ secant method, with bisection as a safeguard. What is returned is the end that w
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.worst_case.intervals import Boxes
 
-__all__ = ["provable_radius"]
-
-_Array = NDArray[np.float64]
 #: Relative width at which a bracket counts as closed, and how many evaluations that may take.
 CLOSED, STEPS = 1e-12, 200
 
 
-def provable_radius(boxes: Boxes, limit: float) -> tuple[_Array, _Array]:
-    """Bracket per row the largest delta up to `limit` that interval arithmetic proves.
-
-    Parameters
-    ----------
-    boxes : Boxes
-    limit : float
-
-    Returns
-    -------
-    proved : ndarray of shape (rows,)
-        At this delta every shift keeps the class; 0 if even the model itself is within rounding of the boundary.
-    open_end : ndarray of shape (rows,)
-        The least delta tried that could not be proved; infinite where `limit` was proved.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])  # margin 1 at (2, -1), falling by 3 delta
-    >>> boxes = Boxes(net, np.array([[2.0, -1.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]))
-    >>> proved, _ = provable_radius(boxes, 10.0)
-    >>> round(float(proved[0]), 9)
-    0.333333333
-    """
+def provable_radius(boxes: Boxes, limit: float) -> tuple[Floats, Floats]:
+    """Bracket per row the largest delta up to `limit` that interval arithmetic proves."""
     rows = len(boxes.X)
     low, high = np.zeros(rows), np.full(rows, float(limit))
     at_low, at_high = boxes.bound(low), boxes.bound(high)
@@ -59,7 +34,7 @@ def provable_radius(boxes: Boxes, limit: float) -> tuple[_Array, _Array]:
     return low, high
 
 
-def _close(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple[_Array, _Array]:
+def _close(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[Floats, Floats]:
     """Narrow the brackets [0, limit] of all rows around the largest proved delta.
 
     The root of the bound as computed is found first; then the allowance for rounding, whose effect is tiny, is taken
@@ -81,7 +56,7 @@ def _close(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple
     return proved, high
 
 
-def _root(boxes: Boxes, limit: float, at_low: _Array, at_high: _Array) -> tuple[_Array, _Array]:
+def _root(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[Floats, Floats]:
     """Bracket the root of the bound as computed; it is above 0 at the lower end and not at the upper one."""
     low, high = np.zeros(len(at_low)), np.full(len(at_low), limit)
     # an output bias that moves makes the bound fall by at least its reach, wherever the root is

@@ -18,30 +18,20 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats, Indices
 from apas.models.activations import LEAKY_SLOPE, activate
 from apas.models.base import margins_from_scores
 from apas.models.feedforward import FeedForward
 from apas.worst_case.intervals import rivals
 
-__all__ = ["PIECEWISE_LINEAR", "Rays", "chord_gaps", "first_failures"]
-
-_Array = NDArray[np.float64]
 #: Largest second derivative of the smooth activations, and the one Lipschitz constant that is not 1.
 CURVATURE = {"tanh": 0.76980036, "sigmoid": 0.09622505, "softplus": 0.25, "elu": 1.0, "gelu": 0.79788457}
 STEEPEST = {"gelu": 1.12890415}
 
 
-def chord_gaps(name: str, first: _Array, last: _Array) -> tuple[_Array | None, _Array | None]:
-    """How far the activation can lie below and above the chord between its values at `first` and `last`; None is 0.
-
-    Examples
-    --------
-    >>> low, high = chord_gaps("relu", np.array([-1.0]), np.array([3.0]))
-    >>> float(low[0]), high
-    (0.75, None)
-    """
+def chord_gaps(name: str, first: Floats, last: Floats) -> tuple[Floats | None, Floats | None]:
+    """How far the activation can lie below and above the chord between its values at `first` and `last`; None is 0."""
     if name in CURVATURE:
         gap = (last - first) ** 2 * (CURVATURE[name] / 8)
         return gap, gap
@@ -55,8 +45,8 @@ def chord_gaps(name: str, first: _Array, last: _Array) -> tuple[_Array | None, _
 
 
 def _passed_on(
-    name: str, below: _Array | None, above: _Array | None, gap_below: _Array | None, gap_above: _Array | None
-) -> tuple[_Array | None, _Array | None]:
+    name: str, below: Floats | None, above: Floats | None, gap_below: Floats | None, gap_above: Floats | None
+) -> tuple[Floats | None, Floats | None]:
     """Deviations behind an activation: those before it, at most as much steeper as it is, and its own."""
     if name in STEEPEST and below is not None and above is not None:
         # the one that is not monotone passes deviations on to both sides
@@ -64,11 +54,11 @@ def _passed_on(
     return _sum(below, gap_below), _sum(above, gap_above)
 
 
-def _sum(a: _Array | None, b: _Array | None) -> _Array | None:
+def _sum(a: Floats | None, b: Floats | None) -> Floats | None:
     return b if a is None else a if b is None else a + b
 
 
-def _kink(first: _Array, last: _Array) -> _Array:
+def _kink(first: Floats, last: Floats) -> Floats:
     """Largest distance between max(z, 0) and its chord, where z runs from `first` to `last` through 0."""
     gap = first * last
     np.minimum(gap, 0.0, out=gap)  # the same sign at both ends: no kink in between
@@ -81,17 +71,9 @@ def _kink(first: _Array, last: _Array) -> _Array:
 
 
 class Rays:
-    """A block of rows against a block of directions.
+    """A block of rows against a block of directions."""
 
-    Parameters
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-    directions : ndarray of shape (samples, k)
-    """
-
-    def __init__(self, net: FeedForward, X: _Array, wanted: NDArray[np.intp], directions: _Array) -> None:
+    def __init__(self, net: FeedForward, X: Floats, wanted: Indices, directions: Floats) -> None:
         self.net, self.wanted = net, wanted
         flat = np.ascontiguousarray(directions.T)
         samples = flat.shape[1]
@@ -103,24 +85,24 @@ class Rays:
         self.z0 = (X @ net.weights[0] + net.biases[0])[:, :, None]
         self.z1 = (X @ first.reshape(len(first), first.shape[1] * samples)).reshape(len(X), first.shape[1], samples)
         self.z1 += self.slopes[0][1]
-        self._sizes: dict[int, _Array] = {}
+        self._sizes: dict[int, Floats] = {}
 
-    def margins(self, t: _Array) -> _Array:
+    def margins(self, t: Floats) -> Floats:
         """Margins at ``t`` (one per row), shape (rows, samples)."""
         scores = self._path(t)[-1][0]
         return self._margin(np.broadcast_to(scores, (*scores.shape[:2], self.z1.shape[2])))
 
-    def _next(self, layer: int, a: _Array, t: _Array) -> _Array:
+    def _next(self, layer: int, a: Floats, t: Floats) -> Floats:
         slope, bias_slope = self.slopes[layer]
         z = np.einsum("mis,ios->mos", t * a, slope)
         z += np.matmul(self.net.weights[layer].T, a)
         z += self.net.biases[layer][:, None] + t * bias_slope
         return np.asarray(z)
 
-    def _margin(self, scores: _Array) -> _Array:
+    def _margin(self, scores: Floats) -> Floats:
         return np.asarray(margins_from_scores(scores.transpose(2, 0, 1), self.wanted, self.net.offset).T)
 
-    def floors(self, points: list[_Array]) -> _Array:
+    def floors(self, points: list[Floats]) -> Floats:
         """Lower bounds on the margin between neighbouring `points` (each one t per row), (intervals, rows, samples).
 
         More points make the bounds tighter: what leaves a chord shrinks with its square.
@@ -128,7 +110,7 @@ class Rays:
         paths = [self._path(t) for t in points]
         return np.stack([self._between(*pair) for pair in pairwise(zip(points, paths, strict=True))])
 
-    def _path(self, t: _Array) -> list[tuple[_Array, _Array]]:
+    def _path(self, t: Floats) -> list[tuple[Floats, Floats]]:
         """Values of every layer before and after its activation, (rows, units, samples).
 
         At t = 0 one sample stands for all.
@@ -146,12 +128,12 @@ class Rays:
         return [*path, (z, z)]
 
     def _between(
-        self, left: tuple[_Array, list[tuple[_Array, _Array]]], right: tuple[_Array, list[tuple[_Array, _Array]]]
-    ) -> _Array:
+        self, left: tuple[Floats, list[tuple[Floats, Floats]]], right: tuple[Floats, list[tuple[Floats, Floats]]]
+    ) -> Floats:
         """A lower bound on the margin between two points whose paths are known."""
         start, stop = left[0][:, None, None], right[0][:, None, None]
-        below: _Array | None = None
-        above: _Array | None = None
+        below: Floats | None = None
+        above: Floats | None = None
         for i, name in enumerate(self.net.activations):
             (first, a_first), (last, a_last) = left[1][i], right[1][i]
             below, above = _passed_on(name, below, above, *chord_gaps(name, first, last))
@@ -161,8 +143,8 @@ class Rays:
         return self._least((left[1][-1][0], right[1][-1][0]), below, above)
 
     def _deviation(
-        self, layer: int, step: _Array, below: _Array | None, above: _Array | None, stop: _Array
-    ) -> tuple[_Array, _Array]:
+        self, layer: int, step: Floats, below: Floats | None, above: Floats | None, stop: Floats
+    ) -> tuple[Floats, Floats]:
         """How far the next layer can lie below and above its chord; `step` holds da / 4 times the width in t.
 
         A term dw da above 0 bends the sum below its chord by up to a quarter of itself, one below 0 above it. Up to
@@ -185,13 +167,13 @@ class Rays:
                 other += np.matmul(np.maximum(-weights, 0.0), deviation)
         return low, high
 
-    def sizes(self, layer: int) -> _Array:
+    def sizes(self, layer: int) -> Floats:
         """Magnitudes of the slopes of a layer's weights, computed once."""
         if layer not in self._sizes:
             self._sizes[layer] = np.abs(self.slopes[layer][0])
         return self._sizes[layer]
 
-    def _least(self, ends: tuple[_Array, _Array], below: _Array | None, above: _Array | None) -> _Array:
+    def _least(self, ends: tuple[Floats, Floats], below: Floats | None, above: Floats | None) -> Floats:
         """Least margin between the ends: the lower one, less how far the wanted score falls and its rivals rise."""
         lower = np.minimum(self._margin(np.broadcast_to(ends[0], ends[1].shape)), self._margin(ends[1]))
         if below is None or above is None:
@@ -213,15 +195,8 @@ PIECEWISE_LINEAR = {
 }
 
 
-def first_failures(rays: Rays, rows: NDArray[np.intp], samples: NDArray[np.intp], t: _Array, band: _Array) -> _Array:
-    """For each pair of a row and a sample the least s in [0, t] at which the margin is not above `band`, else inf.
-
-    Parameters
-    ----------
-    rays : Rays
-    rows, samples : ndarray of int, shape (pairs,)
-    t, band : ndarray of shape (pairs,)
-    """
+def first_failures(rays: Rays, rows: Indices, samples: Indices, t: Floats, band: Floats) -> Floats:
+    """For each pair of a row and a sample the least s in [0, t] at which the margin is not above `band`, else inf."""
     first = np.full(len(rows), np.inf)
     for rival in rivals(rays.net, rays.wanted).T:
         kinks, smooth = _terms(rays, rows, samples, rival[rows])
@@ -231,8 +206,8 @@ def first_failures(rays: Rays, rows: NDArray[np.intp], samples: NDArray[np.intp]
 
 
 def _terms(
-    rays: Rays, rows: NDArray[np.intp], samples: NDArray[np.intp], rival: NDArray[np.intp]
-) -> tuple[tuple[_Array, _Array, _Array, _Array], _Array]:
+    rays: Rays, rows: Indices, samples: Indices, rival: Indices
+) -> tuple[tuple[Floats, Floats, Floats, Floats], Floats]:
     """The margin as sum of (c0 + t c1) max(z0 + t z1, 0), plus a quadratic with coefficients (pairs, 3)."""
     z0, z1 = rays.z0[rows, :, 0], rays.z1[rows, :, samples]
     if not rays.net.activations:  # the first layer is the output itself
@@ -262,7 +237,7 @@ def _terms(
     return kinks, smooth
 
 
-def _scored(rays: Rays, rows: NDArray[np.intp], rival: NDArray[np.intp], values: _Array) -> _Array:
+def _scored(rays: Rays, rows: Indices, rival: Indices, values: Floats) -> Floats:
     """Values per output (pairs, outputs, ...) as the wanted one minus the rival, or signed for one output."""
     wanted = rays.wanted[rows]
     if values.shape[1] == 1:
@@ -272,14 +247,14 @@ def _scored(rays: Rays, rows: NDArray[np.intp], rival: NDArray[np.intp], values:
     return np.asarray(values[pairs, wanted] - values[pairs, rival])
 
 
-def _threshold(rays: Rays, rows: NDArray[np.intp]) -> _Array:
+def _threshold(rays: Rays, rows: Indices) -> Floats:
     """What the margin is diminished by: the offset of a binary network, towards the wanted class."""
     if len(rays.net.classes) > 2:
         return np.zeros(len(rows))
     return np.where(rays.wanted[rows] == 1, rays.net.offset, -rays.net.offset)
 
 
-def _first_root(c0: _Array, c1: _Array, z0: _Array, z1: _Array, smooth: _Array, t: _Array) -> _Array:
+def _first_root(c0: Floats, c1: Floats, z0: Floats, z1: Floats, smooth: Floats, t: Floats) -> Floats:
     """Least s in [0, t] at which the sum of kinks and quadratic is at most 0, else inf."""
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = np.where(z0 * z1 < 0, -z0 / z1, np.inf)
@@ -300,7 +275,7 @@ def _first_root(c0: _Array, c1: _Array, z0: _Array, z1: _Array, smooth: _Array, 
     return np.asarray(found.min(axis=1))
 
 
-def _root_in_piece(a: _Array, b: _Array, c: _Array, start: _Array, end: _Array) -> _Array:
+def _root_in_piece(a: Floats, b: Floats, c: Floats, start: Floats, end: Floats) -> Floats:
     """Least s in [start, end] with a s**2 + b s + c <= 0, else inf; elementwise."""
     inside = start <= end
     start, end = np.where(inside, start, 0.0), np.where(inside, end, 0.0)

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.worst_case.intervals import POSITIVE, MovingWeights, activation_range, magnitudes, output_terms
 from apas.worst_case.linear import Lines, Objective, carried_back
 
-__all__ = ["Layer", "Relaxation", "Units"]
-
-_Array = NDArray[np.float64]
 #: How many bounds on single units are computed at a time.
 BLOCK = 1 << 20
 
@@ -27,10 +24,10 @@ BLOCK = 1 << 20
 class Layer:
     """A layer at one delta: middle and reach of its weights (inputs, outputs) and biases."""
 
-    middle: _Array
-    reach: _Array
-    bias: _Array
-    bias_reach: _Array
+    middle: Floats
+    reach: Floats
+    bias: Floats
+    bias_reach: Floats
 
     @cached_property
     def moving(self) -> MovingWeights:
@@ -43,13 +40,13 @@ class Layer:
         first = float(self.reach.flat[0])
         return first if (self.reach == first).all() else None
 
-    def spread(self, sizes: _Array) -> _Array:
+    def spread(self, sizes: Floats) -> Floats:
         """How far the layer's values can move for activations of such magnitudes: (items, outputs) or (items, 1)."""
         if self.uniform is not None:
             return np.asarray(self.uniform * sizes.sum(axis=-1, keepdims=True) + self.bias_reach)
         return np.asarray(sizes @ self.reach + self.bias_reach)
 
-    def spread_back(self, sizes: _Array) -> _Array:
+    def spread_back(self, sizes: Floats) -> Floats:
         """How much magnitudes at the outputs make of each input's: (items, inputs) or (items, 1)."""
         if self.uniform is not None:
             return np.asarray(self.uniform * sizes.sum(axis=-1, keepdims=True))
@@ -64,25 +61,18 @@ class Units:
     `low_u` to `high_u` the other, `low` and `high` the activation.
     """
 
-    low_l: _Array
-    high_l: _Array
-    low_u: _Array
-    high_u: _Array
-    low: _Array
-    high: _Array
+    low_l: Floats
+    high_l: Floats
+    low_u: Floats
+    high_u: Floats
+    low: Floats
+    high: Floats
 
 
 class Relaxation:
-    """A network whose parameter i moves by at most ``delta * radii[i]``.
+    """A network whose parameter i moves by at most ``delta * radii[i]``."""
 
-    Parameters
-    ----------
-    net : FeedForward
-    radii : ndarray of shape (k,)
-    delta : float
-    """
-
-    def __init__(self, net: FeedForward, radii: _Array, delta: float) -> None:
+    def __init__(self, net: FeedForward, radii: Floats, delta: float) -> None:
         self.net, self.radii, self.delta = net, radii, delta
         parts = zip(net.parameters.slices, net.parameters.shapes, strict=True)
         self.unit_reach = [radii[p].reshape(s) for p, s in parts]
@@ -92,7 +82,7 @@ class Relaxation:
             for i, (w, b) in enumerate(zip(net.weights, net.biases, strict=True))
         ]
 
-    def relaxed(self, X: _Array) -> tuple[list[Units], list[Lines], _Array]:
+    def relaxed(self, X: Floats) -> tuple[list[Units], list[Lines], Floats]:
         """Ranges of all hidden units for the rows `X`, widened by what rounding can do to them, and their lines.
 
         Also what rounding can change in a computed bound on the margin of each row.
@@ -115,7 +105,7 @@ class Relaxation:
             lines.append(Lines.open(names[i], units[-1]))
         return units, lines, allowance[-1]
 
-    def allowance(self, X: _Array) -> list[_Array]:
+    def allowance(self, X: Floats) -> list[Floats]:
         """Per layer and row what rounding can change in a computed bound, the margin's last."""
         sizes = magnitudes(self.net, self.unit_reach, X, np.full(len(X), self.delta))
         steps = np.cumsum([len(w) + 8 for w in self.net.weights])
@@ -124,14 +114,14 @@ class Relaxation:
         slack[-1] += self.net.rounding(X, self.radii, self.delta)  # where the network is used
         return slack
 
-    def objective(self, wanted: NDArray[np.intp], rival: NDArray[np.intp]) -> Objective:
+    def objective(self, wanted: Indices, rival: Indices) -> Objective:
         """The margin against one rival per row, in terms of the last hidden layer."""
         v, v_reach, bias, bias_reach = output_terms(self.net, self.unit_reach, wanted, rival)
         return Objective(v, self.delta * v_reach, bias - self.delta * bias_reach)
 
     def _tightened(
-        self, i: int, lines: list[Lines], ranges: tuple[_Array, _Array, _Array, _Array]
-    ) -> tuple[_Array, _Array, _Array, _Array]:
+        self, i: int, lines: list[Lines], ranges: tuple[Floats, Floats, Floats, Floats]
+    ) -> tuple[Floats, Floats, Floats, Floats]:
         """Linear bounds on every unit of layer i where they beat interval arithmetic."""
         layer, rows = self.layers[i], len(ranges[0])
         inputs, outputs = layer.middle.shape
@@ -153,7 +143,7 @@ class Relaxation:
         return low_l, np.minimum(ranges[1], high_u), np.maximum(ranges[2], low_l), high_u
 
 
-def _widened(name: str, allowance: _Array, *ranges: _Array) -> Units:
+def _widened(name: str, allowance: Floats, *ranges: Floats) -> Units:
     slack = allowance[:, None]
     low_l, high_l, low_u, high_u = ranges[0] - slack, ranges[1] + slack, ranges[2] - slack, ranges[3] + slack
     return Units(low_l, high_l, low_u, high_u, *activation_range(name, low_l, high_u))

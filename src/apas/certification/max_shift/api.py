@@ -45,8 +45,6 @@ from apas.shifts.lp import LpShifts
 from apas.shifts.observed import ObservedShifts
 from apas.stats import sample_size
 
-__all__ = ["max_shift", "proved_answers", "sampled_answers", "within_rounding"]
-
 SEARCHES = ("rays", "confirm", "paper")
 #: Above this many parameters the search on fresh draws is the default.
 MANY = 100_000
@@ -122,9 +120,14 @@ def max_shift(
     points, encoded = encoded_rows(net, X)
     entropy = entropy_of(rng)
     problem = Problem(
-        model=net, X=encoded, target=check_target(net, encoded, target), delta=np.ones(len(encoded)), shifts=shift_set,
-        claim_rows=max(1, len(encoded)) if simultaneous else 1, n_jobs=check_jobs(n_jobs),
-    )  # fmt: skip
+        model=net,
+        X=encoded,
+        target=check_target(net, encoded, target),
+        delta=np.ones(len(encoded)),
+        shifts=shift_set,
+        claim_rows=max(1, len(encoded)) if simultaneous else 1,
+        n_jobs=check_jobs(n_jobs),
+    )
     if isinstance(shift_set, ObservedShifts):
         raise Unsupported(
             "max_shift cannot use ObservedShifts: the models that choose a delta cannot also certify it; use "

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.certification.claims import Every
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.max_shift.result import MaxShift
@@ -24,9 +24,6 @@ from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.intervals import Boxes, is_exact
 from apas.worst_case.radius import provable_radius
 
-__all__ = ["first_break", "proved_answer", "proved_deltas", "worst_case", "worst_case_in_ball"]
-
-_Array = NDArray[np.float64]
 #: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
 TOGETHER = 64
 #: How many numbers the directions of a block of rows hold at most, unless a few rows need more.
@@ -43,7 +40,7 @@ REASONS = {
 }
 
 
-def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -> tuple[_Array, _Array, _Array]:
+def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -> tuple[Floats, Floats, Floats]:
     """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
     if network is None:
         return np.zeros(len(problem)), np.full(len(problem), np.inf), np.full(len(problem), np.inf)
@@ -69,7 +66,7 @@ def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -
     return proved, open_end, broken
 
 
-def first_break(problem: Problem, directions: _Array, delta: _Array) -> _Array:
+def first_break(problem: Problem, directions: Floats, delta: Floats) -> Floats:
     """Per row the delta given, or a little more, at which its own direction breaks it beyond rounding; else infinite.
 
     Evaluated outside the search that found the direction, on parameters pulled towards the base until they lie inside
@@ -141,14 +138,20 @@ def _decider(alone: Problem, kind: str, deadline: float) -> Callable[[float], bo
     def decide(delta: float) -> bool | None:
         here = alone.at(delta)
 
-        def accept(_: int, direction: _Array) -> bool:
+        def accept(_: int, direction: Floats) -> bool:
             values = inside_box(network.parameters.values, alone.reach, delta, direction)
             return confirmed_witness(here, 0, values) is not None
 
         found = worst_cases(
-            network, alone.X, alone.wanted, alone.radii, delta, steps=steps, accept=accept,
+            network,
+            alone.X,
+            alone.wanted,
+            alone.radii,
+            delta,
+            steps=steps,
+            accept=accept,
             time_limit=max(deadline - time.monotonic(), 0.0),
-        )[0]  # fmt: skip
+        )[0]
         return None if found.open else found.proved
 
     return decide

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
 from apas.certification.max_shift.proved import first_break
 from apas.certification.max_shift.result import MaxShift
@@ -30,19 +30,6 @@ from apas.models.base import class_indices, margins_from_scores
 from apas.models.feedforward import FeedForward
 from apas.worst_case.rays import PIECEWISE_LINEAR, Rays, first_failures
 
-__all__ = [
-    "RATIO",
-    "Found",
-    "along_rays",
-    "crossings",
-    "has_exact_roots",
-    "last_rung",
-    "lay_grid",
-    "rung_value",
-    "smallest_failures",
-]
-
-_Array = NDArray[np.float64]
 #: Neighbouring values of the grid on which networks without exact roots are looked at.
 RATIO = 1.005
 #: How many rays are looked at together, by how many guess the reach, and how many activations are held at a time.
@@ -51,20 +38,10 @@ RAYS, GUESSING, BLOCK = 512, (128, 1024), 1 << 17
 
 @dataclass(frozen=True)
 class Found:
-    """The smallest first failures of a row.
+    """The smallest first failures of a row."""
 
-    Attributes
-    ----------
-    radii : ndarray
-        Where each ray is no longer clearly valid, in ascending order: what certifies is counted from these.
-    sure : ndarray
-        Where each ray clearly fails, beyond rounding, in ascending order: what refutes is counted from these.
-    draw : int or None
-        Number of the ray that clearly fails first.
-    """
-
-    radii: _Array
-    sure: _Array
+    radii: Floats
+    sure: Floats
     draw: int | None
 
 
@@ -77,21 +54,9 @@ def has_exact_roots(net: FeedForward) -> bool:
 
 
 def smallest_failures(
-    problem: Problem, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: _Array
+    problem: Problem, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
 ) -> list[Found]:
-    """At least the `rank` smallest clear failures up to `limit` of each row, fewer if there are not so many.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its delta is not looked at.
-    net : FeedForward
-        The problem's model as a network.
-    samples : int
-        How many rays.
-    start : ndarray of shape (rows,)
-        Where the grid of each row begins, if the network needs one; nothing fails before.
-    """
+    """At least the `rank` smallest clear failures up to `limit` of each row, fewer if there are not so many."""
     search = _Search(problem, net, stream, samples, limit, start)
     reach = search.guess(rank)
     found = [_NOTHING] * len(problem)
@@ -108,7 +73,7 @@ def smallest_failures(
 
 class _Search:
     def __init__(
-        self, problem: Problem, net: FeedForward, stream: Stream, samples: int, limit: float, start: _Array
+        self, problem: Problem, net: FeedForward, stream: Stream, samples: int, limit: float, start: Floats
     ) -> None:
         self.problem, self.net, self.stream, self.samples = problem, net, stream, samples
         self.limit, self.start = limit, start
@@ -123,11 +88,11 @@ class _Search:
         """Ranges of draws that are looked at together."""
         return [(a, min(a + self.rays, stop)) for a in range(0, stop, self.rays)]
 
-    def draw(self, begin: int, end: int) -> _Array:
+    def draw(self, begin: int, end: int) -> Floats:
         """Directions of a range of draws."""
         return self.problem.shifts.directions(self.problem.model.parameters, self.stream, begin, end)
 
-    def guess(self, rank: int) -> _Array:
+    def guess(self, rank: int) -> Floats:
         """A delta per row at which somewhat more rays have failed than are needed."""
         count = min(self.samples, GUESSING[self.samples > 4096])
         wanted = min(count, int(np.ceil(1.5 * rank / self.samples * count)) + 3)
@@ -146,11 +111,11 @@ class _Search:
             reach[part] = np.exp(high)
         return np.minimum(reach, self.limit)
 
-    def scan(self, rows: NDArray[np.intp], reach: _Array, progress: Progress) -> list[Found]:
+    def scan(self, rows: Indices, reach: Floats, progress: Progress) -> list[Found]:
         """All first failures up to `reach` of some rows."""
         scale = self.net.margin_scale(self.problem.X[rows], self.problem.radii, reach)
         band = ROUNDING * scale
-        pairs: list[list[tuple[_Array, _Array, NDArray[np.int64]]]] = [[] for _ in rows]
+        pairs: list[list[tuple[Floats, Floats, Integers]]] = [[] for _ in rows]
         for begin, end in self.blocks(self.samples):
             directions = self.draw(begin, end)
             for first in range(0, len(rows), self.rows):
@@ -171,9 +136,8 @@ class _Search:
         return [_sorted(p) for p in pairs]
 
     def refine(
-        self, rays: Rays, rows: NDArray[np.intp], row: NDArray[np.intp], sample: NDArray[np.intp], begin: _Array,
-        reach: _Array, band: _Array,
-    ) -> tuple[_Array, _Array]:  # fmt: skip
+        self, rays: Rays, rows: Indices, row: Indices, sample: Indices, begin: Floats, reach: Floats, band: Floats
+    ) -> tuple[Floats, Floats]:
         """Where each pair is no longer clearly valid and where it clearly fails: roots, or values of the row's grid."""
         if not len(row):
             return np.empty(0), np.empty(0)
@@ -209,7 +173,7 @@ def rung_value(start: Any, rung: Any, limit: float) -> Any:
     return np.minimum(start * RATIO**rung, limit)
 
 
-def last_rung(start: _Array, reach: _Array, limit: float) -> NDArray[np.intp]:
+def last_rung(start: Floats, reach: Floats, limit: float) -> Indices:
     """Number of the last rung that is not above `reach`; `limit` itself is the last of all."""
     below = np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).clip(0)
     return np.asarray(
@@ -217,7 +181,7 @@ def last_rung(start: _Array, reach: _Array, limit: float) -> NDArray[np.intp]:
     )
 
 
-def _along(rays: Rays, row: NDArray[np.intp], sample: NDArray[np.intp], values: _Array) -> _Array:
+def _along(rays: Rays, row: Indices, sample: Indices, values: Floats) -> Floats:
     """Margins of pairs at several values of t each, shape (pairs, values)."""
     t = values[:, :, None]
     z = rays.z0[row, None, :, 0] + t * rays.z1[row, :, sample][:, None, :]
@@ -229,7 +193,7 @@ def _along(rays: Rays, row: NDArray[np.intp], sample: NDArray[np.intp], values: 
     return margins_from_scores(z.transpose(1, 0, 2), rays.wanted[row], rays.net.offset).T
 
 
-def _sorted(pairs: list[tuple[_Array, _Array, NDArray[np.int64]]]) -> Found:
+def _sorted(pairs: list[tuple[Floats, Floats, Integers]]) -> Found:
     if not pairs:
         return _NOTHING
     radii, sure, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
@@ -244,7 +208,7 @@ def _sorted(pairs: list[tuple[_Array, _Array, NDArray[np.int64]]]) -> Found:
 COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
 
 
-def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: _Array) -> _Array:
+def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
     """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
     centre = candidates(problem, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
     centre = np.maximum(centre, limit * LEAST)
@@ -255,7 +219,7 @@ def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: f
     return np.asarray(np.maximum(grid, floor[:, None]))
 
 
-def crossings(problem: Problem, stream: Stream, grid: _Array, samples: int, ranks: tuple[int, int]) -> NDArray[np.intp]:
+def crossings(problem: Problem, stream: Stream, grid: Floats, samples: int, ranks: tuple[int, int]) -> Indices:
     """Number of the first rung at which as many rays have failed, there or before, as each rank says.
 
     Shape (rows, 2); the grid's length if there is no such rung. The first rank counts rays that are not clearly valid,
@@ -278,7 +242,7 @@ def crossings(problem: Problem, stream: Stream, grid: _Array, samples: int, rank
     return found
 
 
-def _failing(problem: Problem, stream: Stream, samples: int) -> NDArray[np.bool_]:
+def _failing(problem: Problem, stream: Stream, samples: int) -> Bools:
     """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
     failing = np.empty((2, len(problem), samples), dtype=bool)
     block = block_size(problem)
@@ -297,9 +261,15 @@ TOGETHER = 64
 
 
 def along_rays(
-    problem: Problem, network: FeedForward | None, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float,
-    proved: _Array, broken: _Array,
-) -> list[MaxShift]:  # fmt: skip
+    problem: Problem,
+    network: FeedForward | None,
+    claim: Most,
+    entropy: int,
+    plan: tuple[int, int, int],
+    limit: float,
+    proved: Floats,
+    broken: Floats,
+) -> list[MaxShift]:
     """The order statistic of first failures along rays, as an answer per row.
 
     `plan` holds the number of rays, of failures that certify and of failures that refute.
@@ -364,7 +334,7 @@ def _rung_before(start: float, value: float, limit: float) -> float:
 
 
 def _in_parallel(
-    problem: Problem, network: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: _Array
+    problem: Problem, network: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
 ) -> list[Any]:
     if problem.n_jobs == 1 or len(problem) == 1:
         return smallest_failures(problem, network, stream, samples, rank, limit, start)

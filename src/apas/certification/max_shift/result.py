@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.certification.certificate import NOT_TODAY, NOT_VALID
 from apas.certification.claims import Every, Most
 from apas.certification.results import UnderShifts
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-__all__ = ["MaxShift", "MaxShifts"]
 
 #: What the trace of a search says whose confidence is that of each test, and what readers are told about it.
 PER_TEST, ONLY_TESTS = "per test", "per test only, as published"
@@ -171,12 +170,21 @@ class MaxShifts(UnderShifts[MaxShift]):
 
     FORMAT = "apas-max-shifts"
     COLUMNS = (
-        "delta", "upper", "provable", "broken_at", "exact", "reached_limit", "target", "claim", "reason", "valid_today",
-    )  # fmt: skip
+        "delta",
+        "upper",
+        "provable",
+        "broken_at",
+        "exact",
+        "reached_limit",
+        "target",
+        "claim",
+        "reason",
+        "valid_today",
+    )
     UNSHOWN = ("claim",)
 
     @property
-    def deltas(self) -> NDArray[np.float64]:
+    def deltas(self) -> Floats:
         """The largest certified delta of each row; which smaller ones are certified too, `MaxShift.rungs` says."""
         return np.array([item.delta for item in self], dtype=np.float64)
 

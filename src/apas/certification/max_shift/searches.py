@@ -6,17 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
 from apas.certification.methods.sampling import first_failures
 from apas.certification.question import Problem
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
 
-__all__ = ["LEAST", "Searched", "candidates", "confirmed", "published"]
-
-_Array = NDArray[np.float64]
 #: How often a candidate may be tried on fresh draws, and by what factor the next one is smaller.
 TRIES, SHRINK = 12, 0.97
 #: At how many rungs a draw is looked at in a test, and where they begin if nothing is proved, as a share of the top.
@@ -33,18 +30,18 @@ _NONE = np.empty(0, dtype=np.int64)
 class Searched:
     """The largest delta that passed, per row, and what the search did."""
 
-    delta: _Array
+    delta: Floats
     reason: list[str]
     trace: list[dict[str, Any]]
 
 
-def failures_at(problem: Problem, delta: _Array, stream: Stream, samples: int, limit: int) -> NDArray[np.intp]:
+def failures_at(problem: Problem, delta: Floats, stream: Stream, samples: int, limit: int) -> Indices:
     """Per row how many of `samples` draws fail at its delta, counted up to `limit`."""
     found = first_failures(replace(problem, delta=delta), stream, samples, limit, limit)
     return np.diff(found.starts)
 
 
-def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: _Array) -> Searched:
+def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Searched:
     """Search on one stream, then test the candidate on fresh ones until it passes.
 
     A draw fails a test if it fails at any rung between the proved delta and the candidate; the rungs are fixed before
@@ -82,13 +79,11 @@ def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: 
                 candidate[row] = SHRINK * ladder[i, climbed[i]]
         rows = rows[~passed & (candidate[rows] > floor[rows])]
     common = {"search": "confirm", "claim": "pathwise", "exact_roots": False, "entropy": hex(entropy)}
-    trace = [
-        {**common, "samples": samples, "tests": int(t), "rungs": r} for t, r in zip(tests, rungs, strict=True)
-    ]  # fmt: skip
+    trace = [{**common, "samples": samples, "tests": int(t), "rungs": r} for t, r in zip(tests, rungs, strict=True)]
     return Searched(delta, reason, trace)
 
 
-def _ladder(low: _Array, high: _Array, rungs: int) -> _Array:
+def _ladder(low: Floats, high: Floats, rungs: int) -> Floats:
     """Per row a geometric sequence that begins above `low` and ends at `high` itself."""
     # by logarithms: the ratio of a tiny proved delta and the limit may not be finite
     begin, end = np.log(low)[:, None], np.log(high)[:, None]
@@ -98,8 +93,8 @@ def _ladder(low: _Array, high: _Array, rungs: int) -> _Array:
 
 
 def _climbed(
-    problem: Problem, ladder: _Array, stream: Stream, samples: int, most: int, failed: list[NDArray[np.int64]]
-) -> NDArray[np.intp]:
+    problem: Problem, ladder: Floats, stream: Stream, samples: int, most: int, failed: list[Integers]
+) -> Indices:
     """How many rungs each row climbs before more than `most` of the draws have failed at one of them.
 
     `failed` holds per row the draws that failed before; those that fail on the climbed rungs are added.
@@ -123,7 +118,7 @@ def _climbed(
     return climbed
 
 
-def candidates(problem: Problem, claim: Most, stream: Stream, planned: int, limit: float, floor: _Array) -> _Array:
+def candidates(problem: Problem, claim: Most, stream: Stream, planned: int, limit: float, floor: Floats) -> Floats:
     """Per row a delta up to which about 60 % of the failures that the claim allows are seen, or the floor.
 
     Any heuristic would do here. This one climbs, so that a network that recovers does not lure it beyond the failures.
@@ -160,7 +155,7 @@ def published(problem: Problem, entropy: int, samples: int, limit: float) -> Sea
     """
     tests = np.zeros(len(problem), dtype=int)
 
-    def passes(rows: NDArray[np.intp], delta: _Array) -> NDArray[np.bool_]:
+    def passes(rows: Indices, delta: Floats) -> Bools:
         tests[rows] += 1
         passed = np.empty(len(rows), dtype=bool)
         for number in np.unique(tests[rows]):  # a row's draws depend on its own tests alone

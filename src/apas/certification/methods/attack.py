@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Floats, Indices
 from apas._validation import check_integer
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
@@ -28,23 +28,10 @@ from apas.shifts.points import unit_cube
 from apas.worst_case.attack.descent import Ball, Box, Draw, Found, ParameterMoves, search
 from apas.worst_case.attack.unit_pushes import UnitPushes
 
-__all__ = ["Attack", "Hunt", "broken_deltas", "differentiable"]
-
-_Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Hunt:
-    """The ground, the ball it is searched in, and the random starts.
-
-    Attributes
-    ----------
-    problem : Problem
-    landscape : UnitPushes or ParameterMoves
-    ball : Ball
-        In the coordinates of the landscape, of size 1.
-    draw : callable
-    """
+    """The ground, the ball it is searched in, and the random starts."""
 
     problem: Problem
     landscape: UnitPushes | ParameterMoves
@@ -70,16 +57,16 @@ class Hunt:
         """Whether the worst shift is known without a search."""
         return self.landscape.size == 0
 
-    def take(self, rows: NDArray[np.intp]) -> Hunt:
+    def take(self, rows: Indices) -> Hunt:
         """The same for some of the rows."""
         return replace(self, problem=self.problem.take(rows), landscape=self.landscape.take(rows))
 
-    def at(self, delta: _Array) -> Hunt:
+    def at(self, delta: Floats) -> Hunt:
         """The same with shifts of other sizes."""
         return replace(self, problem=replace(self.problem, delta=delta), landscape=self.landscape.at(delta))
 
     @property
-    def goal(self) -> _Array:
+    def goal(self) -> Floats:
         """Margins below this fail beyond rounding.
 
         A power of two at least twice the band, so that its last bits, which depend on the batch, do not count.
@@ -87,12 +74,12 @@ class Hunt:
         band = self.problem.band
         return np.where(np.isfinite(band), -np.ldexp(2.0, np.frexp(band)[1]), -np.inf)
 
-    def search(self, *, restarts: int, steps: int, goal: _Array | None = None, warm: _Array | None = None) -> Found:
+    def search(self, *, restarts: int, steps: int, goal: Floats | None = None, warm: Floats | None = None) -> Found:
         """Look for the least margins, or for ones below `goal`."""
         least = np.full(len(self.problem), -np.inf) if goal is None else goal
         return search(self.landscape, self.ball, self.draw, least, restarts=restarts, steps=steps, warm=warm)
 
-    def witness(self, row: int, point: _Array) -> Witness | None:
+    def witness(self, row: int, point: Floats) -> Witness | None:
         """The shift of a row that a point stands for, if it lies in the set and fails."""
         base, delta = self.problem.model.parameters, float(self.problem.delta[row])
         if isinstance(self.landscape, UnitPushes):
@@ -108,7 +95,6 @@ def differentiable(problem: Problem) -> bool:
     return problem.network is not None or offers(problem.model, Differentiable)
 
 
-_Rows = NDArray[np.intp]
 #: How many rows, and how many coordinates of points, are held at a time.
 ROWS, POINTS = 256, 1 << 22
 #: The search for a delta that breaks begins this far below the limit where nothing better is known.
@@ -196,7 +182,7 @@ class Attack:
             rows = zip(found.points, found.used.tolist(), close.tolist(), strict=True)
             return [self._certificate(hunt, i, claim, *row) for i, row in enumerate(rows)]
 
-    def _certificate(self, hunt: Hunt, i: int, claim: Every, point: _Array, used: int, close: bool) -> Certificate:
+    def _certificate(self, hunt: Hunt, i: int, claim: Every, point: Floats, used: int, close: bool) -> Certificate:
         witness = hunt.witness(i, point) if close else None
         if witness is not None:
             verdict, reason = Verdict.REFUTED, "a shift that loses it was found and checked"
@@ -215,41 +201,12 @@ class Attack:
 
 
 def broken_deltas(
-    problem: Problem, start: _Array, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
-) -> tuple[_Array, list[Witness | None]]:
+    problem: Problem, start: Floats, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
+) -> tuple[Floats, list[Witness | None]]:
     """Per row the smallest delta at which the attack finds a failing shift.
 
     From `start` on delta is doubled until a row breaks. Then, in turn, delta is lowered as far as the failing direction
     goes on failing, and a worse direction is looked for there, until neither helps.
-
-    Parameters
-    ----------
-    problem : Problem
-        Rows that are valid on the model itself; its deltas do not count.
-    start : ndarray of shape (rows,)
-        Below it nothing is looked for: what is proved, or 0.
-    limit : float
-        Beyond it nothing is looked for.
-    attack : Attack, optional
-        The defaults of `Attack` unless given.
-    stream : Stream, optional
-        Where the random starts come from.
-
-    Returns
-    -------
-    delta : ndarray of shape (rows,)
-        Infinite where no failing shift was found.
-    witness : list of Witness or None
-        The failing shift of each row, inside the set of size delta without tolerance, and confirmed.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net, target = FeedForward([[[1.0], [1.0]]], [[0.0]]), np.array([1], dtype=object)
-    >>> problem = Problem(net, np.array([[2.0, -1.0]]), target, np.zeros(1), LinfShifts(kinds=("weight",)))
-    >>> delta, (witness,) = broken_deltas(problem, np.zeros(1), 10.0)
-    >>> round(float(delta[0]), 9), witness.margin(net, [[2.0, -1.0]], 1) < 0
-    (0.333333333, True)
     """
     attack = attack if attack is not None else Attack()
     own = Stream(0 if stream is None else stream.entropy, "attack")
@@ -266,13 +223,13 @@ def broken_deltas(
     return deltas, witnesses
 
 
-def _parts(problem: Problem) -> list[_Rows]:
+def _parts(problem: Problem) -> list[Indices]:
     """Rows that are looked at together: few enough that a point for each fits into memory."""
     rows, step = np.arange(len(problem)), max(1, min(ROWS, POINTS // len(problem.model.parameters)))
     return [rows[first : first + step] for first in range(0, len(rows), step)]
 
 
-def _least(hunt: Hunt, start: _Array, limit: float, attack: Attack) -> tuple[_Array, _Array]:
+def _least(hunt: Hunt, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
     """Deltas at which the rows break, as small as can be found, and the points that break them."""
     delta, points = _bracketed(hunt, start, limit, attack)
     rows = np.flatnonzero(np.isfinite(delta))
@@ -290,7 +247,7 @@ def _least(hunt: Hunt, start: _Array, limit: float, attack: Attack) -> tuple[_Ar
     return delta, points
 
 
-def _bracketed(hunt: Hunt, start: _Array, limit: float, attack: Attack) -> tuple[_Array, _Array]:
+def _bracketed(hunt: Hunt, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
     """Deltas at which the rows break, up to twice as large as need be, and the points that break them."""
     broken, points = np.full(len(start), np.inf), np.zeros((len(start), hunt.landscape.size))
     tried = np.minimum(np.where(start > 0, 2 * start, limit * FAR_BELOW), limit)
@@ -311,7 +268,7 @@ def _bracketed(hunt: Hunt, start: _Array, limit: float, attack: Attack) -> tuple
     return broken, points
 
 
-def _lowered(hunt: Hunt, points: _Array, low: _Array, high: _Array) -> _Array:
+def _lowered(hunt: Hunt, points: Floats, low: Floats, high: Floats) -> Floats:
     """Bisect for the delta from which on each row fails at its point; the upper end, which does, is returned."""
     goal = hunt.at(high).goal
     for _ in range(HALVINGS):
@@ -321,7 +278,7 @@ def _lowered(hunt: Hunt, points: _Array, low: _Array, high: _Array) -> _Array:
     return high
 
 
-def _confirmed(hunt: Hunt, row: int, point: _Array, delta: float, limit: float) -> tuple[float, Witness | None]:
+def _confirmed(hunt: Hunt, row: int, point: Floats, delta: float, limit: float) -> tuple[float, Witness | None]:
     if not np.isfinite(delta):
         return np.inf, None
     alone = hunt.take(np.array([row]))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Floats, Indices
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
@@ -22,17 +22,6 @@ from apas.shifts.lp import LpShifts
 from apas.shifts.observed import ObservedShifts
 from apas.worst_case.ball.bounds import is_exact_ball, least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
-
-__all__ = [
-    "IntervalBounds",
-    "LinearBounds",
-    "decided",
-    "decided_in_ball",
-    "every",
-    "is_exact_in_ball",
-    "unbounded",
-    "unsupported_dense",
-]
 
 
 def is_exact_in_ball(problem: Problem) -> bool:
@@ -122,7 +111,7 @@ def decided(problem: Problem, method: str, steps: Sequence[str], time_limit: flo
     ]
 
 
-def _parts(problem: Problem) -> list[NDArray[np.intp]]:
+def _parts(problem: Problem) -> list[Indices]:
     if problem.n_jobs == 1 or len(problem) < 2:
         return [np.arange(len(problem))]
     from joblib import effective_n_jobs
@@ -131,7 +120,7 @@ def _parts(problem: Problem) -> list[NDArray[np.intp]]:
 
 
 def _in_parallel(
-    problem: Problem, parts: list[NDArray[np.intp]], steps: Sequence[str], time_limit: float, progress: Progress
+    problem: Problem, parts: list[Indices], steps: Sequence[str], time_limit: float, progress: Progress
 ) -> tuple[list[Finding], list[Witness | None]]:
     from joblib import Parallel, delayed
 
@@ -155,16 +144,23 @@ def _findings(
     for delta in np.unique(problem.delta).tolist():
         rows = np.flatnonzero(problem.delta == delta)
 
-        def accept(i: int, direction: NDArray[np.float64], rows: NDArray[np.intp] = rows, delta: float = delta) -> bool:
+        def accept(i: int, direction: Floats, rows: Indices = rows, delta: float = delta) -> bool:
             row = int(rows[i])
             values = inside_box(network.parameters.values, problem.reach, delta, direction)
             witnesses[row] = confirmed_witness(problem, row, values)
             return witnesses[row] is not None
 
         part = worst_cases(
-            network, problem.X[rows], problem.wanted[rows], problem.radii, delta, steps=steps, time_limit=time_limit,
-            accept=accept, done=progress.advance if progress else lambda _: None,
-        )  # fmt: skip
+            network,
+            problem.X[rows],
+            problem.wanted[rows],
+            problem.radii,
+            delta,
+            steps=steps,
+            time_limit=time_limit,
+            accept=accept,
+            done=progress.advance if progress else lambda _: None,
+        )
         for row, finding in zip(rows.tolist(), part, strict=True):
             found[row] = finding
     return found, witnesses
@@ -184,9 +180,7 @@ def certificate(
     else:
         verdict, reason = Verdict.UNKNOWN, _open(finding, time_limit)
     evidence = BoundEvidence(finding.step, bound, finding.nodes, finding.exact)
-    return Certificate(
-        claim, verdict, float(problem.delta[i]), problem.target[i], method, evidence, reason, witness
-    )  # fmt: skip
+    return Certificate(claim, verdict, float(problem.delta[i]), problem.target[i], method, evidence, reason, witness)
 
 
 def _open(finding: Finding, time_limit: float) -> str:

@@ -16,8 +16,6 @@ from apas.certification.methods.exact import Exact
 from apas.certification.question import Method, Problem
 from apas.errors import InputError
 
-__all__ = ["Cascade"]
-
 
 @dataclass(frozen=True, init=False)
 class Cascade:

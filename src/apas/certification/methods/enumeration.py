@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Floats
 from apas._validation import check_integer, check_probability
 from apas.certification.certificate import Certificate, Witness
 from apas.certification.claims import Every, Most, Verdict
@@ -30,10 +31,6 @@ from apas.shifts.box import inside_box
 from apas.shifts.linf import LinfShifts
 from apas.worst_case.enumeration.splitting import FAILING, ShiftBox, Split, split
 
-__all__ = ["Enumeration", "EnumerationEvidence", "FailingShift", "enclosed_shares", "failing_shift"]
-
-_Array = NDArray[np.float64]
-
 
 class FailingShift:
     """Looks for a failing shift in parts of a box: at their middles, and where the margin falls from there."""
@@ -42,7 +39,7 @@ class FailingShift:
         self.problem, self.row, self.box = problem, row, box
         self.witness: Witness | None = None
 
-    def __call__(self, start: _Array, width: _Array) -> bool:
+    def __call__(self, start: Floats, width: Floats) -> bool:
         """Whether a failing shift was found; it is then kept."""
         middle = start + 0.5 * width
         at_middle, gradients = self._margins(middle)
@@ -54,7 +51,7 @@ class FailingShift:
             self.witness = _confirmed(self.problem, self.row, self.box, points[worst])
         return self.witness is not None
 
-    def _margins(self, points: _Array) -> tuple[_Array, _Array]:
+    def _margins(self, points: Floats) -> tuple[Floats, Floats]:
         box = self.box
         X = np.repeat(box.x[None, :], len(points), axis=0)
         wanted = np.full(len(points), box.wanted, dtype=np.intp)
@@ -73,7 +70,7 @@ def failing_shift(problem: Problem, row: int, found: Split) -> Witness | None:
     return search.witness
 
 
-def _confirmed(problem: Problem, row: int, box: ShiftBox, point: _Array) -> Witness | None:
+def _confirmed(problem: Problem, row: int, box: ShiftBox, point: Floats) -> Witness | None:
     direction = box.directions(point[None, :])[0]
     return confirmed_witness(problem, row, inside_box(box.net.parameters.values, box.radii, box.delta, direction))
 
@@ -118,7 +115,7 @@ class EnumerationEvidence:
         """Upper bound on the share of valid shifts, certain and so good for every `confidence`."""
         return self.upper
 
-    def boxes(self) -> tuple[_Array, _Array, NDArray[np.int8]]:
+    def boxes(self) -> tuple[Floats, Floats, NDArray[np.int8]]:
         """The settled boxes: least and largest value of every parameter (boxes, k), and 1 for valid, -1 for failing.
 
         The bounds also count what is proved about parts of the boxes that are open.
@@ -130,9 +127,13 @@ class EnumerationEvidence:
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values, without the boxes, which anyone can compute again."""
         return {
-            "kind": "enumeration", "lower": self.lower, "upper": self.upper, "evaluated": self.evaluated,
-            "open": self.open, "stopped": self.stopped,
-        }  # fmt: skip
+            "kind": "enumeration",
+            "lower": self.lower,
+            "upper": self.upper,
+            "evaluated": self.evaluated,
+            "open": self.open,
+            "stopped": self.stopped,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,14 +220,14 @@ class Enumeration:
         return Certificate(claim, verdict, delta, target, "enumeration", evidence, reason, witness)
 
 
-def enclosed_shares(problem: Problem, deltas: _Array, method: Enumeration) -> list[list[tuple[float, float]]]:
+def enclosed_shares(problem: Problem, deltas: Floats, method: Enumeration) -> list[list[tuple[float, float]]]:
     """Bounds on the share of valid shifts of every row at every delta, each to the method's gap or limit of boxes."""
     asked = partial(_enclose, deltas=deltas, method=method)
     return list(_each_row(asked, problem, len(deltas) * method.max_boxes))
 
 
 def _enclose(
-    problem: Problem, i: int, report: Any = None, *, deltas: _Array, method: Enumeration
+    problem: Problem, i: int, report: Any = None, *, deltas: Floats, method: Enumeration
 ) -> list[tuple[float, float]]:
     gap = Fraction(repr(method.gap))
     bounds = []

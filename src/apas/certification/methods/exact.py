@@ -20,8 +20,6 @@ from apas.worst_case.decide import ALL_STEPS
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 from apas.worst_case.intervals import is_exact
 
-__all__ = ["Exact"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Exact:

@@ -16,9 +16,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Bools, Floats, Indices, Integers
 from apas._validation import check_integer, check_probability
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Every, Most, Verdict
@@ -31,18 +31,6 @@ from apas.models.convert import encoded_rows
 from apas.shifts.base import ShiftSet
 from apas.shifts.observed import ObservedShifts
 from apas.stats import allowed_failures, coverage_lower, coverage_upper, refuting_failures, sample_size
-
-__all__ = [
-    "Failures",
-    "Sampling",
-    "SamplingEvidence",
-    "check_models",
-    "decided_one_by_one",
-    "default_delta",
-    "first_failures",
-    "models_used",
-    "too_few_models",
-]
 
 #: How many random numbers are held at a time.
 NUMBERS = 1 << 17
@@ -59,27 +47,17 @@ np.empty(1 << 20)
 
 @dataclass(frozen=True)
 class Failures:
-    """The first failing draws of each row.
+    """The first failing draws of each row."""
 
-    Attributes
-    ----------
-    draws : ndarray of int
-        Numbers of the failing draws, sorted by row, then by draw.
-    sure : ndarray of bool
-        Whether the margin was beyond rounding of 0.
-    starts : ndarray of int, shape (rows + 1,)
-        Where the entries of each row begin.
-    """
-
-    draws: NDArray[np.int64]
-    sure: NDArray[np.bool_]
-    starts: NDArray[np.intp]
+    draws: Integers
+    sure: Bools
+    starts: Indices
 
     def any(self, row: int) -> bool:
         """Whether the row has any failing draw."""
         return bool(self.starts[row] < self.starts[row + 1])
 
-    def of(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def of(self, row: int) -> tuple[Integers, Bools]:
         """Failing draws of one row and whether they are sure."""
         part = slice(self.starts[row], self.starts[row + 1])
         return self.draws[part], self.sure[part]
@@ -116,7 +94,7 @@ def block_size(problem: Problem) -> int:
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
 
-_Part = tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.bool_]]
+_Part = tuple[Indices, Integers, Bools]
 
 
 def _scan(
@@ -159,7 +137,7 @@ def join(parts: list[_Part]) -> _Part:
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def _failing(problem: Problem, rows: NDArray[np.intp], directions: NDArray[np.float64], count: int) -> _Part:
+def _failing(problem: Problem, rows: Indices, directions: Floats, count: int) -> _Part:
     """Row and sample of each margin that is not clearly positive, and whether it is clearly not.
 
     Only the first `count` directions are asked about.
@@ -188,9 +166,7 @@ def _scan_in_parallel(
     work = Parallel(n_jobs=problem.n_jobs, return_as="generator")
     results = []
     for (a, b), part in zip(
-        ranges,
-        work(delayed(_scan)(problem, stream, a, b, limits, block, None) for a, b in ranges),
-        strict=True,
+        ranges, work(delayed(_scan)(problem, stream, a, b, limits, block, None) for a, b in ranges), strict=True
     ):
         results.append(part)
         progress.advance(b - a)
@@ -213,13 +189,7 @@ def models_used(shifts: ObservedShifts, asked: int | None) -> int:
 
 
 def too_few_models(claim: Most, models: int) -> str:
-    """The error a user reads, with the confidence that so many models reach.
-
-    Examples
-    --------
-    >>> too_few_models(Most(0.95, 0.95, "models"), 30).split("; ")[0]
-    '`models` of ObservedShifts must number at least 59 for coverage 0.95 with confidence 0.95, got 30'
-    """
+    """The error a user reads, with the confidence that so many models reach."""
     needed = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
     together = f" for {claim.rows} rows together" if claim.rows > 1 else ""
     risk = claim.rows * Fraction(repr(claim.coverage)) ** models
@@ -232,9 +202,7 @@ def too_few_models(claim: Most, models: int) -> str:
     )
 
 
-def check_models(
-    shifts: ObservedShifts, model: Model, points: Any
-) -> Iterator[tuple[Model, NDArray[np.float64], str]]:  # fmt: skip
+def check_models(shifts: ObservedShifts, model: Model, points: Any) -> Iterator[tuple[Model, Floats, str]]:
     """Each listed model, the rows as it reads them, and what to call it; warn of another threshold than the model's."""
     warned = False
     for number, other in enumerate(shifts.models):
@@ -293,7 +261,7 @@ DOUBT = 10
 
 @dataclass(frozen=True)
 class SamplingEvidence:
-    """Counts of a sampling test, and the random stream to go through it again.
+    """Integers of a sampling test, and the random stream to go through it again.
 
     Attributes
     ----------
@@ -345,10 +313,17 @@ class SamplingEvidence:
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values; the entropy as hexadecimal text, since it exceeds what JSON readers keep."""
         return {
-            "kind": "sampling", "entropy": hex(self.entropy), "purpose": self.purpose, "samples": self.samples,
-            "allowed": self.allowed, "refuting": self.refuting, "draws": self.draws, "failures": self.failures,
-            "doubtful": self.doubtful, "first_failure": self.first_failure,
-        }  # fmt: skip
+            "kind": "sampling",
+            "entropy": hex(self.entropy),
+            "purpose": self.purpose,
+            "samples": self.samples,
+            "allowed": self.allowed,
+            "refuting": self.refuting,
+            "draws": self.draws,
+            "failures": self.failures,
+            "doubtful": self.doubtful,
+            "first_failure": self.first_failure,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -444,18 +419,11 @@ class Sampling:
         if evidence.first_failure is not None:
             witness = DrawnShift(problem.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
         return Certificate(
-            claim,
-            verdict,
-            delta,
-            problem.target[i],
-            "sampling",
-            evidence,
-            _reason(verdict, evidence),
-            witness,
+            claim, verdict, delta, problem.target[i], "sampling", evidence, _reason(verdict, evidence), witness
         )
 
 
-def _with_failures(clean: SamplingEvidence, failing: NDArray[np.int64], sure: NDArray[np.bool_]) -> SamplingEvidence:
+def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:
     """The evidence of a run without failures, corrected for the failing draws of a row."""
     ended = (np.cumsum(sure) == clean.refuting) | (np.arange(1, len(sure) + 1) == DOUBT * clean.refuting)
     if ended.any():

@@ -15,17 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Floats
 from apas.certification.certificate import Certificate
 from apas.certification.methods.sampling import Sampling
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.source import Candidate, CandidateSource, NoneExists, Search
 from apas.counterfactuals.search.tests import Judge
-
-__all__ = ["Hunt", "Limits", "Outcome", "asked_about", "given_up", "run_rows", "walk"]
-
-_Array = NDArray[np.float64]
 
 
 @dataclass
@@ -43,12 +39,12 @@ class Hunt:
     candidates: int = 0
     tests: int = 0
     answer: Certificate | None = None
-    best: tuple[float, _Array, Certificate] | None = None
+    best: tuple[float, Floats, Certificate] | None = None
     ended: tuple[Status, str] | None = None
     seen: set[bytes] = field(default_factory=set)
 
 
-def asked_about(hunts: list[Hunt]) -> tuple[_Array, NDArray[Any], _Array]:
+def asked_about(hunts: list[Hunt]) -> tuple[Floats, Array, Floats]:
     """Points, wanted classes and deltas of the candidates of several hunts."""
     points = np.stack([h.candidate.point for h in hunts if h.candidate is not None])
     targets = np.empty(len(hunts), dtype=object)
@@ -108,7 +104,7 @@ def _walk_together(hunts: list[Hunt], judge: Judge, rank: int) -> None:
         hunts, place = going, place + AHEAD
 
 
-def _close_in(hunt: Hunt, judge: Judge, failed: _Array) -> None:
+def _close_in(hunt: Hunt, judge: Judge, failed: Floats) -> None:
     """Halve the way from the cheapest row that is proved to the next of the path: proofs cost no confidence."""
     search = hunt.search
     for _ in range(HALVINGS if hunt.best is not None else 0):
@@ -150,12 +146,12 @@ class Outcome:
     """An answer and the numbers per cell of what was found (NaN if nothing)."""
 
     answer: Counterfactual
-    point: _Array
+    point: Floats
 
 
 def run_rows(
-    searches: list[Search], deltas: _Array, source: CandidateSource, judge: Judge, limits: Limits, report: Any
-) -> list[Outcome]:  # fmt: skip
+    searches: list[Search], deltas: Floats, source: CandidateSource, judge: Judge, limits: Limits, report: Any
+) -> list[Outcome]:
     """`limits.k` outcomes per search, in order; `report` is told how many searches have ended."""
     waiting = [Hunt(s, 0, float(d), source.candidates(s)) for s, d in zip(searches, deltas, strict=True)]
     done: dict[tuple[int, int], Outcome] = {}
@@ -228,7 +224,7 @@ def _is_usable(hunt: Hunt, source: CandidateSource) -> bool:
     return source.ordered or hunt.best is None or search.cost(candidate.point) < hunt.best[0]
 
 
-def _allowed_path(search: Search, path: _Array) -> _Array:
+def _allowed_path(search: Search, path: Floats) -> Floats:
     """The rows of a path that the space allows and that differ from what there is."""
     fine = search.task.space.allowed(path, np.broadcast_to(search.input, path.shape)).all(axis=1)
     return path[fine & np.array([search.is_different(p) for p in path], dtype=bool)]
@@ -276,9 +272,14 @@ def _outcome(hunt: Hunt) -> Outcome:
 
 
 def _next_rank(
-    hunt: Hunt, outcome: Outcome, source: CandidateSource, judge: Judge, limits: Limits,
-    done: dict[tuple[int, int], Outcome], report: Any,
-) -> list[Hunt]:  # fmt: skip
+    hunt: Hunt,
+    outcome: Outcome,
+    source: CandidateSource,
+    judge: Judge,
+    limits: Limits,
+    done: dict[tuple[int, int], Outcome],
+    report: Any,
+) -> list[Hunt]:
     """The hunt for the next counterfactual of a row; where one was not found, the further ones are not either."""
     if hunt.rank + 1 >= limits.k:
         return []

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.certification.methods.sampling import Sampling
 from apas.counterfactuals.search.source import Task
 from apas.counterfactuals.space.coding import CodedModel
@@ -24,8 +24,6 @@ from apas.shifts.base import ShiftSet
 from apas.shifts.observed import ObservedShifts
 from apas.stats import sample_size
 
-__all__ = ["ReadModels", "bound_models", "differences", "parted"]
-
 
 def bound_models(shifts: ShiftSet, space: FeatureSpace, model: Model) -> ShiftSet:
     """Models behind the coding of the space, if the model itself is."""
@@ -35,15 +33,7 @@ def bound_models(shifts: ShiftSet, space: FeatureSpace, model: Model) -> ShiftSe
 
 
 def parted(shifts: ObservedShifts, method: Sampling) -> tuple[ObservedShifts, ObservedShifts]:
-    """The models to search with, and the last ones, as many as the claim needs, to certify on.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> models = [FeedForward([[[1.0 + i / 100]]], [[0.0]]) for i in range(40)]
-    >>> [len(part) for part in parted(ObservedShifts(models), Sampling(coverage=0.9, confidence=0.9))]
-    [18, 22]
-    """
+    """The models to search with, and the last ones, as many as the claim needs, to certify on."""
     needed = sample_size(coverage=method.coverage, confidence=method.confidence)
     certifying = needed if method.n_samples is None else method.n_samples
     if certifying < needed or len(shifts) <= certifying:
@@ -64,7 +54,7 @@ def parted(shifts: ObservedShifts, method: Sampling) -> tuple[ObservedShifts, Ob
     return first, last
 
 
-def differences(shifts: ObservedShifts, model: Model) -> NDArray[np.float64] | None:
+def differences(shifts: ObservedShifts, model: Model) -> Floats | None:
     """By how much the parameters of the models differ from those of one, if all read rows alike; else None."""
     if not offers(model, Dense) or (offers(model, Raw) and not isinstance(model, CodedModel)):
         return None
@@ -81,9 +71,6 @@ def _alike(one: Any, other: Any) -> bool:
     return bool(same and one.parameters.shapes == other.parameters.shapes)
 
 
-_Array = NDArray[np.float64]
-
-
 class _Reader:
     """One model, and what features add to its columns; what never changes is encoded once per row of the call."""
 
@@ -97,9 +84,9 @@ class _Reader:
             if piece is not None and piece.line is not None:
                 self._lines[i] = piece.line
                 self._low[i], self._high[i] = piece.numbers[0], piece.numbers[-1]
-        self._rest: dict[bytes, _Array] = {}
+        self._rest: dict[bytes, Floats] = {}
 
-    def encoded(self, points: _Array) -> _Array:
+    def encoded(self, points: Floats) -> Floats:
         """Points in the units of the model, fast if they agree in what never changes, as all points of one row do."""
         if not self._covers(points):
             return self.task.encoded(points)
@@ -108,12 +95,12 @@ class _Reader:
             self._rest[key] = self.task.encoded(points[:1])[0] - sums[0]
         return sums + self._rest[key]
 
-    def _covers(self, points: _Array) -> bool:
+    def _covers(self, points: Floats) -> bool:
         alike = (points[:, self._fixed] == points[:1, self._fixed]).all()
         inside = alike and ((points >= self._low) & (points <= self._high)).all()
         return bool(inside and all(np.isin(points[:, i], piece.numbers).all() for i, piece in self._levels))
 
-    def _sum(self, points: _Array) -> _Array:
+    def _sum(self, points: Floats) -> Floats:
         sums = points @ self._lines
         for i, piece in self._levels:
             sums += piece.part(points[:, i])
@@ -122,16 +109,7 @@ class _Reader:
 
 @dataclass(frozen=True)
 class ReadModels:
-    """Models of a search that can be read so.
-
-    Attributes
-    ----------
-    shifts : ObservedShifts
-    model : Model
-        The one they are compared with.
-    readers : tuple
-        One per model.
-    """
+    """Models of a search that can be read so."""
 
     shifts: ObservedShifts
     model: Model
@@ -139,17 +117,7 @@ class ReadModels:
 
     @classmethod
     def of(cls, shifts: ObservedShifts, task: Task) -> ReadModels | None:
-        """The models, or None if one of them bends or mixes features, or does not know a level.
-
-        Examples
-        --------
-        >>> from apas import Feature, FeatureSpace, FeedForward
-        >>> net = FeedForward([[[1.0], [2.0]]], [[0.0]])
-        >>> space = FeatureSpace([Feature(name, low=0.0, high=4.0) for name in "ab"])
-        >>> read = ReadModels.of(ObservedShifts([net]), Task(net, space))
-        >>> read.margins(np.array([[1.0, 2.0], [3.0, 0.5]]), 1).tolist()
-        [[5.0, 4.0]]
-        """
+        """The models, or None if one of them bends or mixes features, or does not know a level."""
         readers = []
         for other in shifts.models:
             own = Task(other, task.space, background=task.background)
@@ -162,10 +130,10 @@ class ReadModels:
             readers.append(_Reader(own, pieces.parts))
         return cls(shifts, task.model, tuple(readers))
 
-    def margins(self, points: _Array, target: Any) -> _Array:
+    def margins(self, points: Floats, target: Any) -> Floats:
         """Margins of points of one row on every model, shape (models, points)."""
 
-        def read(number: int, _: Model) -> _Array:
+        def read(number: int, _: Model) -> Floats:
             return self.readers[number].encoded(points)
 
         return self.shifts.margins_read(self.model, read, range(len(self.readers)), len(points), target)

@@ -21,54 +21,19 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers
 
-__all__ = [
-    "Coordinates",
-    "Level",
-    "Mixtures",
-    "Polygons",
-    "Relaxed",
-    "derives",
-    "first_and_by_cost",
-    "levels_of",
-    "offered",
-    "on_simplex",
-    "probabilities",
-    "rising",
-    "strengths_tried",
-    "usable",
-]
-
-_Array = NDArray[np.float64]
 #: What is nowhere near any weight; it fills up the blocks of categories that have fewer levels than others.
 NEVER = -1e9
 
 
 class Coordinates:
-    """Coordinates of the rows of a task.
-
-    Attributes
-    ----------
-    slices : tuple of slice
-        The coordinates of each feature: of a category the weights of its levels, of any other one number.
-    units : ndarray of shape (features,)
-        What a number is divided by: its range; without one the range of the known rows, or 1.
-    size : int
-
-    Examples
-    --------
-    >>> from apas import Feature, FeatureSpace, FeedForward
-    >>> home = Feature("home", "categorical", values=("own", "rent"))
-    >>> space = FeatureSpace([Feature("income", low=0, high=10), home])
-    >>> Coordinates(Task(space.bind(FeedForward([[[1.0]] * 3], [[0.0]])), space)).of(np.array([[5.0, 1.0]]))
-    array([[0.5, 0. , 1. ]])
-    """
+    """Coordinates of the rows of a task."""
 
     def __init__(self, task: Task) -> None:
         self.features = tuple(task.space)
@@ -78,7 +43,7 @@ class Coordinates:
         self.size = int(ends[-1])
         self.units = np.array([_unit(task, i) for i in range(len(self.features))])
 
-    def of(self, numbers: _Array) -> _Array:
+    def of(self, numbers: Floats) -> Floats:
         """Coordinates of rows of numbers per cell."""
         found = np.empty((len(numbers), self.size))
         for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
@@ -102,28 +67,22 @@ class Mixtures:
     def __len__(self) -> int:
         return len(self.places)
 
-    def to_weights(self, points: _Array) -> None:
+    def to_weights(self, points: Floats) -> None:
         """Replace what the categories have by the nearest weights, in place."""
         points[:, self.places[self._is_there]] = on_simplex(self._block(points))[:, self._is_there]
 
-    def to_levels(self, points: _Array) -> None:
+    def to_levels(self, points: Floats) -> None:
         """Replace weights by the level that has the most, in place."""
         block = self._block(points)
         most = block.argmax(axis=2)[:, :, None] == np.arange(block.shape[2])
         points[:, self.places[self._is_there]] = most[:, self._is_there]
 
-    def _block(self, points: _Array) -> _Array:
+    def _block(self, points: Floats) -> Floats:
         return np.concatenate([points, np.full((len(points), 1), NEVER)], axis=1)[:, self.places]
 
 
-def on_simplex(points: _Array) -> _Array:
-    """The nearest points whose last axis has entries of at least 0 that add up to 1.
-
-    Examples
-    --------
-    >>> on_simplex(np.array([0.9, 0.5, -3.0]))
-    array([0.7, 0.3, 0. ])
-    """
+def on_simplex(points: Floats) -> Floats:
+    """The nearest points whose last axis has entries of at least 0 that add up to 1."""
     falling = -np.sort(-points, axis=-1)
     excess = np.cumsum(falling, axis=-1) - 1.0
     count = (falling - excess / np.arange(1, points.shape[-1] + 1) > 0).sum(axis=-1, keepdims=True)
@@ -138,25 +97,9 @@ def _unit(task: Task, i: int) -> float:
 
 
 class Polygons:
-    """One polygon per coordinate, all of them evaluated together.
+    """One polygon per coordinate, all of them evaluated together."""
 
-    Parameters
-    ----------
-    places : list of int
-        Which coordinates they are for.
-    knots : list of ndarray of shape (k,)
-        Where each is known, in ascending order, at least twice.
-    values : list of ndarray of shape (k, columns)
-        What it is there. The outer pieces go on for ever.
-
-    Examples
-    --------
-    >>> curve = Polygons([0], [np.array([0.0, 1.0, 2.0])], [np.array([[0.0], [4.0], [6.0]])])
-    >>> curve.sums(np.array([[0.5], [3.0]])).ravel(), curve.slopes(np.array([[0.5], [1.0]])).ravel()
-    (array([2., 8.]), array([4., 3.]))
-    """
-
-    def __init__(self, places: list[int], knots: list[_Array], values: list[_Array]) -> None:
+    def __init__(self, places: list[int], knots: list[Floats], values: list[Floats]) -> None:
         self.places = np.array(places, dtype=np.intp)
         longest, columns = max(map(len, knots), default=2), values[0].shape[1] if values else 0
         self._knots = np.full((len(knots), longest), np.inf)
@@ -174,14 +117,14 @@ class Polygons:
     def __len__(self) -> int:
         return len(self.places)
 
-    def sums(self, points: _Array) -> _Array:
+    def sums(self, points: Floats) -> Floats:
         """What all of them add up to, shape (rows, columns)."""
         at, piece, knot = self._found(points)
         apart = at - knot
         found = self._values[self._every, piece] + apart[:, :, None] * self._pieces[self._every, piece]
         return np.asarray(found.sum(axis=1))
 
-    def slopes(self, points: _Array) -> _Array:
+    def slopes(self, points: Floats) -> Floats:
         """Their slopes, shape (rows, polygons, columns); at a knot the mean of those on its sides."""
         at, piece, knot = self._found(points)
         # the last knot ends a piece and begins none
@@ -189,7 +132,7 @@ class Polygons:
         slopes = np.where((at == knot)[:, :, None], self._means[self._every, piece], self._pieces[self._every, piece])
         return np.where((at == end)[:, :, None], self._means[self._every, piece + 1], slopes)
 
-    def _found(self, points: _Array) -> tuple[_Array, NDArray[np.intp], _Array]:
+    def _found(self, points: Floats) -> tuple[Floats, Indices, Floats]:
         """Coordinates, the piece of its polygon that each is on, and where that begins."""
         at = points[:, self.places]
         piece = np.clip((at[:, :, None] >= self._knots).sum(axis=2) - 1, 0, self._last)
@@ -207,31 +150,7 @@ FAR = 20.0
 
 
 class Relaxed:
-    """One search in coordinates.
-
-    Attributes
-    ----------
-    start, low, high : ndarray of shape (coordinates,)
-        The input, and between what the coordinates may be.
-    weights : ndarray of shape (coordinates,)
-        What a unit of each coordinate costs; a change of category moves two coordinates by 1 and costs 1.
-    differences : bool
-        Whether derivatives are finite differences, since the model does not know its own.
-    flat : bool
-        Whether all derivatives are 0 at the input, as where every unit of a network is off or nothing may change.
-
-    Examples
-    --------
-    >>> from apas import FeatureSpace, FeedForward
-    >>> from apas.counterfactuals.search.source import Task
-    >>> space = FeatureSpace([Feature("income", low=0, high=10), Feature("cars", "integer", low=0, high=4)])
-    >>> task = Task(space.bind(FeedForward([[[1.0], [2.0]]], [[-8.0]])), space)
-    >>> relaxed = Relaxed(Search(task, 0, np.array([3.0, 1.0]), 1))
-    >>> relaxed.gradients(relaxed.start[None])
-    (array([-3.]), array([[10.,  8.]]))
-    >>> relaxed.numbers(np.array([[0.55, 0.4]]))
-    array([[5.5, 2. ]])
-    """
+    """One search in coordinates."""
 
     def __init__(self, search: Search) -> None:
         self.search, task = search, search.task
@@ -259,7 +178,7 @@ class Relaxed:
             [np.full(p.stop - p.start, 0.5 if f.kind == "categorical" else 1.0) for f, p, _ in parts]
         )
 
-    def gradients(self, points: _Array) -> tuple[_Array, _Array]:
+    def gradients(self, points: Floats) -> tuple[Floats, Floats]:
         """Margins (rows,) and their derivatives by the coordinates (rows, coordinates)."""
         if self.differences:
             return self.margins(points), self._difference_quotients(points)
@@ -269,7 +188,7 @@ class Relaxed:
             found[:, self._bent.places] = (self._bent.slopes(points) @ by_column[:, :, None])[:, :, 0]
         return margins, found
 
-    def slopes(self, margins: _Array) -> _Array:
+    def slopes(self, margins: Floats) -> Floats:
         """How fast the probability of the wanted class grows with the margin.
 
         Far below 0 it does not, in floating point, and no descent would ever start. So where the input is that far
@@ -278,7 +197,7 @@ class Relaxed:
         scaled = probabilities(margins / self._heat)
         return scaled * (1.0 - scaled) / self._heat
 
-    def rounded(self, points: _Array) -> _Array:
+    def rounded(self, points: Floats) -> Floats:
         """The nearest allowed points, in coordinates."""
         if not (self._rough or len(self._levels) or len(self._mixtures)):
             return points
@@ -292,7 +211,7 @@ class Relaxed:
             self._mixtures.to_levels(found)
         return found
 
-    def inside(self, points: _Array) -> _Array:
+    def inside(self, points: Floats) -> Floats:
         """The nearest points within the limits, the weights of levels adding up to 1."""
         found = np.clip(points, self.low, self.high)
         if len(self._mixtures):
@@ -302,11 +221,11 @@ class Relaxed:
             found[:, moved] = mixed[:, moved]
         return found
 
-    def costs(self, points: _Array) -> _Array:
+    def costs(self, points: Floats) -> Floats:
         """Sum of the changes, each in units of its range, 1 for another category; shape (rows,)."""
         return np.asarray(np.abs(points - self.start) @ self.weights)
 
-    def numbers(self, points: _Array) -> _Array:
+    def numbers(self, points: Floats) -> Floats:
         """The nearest allowed rows as numbers per cell; what did not move is what it was, digit by digit."""
         found, x = np.empty((len(points), len(self.at.slices))), self.search.input
         for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
@@ -317,16 +236,16 @@ class Relaxed:
                 found[:, i] = np.where(block[:, 0] == self.start[part.start], x[i], block[:, 0] * self.at.units[i])
         return self.search.task.space.snapped(found, np.tile(x, (len(points), 1)))
 
-    def _columns(self, points: _Array) -> _Array:
+    def _columns(self, points: Floats) -> Floats:
         """What the model sees of coordinates, shape (rows, columns)."""
         found = self._base + (points - self.start) @ self._lines
         return np.asarray(found + self._bent.sums(points) if len(self._bent) else found)
 
-    def margins(self, points: _Array) -> _Array:
+    def margins(self, points: Floats) -> Floats:
         """Margins towards the wanted class, shape (rows,)."""
         return np.asarray(self._model.margin(self._columns(points), self.search.target))
 
-    def _limits(self) -> tuple[_Array, _Array]:
+    def _limits(self) -> tuple[Floats, Floats]:
         low, high = self.start.copy(), self.start.copy()
         for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
             if self._free[i]:
@@ -343,7 +262,7 @@ class Relaxed:
         uneven = feature.listed is not None or feature.step is not None or not low <= self.search.input[i] <= high
         return not feature.is_level and uneven
 
-    def _held(self, effects: _Array) -> list[int]:
+    def _held(self, effects: Floats) -> list[int]:
         """Features to leave alone, so that what is found differs from what the row has: those that matter least."""
         size = [float(effects[part].max()) for part in self.at.slices]
         held, still = list[int](), list(self.search.avoid)
@@ -355,7 +274,7 @@ class Relaxed:
 
     def _encode_parts(self) -> Polygons:
         """Find what each coordinate adds to the columns, by encoding the input with one feature changed."""
-        bent: list[tuple[int, _Array, _Array]] = []
+        bent: list[tuple[int, Floats, Floats]] = []
         task, tried = self.search.task, [self._tried(i) for i in range(len(self._free))]
         owner = np.repeat(np.arange(len(tried)), [len(t) for t in tried])
         rows = np.repeat(self.search.input[None], len(owner), axis=0)
@@ -375,7 +294,7 @@ class Relaxed:
                     bent.append((part.start, knots, values))
         return Polygons([b[0] for b in bent], [b[1] for b in bent], [b[2] for b in bent])
 
-    def _tried(self, i: int) -> _Array:
+    def _tried(self, i: int) -> Floats:
         """Numbers of a feature that are encoded, in ascending order."""
         task, feature, x = self.search.task, self.search.task.space.features[i], float(self.search.input[i])
         if not self._free[i]:
@@ -387,7 +306,7 @@ class Relaxed:
         low, high = min(low, x), max(high, x)
         return np.unique([*np.linspace(low, high if high > low else low + self.at.units[i], PIECES + 1), x])
 
-    def _difference_quotients(self, points: _Array) -> _Array:
+    def _difference_quotients(self, points: Floats) -> Floats:
         """Derivatives by central differences, one-sided at a limit."""
         moving = np.flatnonzero(self.low < self.high)
         steps = np.zeros((len(moving), self.at.size))
@@ -401,7 +320,7 @@ class Relaxed:
         return found
 
 
-def derives(model: Any, columns: _Array, target: Any) -> bool:
+def derives(model: Any, columns: Floats, target: Any) -> bool:
     """Whether the model knows its derivatives by the columns."""
     if not offers(model, Differentiable):
         return False
@@ -412,13 +331,13 @@ def derives(model: Any, columns: _Array, target: Any) -> bool:
     return True
 
 
-def probabilities(margins: _Array) -> _Array:
+def probabilities(margins: Floats) -> Floats:
     """Of the wanted class against the best other one: 0.5 where the margin is 0."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * margins)))
 
 
 #: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
-Descend = Callable[[_Array, _Array], tuple[_Array, _Array]]
+Descend = Callable[[Floats, Floats], tuple[Floats, Floats]]
 #: Strengths that are tried together, in units of the first.
 SPREAD = 10.0 ** np.arange(-2, 3)
 #: A strength that failed although a smaller one did not is taken to be smaller by this part at least.
@@ -438,24 +357,16 @@ class Level:
     """
 
     asked: float
-    points: _Array
+    points: Floats
 
 
-def rising(first: float, step: float, last: float) -> _Array:
-    """What the levels ask for: from the first in steps, and the last.
-
-    Examples
-    --------
-    >>> rising(0.55, 0.2, 1.0)
-    array([0.55, 0.75, 0.95, 1.  ])
-    >>> rising(0.0, 0.5, 1.0), rising(0.9, 0.1, 0.9)
-    (array([0. , 0.5, 1. ]), array([0.9]))
-    """
+def rising(first: float, step: float, last: float) -> Floats:
+    """What the levels ask for: from the first in steps, and the last."""
     steps = np.round(first + step * np.arange(int((last - first) / step + 1e-9) + 1), 12)
     return np.append(steps, last) if last - steps[-1] > 1e-9 else steps
 
 
-def strengths_tried(descend: Descend, asked: _Array, first: _Array, rounds: int) -> tuple[_Array, _Array]:
+def strengths_tried(descend: Descend, asked: Floats, first: Floats, rounds: int) -> tuple[Floats, Floats]:
     """Costs and points of the cheapest descent for each of `asked`, over strengths around each of `first`."""
     grid = first[:, None] * SPREAD
     best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
@@ -471,7 +382,7 @@ def strengths_tried(descend: Descend, asked: _Array, first: _Array, rounds: int)
     return best, points
 
 
-def _narrowed(grid: _Array, reached: NDArray[np.bool_]) -> _Array:
+def _narrowed(grid: Floats, reached: Bools) -> Floats:
     """The strengths to try next: between those that failed and those that did not, or beyond all of them."""
     enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
     weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
@@ -482,7 +393,7 @@ def _narrowed(grid: _Array, reached: NDArray[np.bool_]) -> _Array:
         return np.asarray(np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, stronger))
 
 
-def levels_of(relaxed: Relaxed, asked: _Array, costs: _Array, points: _Array) -> Iterator[Level]:
+def levels_of(relaxed: Relaxed, asked: Floats, costs: Floats, points: Floats) -> Iterator[Level]:
     """Descents gathered by what they were asked for, in that order."""
     for value in np.unique(asked):
         mine = np.flatnonzero((asked == value) & np.isfinite(costs))
@@ -490,7 +401,7 @@ def levels_of(relaxed: Relaxed, asked: _Array, costs: _Array, points: _Array) ->
         yield Level(float(value), usable(relaxed.search, rows))
 
 
-def usable(search: Search, rows: _Array) -> _Array:
+def usable(search: Search, rows: Floats) -> Floats:
     """The rows that could be offered: valid, and different from each other, the input and what the row has."""
     seen = {r.tobytes(): r for r in rows}
     kept = [r for r in seen.values() if (r != search.input).any() and search.is_different(r)]
@@ -509,9 +420,7 @@ def offered(relaxed: Relaxed, levels: Iterator[Level], name: str) -> Generator[C
     return f"no further candidates after the last level of {name}{how.rstrip(',')}"
 
 
-def first_and_by_cost(
-    search: Search, groups: Iterator[_Array], note: str = ""
-) -> Generator[Candidate, Any, bool]:  # fmt: skip
+def first_and_by_cost(search: Search, groups: Iterator[Floats], note: str = "") -> Generator[Candidate, Any, bool]:
     """The rows of the first group, then those of all others by their costs, each once; returns if there were any."""
     seen = set[bytes]()
     for point in next(groups):

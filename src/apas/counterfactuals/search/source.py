@@ -8,16 +8,13 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Bools, Floats
 from apas.counterfactuals.space.coding import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.base import Model, Raw, needs_strict, offers, valid
 from apas.models.convert import encoded_rows, predicted_classes
 
-__all__ = ["Candidate", "CandidateSource", "NoneExists", "Search", "Task", "Trial"]
-
-_Array = NDArray[np.float64]
 _Kept = TypeVar("_Kept")
 
 
@@ -45,9 +42,9 @@ class Candidate:
         What a user should know about how it was found; added to the reason if it is returned.
     """
 
-    point: _Array
+    point: Floats
     final: bool = True
-    path: _Array | None = None
+    path: Floats | None = None
     between: bool = True
     note: str = ""
 
@@ -73,12 +70,12 @@ class Task:
     model: Model
     space: FeatureSpace
     distance: str = "l1"
-    background: _Array | None = None
+    background: Floats | None = None
     entropy: int = 0
     deadline: float = np.inf
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def encoded(self, numbers: _Array) -> _Array:
+    def encoded(self, numbers: Floats) -> Floats:
         """Rows of numbers per cell in model units."""
         if isinstance(self.model, CodedModel):
             return self.model.encoded(numbers)
@@ -86,18 +83,18 @@ class Task:
             return self.space.coding.encode(numbers)
         return encoded_rows(self.model, self.space.table(numbers))[1]
 
-    def margins(self, numbers: _Array, target: Any) -> _Array:
+    def margins(self, numbers: Floats, target: Any) -> Floats:
         """Margins of rows of numbers per cell, shape (rows,)."""
         return self.model.margin(self.encoded(numbers), target)
 
-    def valid(self, numbers: _Array, target: Any) -> NDArray[np.bool_]:
+    def valid(self, numbers: Floats, target: Any) -> Bools:
         """Which rows the model puts into the class."""
         labels = np.empty(len(numbers), dtype=object)
         labels[:] = target
         return valid(self.margins(numbers, target), needs_strict(self.model.classes, labels))
 
     @cached_property
-    def background_classes(self) -> NDArray[Any]:
+    def background_classes(self) -> Array:
         """What the model says about the background rows."""
         if self.background is None or not len(self.background):
             return np.empty(0, dtype=object)
@@ -134,28 +131,28 @@ class Search:
 
     task: Task
     row: int
-    input: _Array
+    input: Floats
     target: Any
     avoid: tuple[frozenset[int], ...] = ()
     trial: Trial | None = None
 
-    def cost(self, point: _Array) -> float:
+    def cost(self, point: Floats) -> float:
         """What it costs to get to a point."""
         return float(self.task.space.costs(point[None], self.input[None], self.task.distance)[0])
 
-    def snapped(self, point: _Array) -> _Array:
+    def snapped(self, point: Floats) -> Floats:
         """The nearest point that the space allows."""
         return np.asarray(self.task.space.snapped(point[None], self.input[None])[0])
 
-    def settled(self, points: _Array) -> _Array:
+    def settled(self, points: Floats) -> Floats:
         """Points with the very numbers of the input wherever they differ from them by rounding alone."""
         return self.task.space.settled(points, self.input)
 
-    def is_valid(self, point: _Array) -> bool:
+    def is_valid(self, point: Floats) -> bool:
         """Whether the model puts the point into the wanted class."""
         return bool(self.task.valid(point[None], self.target)[0])
 
-    def is_different(self, point: _Array) -> bool:
+    def is_different(self, point: Floats) -> bool:
         """Whether the point differs enough from the counterfactuals the row already has."""
         changed = set(np.flatnonzero(self.settled(point) != self.input).tolist())
         return all(not known <= changed for known in self.avoid)
@@ -169,15 +166,15 @@ class Trial(Protocol):
         """Whether so few models are looked at that others may well be worse."""
         ...
 
-    def slacks(self, points: _Array) -> _Array:
+    def slacks(self, points: Floats) -> Floats:
         """Per point how much margin is left, at least 0 where it would pass; NaN where unknown."""
         ...
 
-    def slopes(self, point: _Array, others: _Array) -> _Array:
+    def slopes(self, point: Floats, others: Floats) -> Floats:
         """By how much the slack grows from a point to each of others near it."""
         ...
 
-    def near(self, point: _Array) -> Trial:
+    def near(self, point: Floats) -> Trial:
         """The same for points near `point`, at a lower price."""
         ...
 

@@ -17,9 +17,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Array, Floats
 from apas.certification.api import decide
 from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, search_tries
@@ -34,9 +34,6 @@ from apas.shifts.linf import LinfShifts
 from apas.shifts.observed import ObservedShifts
 from apas.stats import allowed_failures, sample_size
 
-__all__ = ["Demanding", "Judge", "Look", "ProvedTrial", "SampledTrial", "least_margins"]
-
-_Array = NDArray[np.float64]
 #: How many of the draws that do worst at a point are kept to look at points near it.
 KEPT = 800
 #: So many numbers of draws are kept for all rows of a call; more are drawn again each time.
@@ -60,17 +57,17 @@ class ProvedTrial:
         """No: a bound holds for all."""
         return False
 
-    def slacks(self, points: _Array) -> _Array:
+    def slacks(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
         looks = self.judge.looked(points, *_repeated(self.target, self.delta, len(points)))
         return np.array([np.nan if look.slack is None else look.slack for look in looks])
 
-    def slopes(self, point: _Array, others: _Array) -> _Array:
+    def slopes(self, point: Floats, others: Floats) -> Floats:
         """Differences of the bounds."""
         found = self.slacks(np.vstack([point[None], others]))
         return np.asarray(np.nan_to_num(found[1:] - found[0]))
 
-    def near(self, point: _Array) -> ProvedTrial:
+    def near(self, point: Floats) -> ProvedTrial:
         """Itself: a bound costs the same everywhere."""
         return self
 
@@ -87,46 +84,29 @@ class Demanding:
         """As for the other."""
         return self.trial.few
 
-    def slacks(self, points: _Array) -> _Array:
+    def slacks(self, points: Floats) -> Floats:
         """What is left of the slack."""
         return self.trial.slacks(points) - self.more
 
-    def slopes(self, point: _Array, others: _Array) -> _Array:
+    def slopes(self, point: Floats, others: Floats) -> Floats:
         """As for the other."""
         return self.trial.slopes(point, others)
 
-    def near(self, point: _Array) -> Demanding:
+    def near(self, point: Floats) -> Demanding:
         """The same near a point."""
         return Demanding(self.trial.near(point), self.more)
 
 
 @dataclass(frozen=True)
 class SampledTrial:
-    """Draws of the search: the slack is the margin that all but a number of them exceed.
-
-    Attributes
-    ----------
-    judge : Judge
-    target : object
-    delta : float
-    samples : int
-        How many draws there are.
-    rank : int
-        How many of them may fail.
-    directions : ndarray of shape (kept, k) or None
-        Some of the draws, those that do worst near a point; None for all.
-    fixed : bool
-        Whether the directions are the changes of the parameters themselves, of models that exist.
-    read : ReadModels or None
-        Models that exist, each with a preprocessing of its own, if they can be read faster than one by one.
-    """
+    """Draws of the search: the slack is the margin that all but a number of them exceed."""
 
     judge: Judge
     target: Any
     delta: float
     samples: int
     rank: int
-    directions: _Array | None = None
+    directions: Floats | None = None
     fixed: bool = False
     read: ReadModels | None = None
 
@@ -135,23 +115,23 @@ class SampledTrial:
         """Whether there are fewer draws than tell the share that fails to within a third of a percent."""
         return self.samples < FEW
 
-    def slacks(self, points: _Array) -> _Array:
+    def slacks(self, points: Floats) -> Floats:
         """The margin that all but `rank` draws exceed."""
         parts = [points[a : a + TOGETHER] for a in range(0, len(points), TOGETHER)]
         return np.concatenate([self._least(part) for part in parts]) if parts else np.empty(0)
 
-    def _least(self, points: _Array) -> _Array:
+    def _least(self, points: Floats) -> Floats:
         margins, band = self._seen(points)
         return np.asarray(least_margins(margins, self.rank + 1).max(axis=0) - band)
 
-    def _seen(self, points: _Array) -> tuple[Iterator[_Array], _Array]:
+    def _seen(self, points: Floats) -> tuple[Iterator[Floats], Floats]:
         """Margins on all draws, block by block, and below which margin a sign may be owed to rounding."""
         if self.read is not None:
             return iter([self.read.margins(points, self.target)]), np.zeros(len(points))
         problem = self._problem(points)
         return (self._margins(problem, directions) for directions in self._blocks(problem)), problem.band
 
-    def slopes(self, point: _Array, others: _Array) -> _Array:
+    def slopes(self, point: Floats, others: Floats) -> Floats:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
         margins = np.concatenate(list(self._seen(np.vstack([point[None], others]))[0]))
         order = np.argsort(margins[:, 0])
@@ -159,7 +139,7 @@ class SampledTrial:
         ranks = order[max(0, self.rank - width) : self.rank + width + 1]
         return np.asarray(np.nan_to_num(margins[ranks, 1:] - margins[ranks, :1]).mean(axis=0))
 
-    def near(self, point: _Array) -> SampledTrial:
+    def near(self, point: Floats) -> SampledTrial:
         """The draws that do worst at `point`."""
         keep = max(KEPT, 8 * (self.rank + 1))
         if self.samples <= keep or self.read is not None:
@@ -173,12 +153,12 @@ class SampledTrial:
         kept = [block[worst[a : a + len(block)]] for (block, _), a in zip(blocks, ends[:-1], strict=True)]
         return replace(self, directions=np.concatenate(kept))
 
-    def _margins(self, problem: Problem, directions: _Array) -> _Array:
+    def _margins(self, problem: Problem, directions: Floats) -> Floats:
         if self.fixed:
             return problem.model.shifted_margins(problem.X, self.target, directions, 1.0)
         return problem.margins(directions)
 
-    def _problem(self, points: _Array) -> Problem:
+    def _problem(self, points: Floats) -> Problem:
         labels, deltas = _repeated(self.target, self.delta, len(points))
         if self.judge.searched is not None and not self.fixed:
             return self.judge.problem(points, labels, deltas, shifts=self.judge.searched)
@@ -188,28 +168,22 @@ class SampledTrial:
         shifts = LinfShifts() if self.fixed else self.judge.shifts
         return Problem(task.model, task.encoded(points), labels, deltas, shifts)
 
-    def _blocks(self, problem: Problem) -> Iterable[_Array]:
+    def _blocks(self, problem: Problem) -> Iterable[Floats]:
         if self.directions is not None:
             return [self.directions]
         if self.judge.searched is None and self.samples * len(problem.coordinates) <= HELD:
             return self.judge.task.once("search draws", lambda: list(self._drawn(problem)))
         return self._drawn(problem)
 
-    def _drawn(self, problem: Problem) -> Iterator[_Array]:
+    def _drawn(self, problem: Problem) -> Iterator[Floats]:
         stream, block = Stream(self.judge.entropy, "generate/search"), block_size(problem)
         for start in range(0, self.samples, block):
             yield problem.directions(stream, start, min(start + block, self.samples)).copy()
 
 
-def least_margins(blocks: Iterable[_Array], count: int) -> _Array:
-    """The least margins of each row over all blocks of draws, shape (count, rows); what is no number is least of all.
-
-    Examples
-    --------
-    >>> np.sort(least_margins([np.array([[3.0], [1.0]]), np.array([[2.0]])], 2), axis=0).tolist()
-    [[1.0], [2.0]]
-    """
-    least: _Array | None = None
+def least_margins(blocks: Iterable[Floats], count: int) -> Floats:
+    """The least margins of each row over all blocks of draws, shape (count, rows); NaN is least of all."""
+    least: Floats | None = None
     for margins in blocks:
         margins = np.nan_to_num(margins, nan=-np.inf)
         least = np.full((count, margins.shape[1]), np.inf) if least is None else least
@@ -217,7 +191,7 @@ def least_margins(blocks: Iterable[_Array], count: int) -> _Array:
     return np.empty((count, 0)) if least is None else least
 
 
-def _repeated(target: Any, delta: float, count: int) -> tuple[NDArray[Any], _Array]:
+def _repeated(target: Any, delta: float, count: int) -> tuple[Array, Floats]:
     labels = np.empty(count, dtype=object)
     labels[:] = [target] * count
     return labels, np.full(count, delta)
@@ -232,17 +206,7 @@ GRID = 1024.0
 
 @dataclass(frozen=True)
 class Look:
-    """What is seen of a candidate before it is tested.
-
-    Attributes
-    ----------
-    slack : float or None
-        At least 0 if it would very likely pass a test, else how far it is from that; None if unknown.
-    hopeful : bool
-        Whether a test is worth its price.
-    answer : Certificate or None
-        The answer itself, where to look is to test.
-    """
+    """What is seen of a candidate before it is tested."""
 
     slack: float | None
     hopeful: bool
@@ -251,19 +215,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Judge:
-    """Looks at candidates, and tests them.
-
-    Parameters
-    ----------
-    task : Task
-    shifts : ShiftSet
-        What is certified.
-    method : Method
-    entropy : int
-    searched : ObservedShifts or None
-        Models that exist and that the search may look at; `shifts` are then others, and a row has one test, at full
-        confidence.
-    """
+    """Looks at candidates, and tests them."""
 
     task: Task
     shifts: ShiftSet
@@ -272,7 +224,7 @@ class Judge:
     searched: ObservedShifts | None = None
 
     def problem(
-        self, points: _Array, targets: NDArray[Any], deltas: _Array, tries: int = 1, shifts: ShiftSet | None = None
+        self, points: Floats, targets: Array, deltas: Floats, tries: int = 1, shifts: ShiftSet | None = None
     ) -> Problem:
         """The question about candidates, as `certify` would ask it about the same rows in raw units."""
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
@@ -290,7 +242,7 @@ class Judge:
         asked = Most(self.method.coverage, self.method.confidence, "", tries=search_tries(rank, number))
         return self.method.n_samples >= sample_size(coverage=asked.coverage, confidence=asked.row_confidence)
 
-    def looked(self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int = 0) -> list[Look]:
+    def looked(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
         """What is seen of each candidate for a rank without spending anything."""
         if self.searched is not None:
             rows = zip(points, targets, deltas, strict=True)
@@ -301,9 +253,7 @@ class Judge:
             return _sampled(self.method, problem, Stream(self.entropy, "generate/search"))
         return [_proved(a) for a in decide(problem, self.method, Stream(self.entropy, "generate"))]
 
-    def tested(
-        self, points: _Array, targets: NDArray[Any], deltas: _Array, rank: int, number: int
-    ) -> list[Certificate]:  # fmt: skip
+    def tested(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
         tries = 1 if self.searched is not None else search_tries(rank, number)
         problem = self.problem(points, targets, deltas, tries=tries)
@@ -323,7 +273,7 @@ class Judge:
         return SampledTrial(self, target, delta, samples, allowed, fixed, fixed is not None, read)
 
     @cached_property
-    def differences(self) -> _Array | None:
+    def differences(self) -> Floats | None:
         """How the models of the search differ from the model, if they can be had by shifting it."""
         return None if self.searched is None else differences(self.searched, self.task.model)
 
@@ -338,8 +288,13 @@ class Judge:
         assert isinstance(self.method, Sampling)
         if self.searched is not None:
             return len(self.searched), 0  # the test allows next to none
-        problem = Problem(self.task.model, np.empty((0, self.task.model.n_features)), np.empty(0, dtype=object),
-                          np.empty(0), self.shifts)  # fmt: skip
+        problem = Problem(
+            self.task.model,
+            np.empty((0, self.task.model.n_features)),
+            np.empty(0, dtype=object),
+            np.empty(0),
+            self.shifts,
+        )
         claim = Most(self.method.coverage, self.method.confidence, "")
         samples = self.method.samples(problem, claim)
         return samples, allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
@@ -368,13 +323,7 @@ def _sampled(method: Sampling, problem: Problem, stream: Stream) -> list[Look]:
     return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
 
 
-def _cut(slacks: _Array, band: _Array) -> _Array:
-    """Slacks without their last digits; what is negative stays so.
-
-    Examples
-    --------
-    >>> _cut(np.array([0.3, 0.3 + 2e-16, -1e-14]), np.full(3, 1e-12))[:2].round(9)
-    array([0.3, 0.3])
-    """
+def _cut(slacks: Floats, band: Floats) -> Floats:
+    """Slacks without their last digits; what is negative stays so."""
     grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(band, np.finfo(float).tiny))))
     return np.asarray(np.floor(slacks / grid) * grid)

@@ -8,17 +8,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas._validation import check_flag
 from apas.counterfactuals.defaults import own_columns
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 from apas.errors import InputError
 
-__all__ = ["Given"]
-
-_Array = NDArray[np.float64]
 _Asking = Generator[Candidate, float | None, str | None]
 #: How often the way to a robust point is halved, and the parts of it that are offered where nothing guides the search.
 HALVINGS, PARTS = 12, 8
@@ -78,7 +75,7 @@ class Given:
                 "there is no counterfactual."
             )
 
-    def numbers(self, task: Task) -> _Array:
+    def numbers(self, task: Task) -> Floats:
         """The points as numbers per cell, NaN where there is none."""
         space = task.space
         return task.once(
@@ -96,7 +93,7 @@ class Given:
         return _offered(search, points[search.row], self.repair)
 
 
-def _offered(search: Search, given: _Array, repair: bool) -> _Asking:
+def _offered(search: Search, given: Floats, repair: bool) -> _Asking:
     if np.isnan(given).any():
         return "`points` has no counterfactual for this input"
     given, space = search.settled(given), search.task.space
@@ -119,11 +116,11 @@ def _offered(search: Search, given: _Array, repair: bool) -> _Asking:
     return complaint
 
 
-def _is_usable(search: Search, point: _Array) -> bool:
+def _is_usable(search: Search, point: Floats) -> bool:
     return bool((point != search.input).any()) and search.is_different(point) and search.is_valid(point)
 
 
-def _repaired(search: Search, start: _Array, slack: float | None) -> Generator[Candidate, float | None, None]:
+def _repaired(search: Search, start: Floats, slack: float | None) -> Generator[Candidate, float | None, None]:
     """Points between the start and robust points, the nearest to the start first."""
     offered = {start.tobytes()}
     for anchor in chain(_known_anchors(search, start), _ray_anchors(search, start)):
@@ -141,7 +138,7 @@ def _repaired(search: Search, start: _Array, slack: float | None) -> Generator[C
                 yield Candidate(point)
 
 
-def _first_robust(search: Search, start: _Array, anchor: _Array) -> Generator[Candidate, float | None, float]:
+def _first_robust(search: Search, start: Floats, anchor: Floats) -> Generator[Candidate, float | None, float]:
     """Least part of the way from the start, which fails, to the anchor, which does not, at which a point passes."""
     known = {start.tobytes(): False, anchor.tobytes(): True}
     fails, passes = 0.0, 1.0
@@ -156,7 +153,7 @@ def _first_robust(search: Search, start: _Array, anchor: _Array) -> Generator[Ca
     return passes
 
 
-def _between(search: Search, start: _Array, anchor: _Array, t: float) -> _Array:
+def _between(search: Search, start: Floats, anchor: Floats, t: float) -> Floats:
     """The allowed point at a part of the way: what has an order moves along, the rest changes half-way."""
     if t in (0.0, 1.0):  # as they are, whatever interpolation would round
         return anchor if t else start
@@ -164,7 +161,7 @@ def _between(search: Search, start: _Array, anchor: _Array, t: float) -> _Array:
     return search.snapped(np.where(jumps, anchor if t >= 0.5 else start, (1 - t) * start + t * anchor))
 
 
-def _known_anchors(search: Search, start: _Array) -> Iterator[_Array]:
+def _known_anchors(search: Search, start: Floats) -> Iterator[Floats]:
     """Background rows of the wanted class, as far as the input may become them: the nearest to the start first."""
     task = search.task
     rows = task.once(("rows", search.target), lambda: rows_of_class(task, search.target))
@@ -181,7 +178,7 @@ def _known_anchors(search: Search, start: _Array) -> Iterator[_Array]:
         rank += 1 if rank < ONE_BY_ONE else rank // 2
 
 
-def _ray_anchors(search: Search, start: _Array) -> Iterator[_Array]:
+def _ray_anchors(search: Search, start: Floats) -> Iterator[Floats]:
     """Points beyond the start as seen from the input, each twice as far, until the ranges end."""
     jumps = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
     last, length = start, 2.0

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError
 
-__all__ = ["NearestNeighbours", "rows_of_class"]
-
-_Array = NDArray[np.float64]
 #: How many neighbours are asked for at first; then twice as many each time.
 FIRST = 16
 #: The tree and the space add differences up in different orders, so that bounds may be off by a few roundings.
@@ -67,7 +64,7 @@ class NearestNeighbours:
         return _by_cost(search, known)
 
 
-def rows_of_class(task: Task, label: Any) -> _Array:
+def rows_of_class(task: Task, label: Any) -> Floats:
     """Different background rows that the model puts into a class, moved into the ranges of the space."""
     if task.background is None:
         return np.empty((0, len(task.space)))
@@ -83,19 +80,19 @@ class _Known:
     values remain.
     """
 
-    def __init__(self, task: Task, rows: _Array) -> None:
+    def __init__(self, task: Task, rows: Floats) -> None:
         from scipy.spatial import cKDTree
 
         self.task, self.rows = task, rows
         self.power = 1.0 if task.distance == "l1" else np.inf
         moved = np.stack([_moved(f, rows[:, i]) for i, f in enumerate(task.space)], axis=1)
-        self.free: NDArray[np.bool_] = np.asarray(np.isfinite(moved).all(axis=0))
+        self.free: Bools = np.asarray(np.isfinite(moved).all(axis=0))
         moved = moved[:, self.free].sum(axis=1) if self.power == 1 else moved[:, self.free].max(axis=1, initial=0.0)
         #: How much nearer than the row itself what is made of it can be, at most.
         self.dust = float(moved.max(initial=0.0))
         self.tree = cKDTree(self._coordinates(rows))
 
-    def nearest(self, point: _Array, count: int) -> tuple[NDArray[np.intp], float]:
+    def nearest(self, point: Floats, count: int) -> tuple[Indices, float]:
         """Numbers of the nearest rows, and a lower bound of the costs of all others."""
         count = min(count, len(self.rows))
         apart, found = self.tree.query(self._coordinates(point[None])[0], k=np.arange(1, count + 1), p=self.power)
@@ -104,7 +101,7 @@ class _Known:
         bound = max(0.0, float(apart[-1]) - self.dust) / (len(self.task.space) if self.power == 1 else 1)
         return found, bound * (1 - ROUNDING)
 
-    def _coordinates(self, rows: _Array) -> _Array:
+    def _coordinates(self, rows: Floats) -> Floats:
         """Rows as points whose Minkowski distance is the sum, or the largest, of the differences of free features."""
         columns = [np.zeros((len(rows), 1))]  # a tree needs one
         for i, feature in enumerate(self.task.space):
@@ -118,7 +115,7 @@ class _Known:
         return np.concatenate(columns, axis=1)
 
 
-def _moved(feature: Feature, values: _Array) -> _Array:
+def _moved(feature: Feature, values: Floats) -> Floats:
     """How far values are from the nearest allowed ones, in units of the range; infinite for what is not free."""
     if not feature.mutable or feature.direction is not None:
         return np.full(len(values), np.inf)
@@ -130,7 +127,7 @@ def _moved(feature: Feature, values: _Array) -> _Array:
 def _by_cost(search: Search, known: _Known) -> Iterator[Candidate]:
     """Candidates in the order of their costs: one is held back while the rows still to come could cost less."""
     waiting: list[tuple[float, int]] = []
-    points: dict[int, _Array] = {}
+    points: dict[int, Floats] = {}
     looked_at: set[int] = set()
     seen: set[bytes] = set()
     count, bound = FIRST, 0.0
@@ -146,9 +143,7 @@ def _by_cost(search: Search, known: _Known) -> Iterator[Candidate]:
         count *= 2
 
 
-def _usable(
-    search: Search, rows: _Array, numbers: NDArray[np.intp], seen: set[bytes]
-) -> Iterator[tuple[int, _Array, float]]:
+def _usable(search: Search, rows: Floats, numbers: Indices, seen: set[bytes]) -> Iterator[tuple[int, Floats, float]]:
     """What rows become when the space allows them only in part: number, point and cost of those still of use."""
     task = search.task
     inputs = np.broadcast_to(search.input, rows.shape)

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth import Level, Relaxed, levels_of, offered, rising, strengths_tried
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
-__all__ = ["Prototype"]
-
-_Array = NDArray[np.float64]
 #: How often the way from the input to what a descent found is halved.
 HALVINGS = 12
 
@@ -138,17 +135,15 @@ class Prototype:
             if len(part):
                 yield from self._descended(relaxed, part, prototype)
 
-    def _descended(self, relaxed: Relaxed, asked: _Array, prototype: _Array) -> Iterator[Level]:
-        def descend(confidences: _Array, weights: _Array) -> tuple[_Array, _Array]:
+    def _descended(self, relaxed: Relaxed, asked: Floats, prototype: Floats) -> Iterator[Level]:
+        def descend(confidences: Floats, weights: Floats) -> tuple[Floats, Floats]:
             return self._descend(relaxed, confidences, weights, prototype)
 
         first = np.full(len(asked), float(self.weight))
         costs, points = strengths_tried(descend, asked, first, self.rounds)
         return levels_of(relaxed, asked, costs, _drawn_back(relaxed, asked, points))
 
-    def _descend(
-        self, relaxed: Relaxed, asked: _Array, weights: _Array, prototype: _Array
-    ) -> tuple[_Array, _Array]:  # fmt: skip
+    def _descend(self, relaxed: Relaxed, asked: Floats, weights: Floats, prototype: Floats) -> tuple[Floats, Floats]:
         """Cost (that of the elastic net) and place of the best point of each descent, infinite where there is none."""
         start, count = relaxed.start, len(asked)
         best, points = np.full(count, np.inf), np.tile(start, (count, 1))
@@ -175,7 +170,7 @@ class Prototype:
         return best, points
 
 
-def _drawn_back(relaxed: Relaxed, asked: _Array, points: _Array) -> _Array:
+def _drawn_back(relaxed: Relaxed, asked: Floats, points: Floats) -> Floats:
     """The first points on the way from the input to others at which these are confident enough, if it is a first."""
     far, near = np.ones(len(points)), np.zeros(len(points))
     found = points.copy()
@@ -189,7 +184,7 @@ def _drawn_back(relaxed: Relaxed, asked: _Array, points: _Array) -> _Array:
     return found
 
 
-def _prototype(relaxed: Relaxed, neighbours: int) -> _Array:
+def _prototype(relaxed: Relaxed, neighbours: int) -> Floats:
     """Mean of the nearest known rows of the wanted class, in coordinates."""
     task, label = relaxed.search.task, relaxed.search.target
     known, tree = task.once(("prototype", label), lambda: _known(relaxed, label))
@@ -197,7 +192,7 @@ def _prototype(relaxed: Relaxed, neighbours: int) -> _Array:
     return np.asarray(known[nearest].mean(axis=0))
 
 
-def _known(relaxed: Relaxed, label: Any) -> tuple[_Array, Any]:
+def _known(relaxed: Relaxed, label: Any) -> tuple[Floats, Any]:
     from scipy.spatial import cKDTree
 
     known = relaxed.at.of(rows_of_class(relaxed.search.task, label))

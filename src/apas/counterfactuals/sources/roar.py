@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth import Relaxed, derives, first_and_by_cost, usable
 from apas.counterfactuals.search.source import Candidate, Search, Task
@@ -33,20 +33,6 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Differentiable, needs_strict, valid
 from apas.shifts.points import standard_normals
 
-__all__ = [
-    "BALLS",
-    "PRICES",
-    "Columns",
-    "InSpace",
-    "Neighbourhood",
-    "Neighbours",
-    "Roar",
-    "Surrogate",
-    "fitted",
-    "fitted_by_default",
-]
-
-_Array = NDArray[np.float64]
 BALLS = ("linf", "l1")
 #: Decimals that are kept of slopes and intercept.
 DECIMALS = 4
@@ -56,24 +42,12 @@ NEWTON_STEPS, HALVINGS, SMALL = 50, 30, 1e-9
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Scores along a line.
+    """Scores along a line."""
 
-    Attributes
-    ----------
-    slopes : ndarray of shape (columns,)
-    intercept : float
-
-    Examples
-    --------
-    >>> line = Surrogate(np.array([2.0, -1.0]), -0.5)
-    >>> line.worst(np.array([[1.0, 0.5]]), np.array([0.1]), "linf")
-    (array([0.75]), array([[ 1.9, -1.1]]))
-    """
-
-    slopes: _Array
+    slopes: Floats
     intercept: float
 
-    def worst(self, points: _Array, radii: _Array, ball: str) -> tuple[_Array, _Array]:
+    def worst(self, points: Floats, radii: Floats, ball: str) -> tuple[Floats, Floats]:
         """The lowest scores (rows,) of lines within the radius of each row, and their derivatives (rows, columns)."""
         scores = points @ self.slopes + self.intercept
         sizes, signs = np.abs(points), np.sign(points)
@@ -84,7 +58,7 @@ class Surrogate:
         by_point[rows, largest] -= np.where(sizes[rows, largest] > 1.0, radii * signs[rows, largest], 0.0)
         return scores - radii * np.maximum(sizes.max(axis=1), 1.0), by_point
 
-    def in_units(self, origin: _Array, units: _Array) -> Surrogate:
+    def in_units(self, origin: Floats, units: Floats) -> Surrogate:
         """The same line for points p, where it was made for ``(p - origin) / units``."""
         slopes = self.slopes / units
         return Surrogate(slopes, self.intercept - float(slopes @ origin))
@@ -94,27 +68,8 @@ class Surrogate:
         return Surrogate(self.slopes.round(DECIMALS), round(self.intercept, DECIMALS))
 
 
-def fitted(points: _Array, hit: NDArray[np.bool_], weights: _Array) -> Surrogate | None:
-    """Logistic regression of hits on points, each with its weight, and half the squared slopes as a penalty.
-
-    Parameters
-    ----------
-    points : ndarray of shape (rows, columns)
-    hit : ndarray of bool, shape (rows,)
-        Which points are of the wanted class.
-    weights : ndarray of shape (rows,)
-
-    Returns
-    -------
-    Surrogate or None
-        None if all points are of one class, since there is no line between them then.
-
-    Examples
-    --------
-    >>> line = fitted(np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([False, False, True, True]), np.ones(4))
-    >>> round(float(-line.intercept / line.slopes[0]), 6)
-    1.5
-    """
+def fitted(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
+    """Logistic regression of hits on points, each with its weight, and half the squared slopes as a penalty."""
     from scipy.special import expit
 
     if hit.all() or not hit.any():
@@ -123,7 +78,7 @@ def fitted(points: _Array, hit: NDArray[np.bool_], weights: _Array) -> Surrogate
     penalty = np.append(np.ones(points.shape[1]), 0.0)
     wanted, found = hit.astype(np.float64), np.zeros(points.shape[1] + 1)
 
-    def loss(theta: _Array) -> float:
+    def loss(theta: Floats) -> float:
         scores = columns @ theta
         return float(weights @ (np.logaddexp(0.0, scores) - wanted * scores) + 0.5 * penalty @ theta**2)
 
@@ -147,17 +102,10 @@ def fitted(points: _Array, hit: NDArray[np.bool_], weights: _Array) -> Surrogate
     return Surrogate(found[:-1], float(found[-1]))
 
 
-def fitted_by_default(points: _Array, hit: NDArray[np.bool_], weights: _Array) -> Surrogate | None:
+def fitted_by_default(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
     """The same by scikit-learn with its default settings, whose 100 iterations need not be enough.
 
     With many columns of levels they are not: the published lines are where these iterations ended.
-
-    Examples
-    --------
-    >>> hit = np.array([False, False, True, True])
-    >>> line = fitted_by_default(np.array([[0.0], [1.0], [2.0], [3.0]]), hit, np.ones(4))
-    >>> round(float(-line.intercept / line.slopes[0]), 3)
-    1.5
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -170,27 +118,14 @@ def fitted_by_default(points: _Array, hit: NDArray[np.bool_], weights: _Array) -
     return Surrogate(found.coef_[0], float(found.intercept_[0]))
 
 
-_Hit = NDArray[np.bool_]
-
-
 @dataclass(frozen=True)
 class Neighbours:
-    """What a line is fitted to.
+    """What a line is fitted to."""
 
-    Attributes
-    ----------
-    points : ndarray of shape (neighbours, coordinates)
-        The row itself comes first.
-    hit : ndarray of bool, shape (neighbours,)
-        Which of them have the wanted class.
-    mean, spread : ndarray of shape (coordinates,)
-        Of the known rows; the spread is 1 for what never changes.
-    """
-
-    points: _Array
-    hit: _Hit
-    mean: _Array
-    spread: _Array
+    points: Floats
+    hit: Bools
+    mean: Floats
+    spread: Floats
 
 
 class Neighbourhood(Protocol):
@@ -206,11 +141,11 @@ class Neighbourhood(Protocol):
     """
 
     search: Search
-    start: _Array
-    weights: _Array
+    start: Floats
+    weights: Floats
     width: int
 
-    def drawn(self, normals: _Array, local: bool) -> Neighbours:
+    def drawn(self, normals: Floats, local: bool) -> Neighbours:
         """Draw neighbours of the row, or of the mean of the known rows."""
         ...
 
@@ -218,25 +153,13 @@ class Neighbourhood(Protocol):
         """The margin of the model as it is at the row."""
         ...
 
-    def inside(self, points: _Array) -> _Array:
+    def inside(self, points: Floats) -> Floats:
         """The nearest points that may be looked at."""
         ...
 
 
 class Columns:
-    """A row as the model sees it, that may go anywhere.
-
-    Examples
-    --------
-    >>> from apas import FeatureSpace, FeedForward
-    >>> from apas.counterfactuals.search.source import Task
-    >>> space = FeatureSpace([Feature("income", low=0, high=10)], scale="minmax")
-    >>> task = Task(space.bind(FeedForward([[[2.0]]], [[-1.0]])), space, background=np.array([[2.0], [6.0]]))
-    >>> columns = Columns(Search(task, 0, np.array([3.0]), 1))
-    >>> found = columns.drawn(np.array([[0.0], [1.5]]), local=True)
-    >>> found.points.tolist(), found.hit.tolist()
-    ([[0.3], [0.6]], [False, True])
-    """
+    """A row as the model sees it, that may go anywhere."""
 
     def __init__(self, search: Search) -> None:
         self.search, self.task = search, search.task
@@ -244,14 +167,14 @@ class Columns:
         self.weights = np.ones(len(self.start))
         self.width = len(self.start)
 
-    def drawn(self, normals: _Array, local: bool) -> Neighbours:
+    def drawn(self, normals: Floats, local: bool) -> Neighbours:
         """Draw points around the row, or around the mean of the known rows."""
         mean, spread = _mean_and_spread(self._known)
         points = (self.start if local else mean) + normals * spread
         points[0] = self.start
         return Neighbours(points, self.valid(points), mean, spread)
 
-    def reversed(self, normals: _Array) -> Neighbours:
+    def reversed(self, normals: Floats) -> Neighbours:
         """Draw what the published experiments fitted the last line to where features have levels: see `Roar`.
 
         Columns of levels are drawn as frequent as they are and replaced by whether they are the row's, and the class
@@ -268,12 +191,12 @@ class Columns:
         return Neighbours(same, ~self.valid(points), mean, spread)
 
     @property
-    def _known(self) -> _Array:
+    def _known(self) -> Floats:
         """Known rows as the model sees them."""
         return self.task.once("columns/known", lambda: self.task.encoded(_background(self.search)))
 
     @property
-    def _bits(self) -> _Hit:
+    def _bits(self) -> Bools:
         """Which columns stand for levels."""
         found = np.zeros(self.width, dtype=bool)
         if isinstance(self.task.model, CodedModel) and self.task.space.coding.n_columns == self.width:
@@ -281,7 +204,7 @@ class Columns:
                 found[part] = feature.is_level
         return found
 
-    def valid(self, points: _Array) -> _Hit:
+    def valid(self, points: Floats) -> Bools:
         """Which points the model puts into the wanted class."""
         labels = np.empty(len(points), dtype=object)
         labels[:] = self.search.target
@@ -294,27 +217,13 @@ class Columns:
         margins, slopes = self.task.model.input_gradient(self.start[None], self.search.target)
         return _line(float(margins[0]), slopes[0], self.start)
 
-    def inside(self, points: _Array) -> _Array:
+    def inside(self, points: Floats) -> Floats:
         """The points themselves."""
         return points
 
 
 class InSpace:
-    """A row in coordinates of the space: numbers from the low end of their range in units of it, levels as 0 and 1.
-
-    Examples
-    --------
-    >>> from apas import FeatureSpace, FeedForward
-    >>> from apas.counterfactuals.search.source import Task
-    >>> space = FeatureSpace([Feature("income", "integer", low=2, high=12)])
-    >>> task = Task(space.bind(FeedForward([[[1.0]]], [[-6.0]])), space, background=np.array([[2.0], [6.0]]))
-    >>> place = InSpace(Search(task, 0, np.array([3.0]), 1))
-    >>> found = place.drawn(np.array([[0.0], [1.7]]), local=True)
-    >>> found.points.round(9).tolist(), found.hit.tolist()
-    ([[0.1], [0.4]], [False, True])
-    >>> place.numbers(np.array([[0.42]]))
-    array([[6.]])
-    """
+    """A row in coordinates of the space: numbers from the low end of their range in units of it, levels as 0 and 1."""
 
     def __init__(self, search: Search) -> None:
         self.search, task = search, search.task
@@ -325,7 +234,7 @@ class InSpace:
         self.weights = self._relaxed.weights
         self.width = len(task.space)
 
-    def drawn(self, normals: _Array, local: bool) -> Neighbours:
+    def drawn(self, normals: Floats, local: bool) -> Neighbours:
         """Draw rows around the row, or around the mean of the known rows.
 
         Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there; what
@@ -350,16 +259,16 @@ class InSpace:
         margins, slopes = self._relaxed.gradients(self._relaxed.start[None])
         return _line(float(margins[0]), slopes[0], self.start)
 
-    def inside(self, points: _Array) -> _Array:
+    def inside(self, points: Floats) -> Floats:
         """The nearest points within the limits of the space."""
         return self._relaxed.inside(points + self._origin) - self._origin
 
-    def numbers(self, points: _Array) -> _Array:
+    def numbers(self, points: Floats) -> Floats:
         """The nearest allowed rows, as numbers per cell."""
         moved = points != self.start  # adding the origin again need not give the digits that were there
         return self._relaxed.numbers(np.where(moved, points + self._origin, self._relaxed.start))
 
-    def _origins(self) -> _Array:
+    def _origins(self) -> Floats:
         """Where coordinates are 0: the low end of a range, else of what is known."""
         found = np.zeros(self._at.size)
         known = self.search.input[None] if self.search.task.background is None else _background(self.search)
@@ -370,17 +279,17 @@ class InSpace:
         return found
 
 
-def _background(search: Search) -> _Array:
+def _background(search: Search) -> Floats:
     assert search.task.background is not None
     return search.task.background
 
 
-def _mean_and_spread(points: _Array) -> tuple[_Array, _Array]:
+def _mean_and_spread(points: Floats) -> tuple[Floats, Floats]:
     spread = points.std(axis=0)
     return points.mean(axis=0), np.where(spread > 0, spread, 1.0)
 
 
-def _by_frequency(values: _Array, normals: _Array) -> _Array:
+def _by_frequency(values: Floats, normals: Floats) -> Floats:
     """Values as frequent as they are, each chosen by a standard normal number."""
     from scipy.special import ndtr
 
@@ -388,14 +297,14 @@ def _by_frequency(values: _Array, normals: _Array) -> _Array:
     return np.asarray(np.sort(values)[np.minimum(places, len(values) - 1)])
 
 
-def _possible(feature: Feature, wanted: _Array, original: float) -> _Array:
+def _possible(feature: Feature, wanted: Floats, original: float) -> Floats:
     """The nearest values that a feature can have, also where this row may not change to them."""
     free = feature if feature.mutable and feature.direction is None else replace(feature, mutable=True, direction=None)
     found = free.snapped(wanted, np.full(len(wanted), np.nan))
     return np.where(np.isnan(found), original, found)  # a range without a step in it has no values
 
 
-def _line(margin: float, slopes: _Array, start: _Array) -> Surrogate:
+def _line(margin: float, slopes: Floats, start: Floats) -> Surrogate:
     return Surrogate(slopes, margin - float(slopes @ start))
 
 
@@ -500,7 +409,7 @@ class Roar:
         found = yield from first_and_by_cost(search, self._rows(place, *lines))
         return "no further prices and radii" if found else "at no price and radius Roar found a row that is valid"
 
-    def recourse(self, search: Search) -> _Array:
+    def recourse(self, search: Search) -> Floats:
         """The row of the published method in the columns of the model: no limits, valid on the model or not.
 
         Parameters
@@ -525,10 +434,10 @@ class Roar:
         chosen = _before_the_fall(place.valid(rows))
         if choosing is not last:
             rows, chosen = self._descended(place, last, self.radius, PRICES[[chosen]]), 0
-        found: _Array = rows[chosen]
+        found: Floats = rows[chosen]
         return found
 
-    def _rows(self, place: InSpace, choosing: Surrogate, last: Surrogate) -> Iterator[_Array]:
+    def _rows(self, place: InSpace, choosing: Surrogate, last: Surrogate) -> Iterator[Floats]:
         """The row of the chosen price, if it can be offered; then those of all prices and radii."""
         search = place.search
         points = self._descended(place, choosing, self.radius, PRICES)
@@ -560,7 +469,7 @@ class Roar:
             return None
         return (line.in_units(near.mean, near.spread) if local else line).rounded()
 
-    def _descended(self, place: Neighbourhood, line: Surrogate, radii: float | _Array, prices: _Array) -> _Array:
+    def _descended(self, place: Neighbourhood, line: Surrogate, radii: float | Floats, prices: Floats) -> Floats:
         """Where the loss stops falling, one point per price, shape (prices, coordinates)."""
         from scipy.special import expit
 
@@ -590,13 +499,7 @@ class Roar:
         return points
 
 
-def _before_the_fall(valid: NDArray[np.bool_]) -> int:
-    """The first row that is valid while the next is not; the last if there is none.
-
-    Examples
-    --------
-    >>> _before_the_fall(np.array([False, True, True, False, True])), _before_the_fall(np.array([False, True]))
-    (2, 1)
-    """
+def _before_the_fall(valid: Bools) -> int:
+    """The first row that is valid while the next is not; the last if there is none."""
     falls = np.flatnonzero(valid[:-1] & ~valid[1:])
     return int(falls[0]) if len(falls) else len(valid) - 1

@@ -22,22 +22,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats
 from apas._validation import check_flag
 from apas.counterfactuals.search.source import Candidate, Search, Task, Trial
 from apas.counterfactuals.search.tests import Demanding
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 
-__all__ = ["NEIGHBOURS", "Plausible", "RobustOptimum", "climbed", "descended", "outlier_factor"]
-
-_Array = NDArray[np.float64]
 #: Neighbours whose density a row is compared with.
 NEIGHBOURS = 20
 
 
-def outlier_factor(rows: _Array, neighbours: int = NEIGHBOURS) -> Any:
+def outlier_factor(rows: Floats, neighbours: int = NEIGHBOURS) -> Any:
     """Scikit-learn's local outlier factor, fitted to rows as the model sees them."""
     from sklearn.neighbors import LocalOutlierFactor
 
@@ -57,11 +54,11 @@ class Plausible:
         rows = task.background if task.background is not None else np.empty((0, len(task.space)))
         return cls(task, task.once("plausible", lambda: outlier_factor(task.encoded(rows))))
 
-    def inside(self, points: _Array) -> NDArray[np.bool_]:
+    def inside(self, points: Floats) -> Bools:
         """Which rows are no outliers."""
         return np.asarray(self.fitted.predict(self.task.encoded(points)) > 0) if len(points) else np.ones(0, dtype=bool)
 
-    def pulled(self, search: Search, trial: Trial, points: _Array) -> _Array:
+    def pulled(self, search: Search, trial: Trial, points: Floats) -> Floats:
         """The rows that are no outliers; and, towards known rows, the nearest to each that are none either."""
         fine = self.inside(points)
         if fine.all() or self.task.background is None:
@@ -95,10 +92,10 @@ class _Ground:
     """The row, in units of the features' ranges where it can be."""
 
     search: Search
-    spans: _Array
-    smooth: NDArray[np.bool_]
+    spans: Floats
+    smooth: Bools
     """Features that may move by any amount."""
-    stepped: NDArray[np.bool_]
+    stepped: Bools
     """Features that may move, but in steps or from level to level."""
 
     @classmethod
@@ -108,7 +105,7 @@ class _Ground:
         smooth = np.array([not f.is_level and f.step is None and f.listed is None for f in features])
         return cls(search, np.array([f.span for f in features]), mutable & smooth, mutable & ~smooth)
 
-    def held(self, trial: Trial, start: _Array) -> _Ground:
+    def held(self, trial: Trial, start: Floats) -> _Ground:
         """One feature of each set that must not change as a whole is left alone: what would help least."""
         if not self.search.avoid:
             return self
@@ -119,33 +116,26 @@ class _Ground:
                 keep[min(same, key=lambda j: float(slopes[j]))] = False
         return replace(self, smooth=self.smooth & keep, stepped=self.stepped & keep)
 
-    def costs(self, points: _Array) -> _Array:
+    def costs(self, points: Floats) -> Floats:
         space, x = self.search.task.space, self.search.input
         return space.costs(points, np.broadcast_to(x, points.shape), self.search.task.distance)
 
-    def snapped(self, points: _Array) -> _Array:
+    def snapped(self, points: Floats) -> Floats:
         return self.search.task.space.snapped(points, np.broadcast_to(self.search.input, points.shape).copy())
 
-    def usable(self, points: _Array) -> _Array:
+    def usable(self, points: Floats) -> Floats:
         """Snapped, different from each other and from what the row already has."""
         points = np.unique(self.snapped(points), axis=0)
         return points[[self.search.is_different(p) for p in points]]
 
 
-def descended(search: Search, trial: Trial, start: _Array) -> tuple[_Array | None, Trial]:
+def descended(search: Search, trial: Trial, start: Floats) -> tuple[Floats | None, Trial]:
     """A cheap point near `start` with slack at least 0 on all draws of the trial, and the trial of points near it.
 
     The point is None if none was met.
-
-    Parameters
-    ----------
-    search : Search
-    trial : Trial
-    start : ndarray of shape (features,)
-        Allowed by the space; need not have slack.
     """
     ground = _Ground.of(search).held(trial, start)
-    best: _Array | None = None
+    best: Floats | None = None
     point, near = start, trial
     for _ in range(3):  # the draws that matter at the end need not be those that mattered at the start
         near = trial.near(point)
@@ -158,12 +148,12 @@ def descended(search: Search, trial: Trial, start: _Array) -> tuple[_Array | Non
     return best, near
 
 
-def climbed(search: Search, trial: Trial, start: _Array) -> _Array:
+def climbed(search: Search, trial: Trial, start: Floats) -> Floats:
     """A point near `start` with as much slack as there is, up to 0."""
     return _descended(_Ground.of(search).held(trial, start), trial, start)
 
 
-def _descended(ground: _Ground, trial: Trial, start: _Array) -> _Array:
+def _descended(ground: _Ground, trial: Trial, start: Floats) -> Floats:
     point, slack = start, float(trial.slacks(start[None])[0])
     width = FIRST
     for _ in range(ROUNDS):
@@ -182,7 +172,7 @@ def _descended(ground: _Ground, trial: Trial, start: _Array) -> _Array:
     return point
 
 
-def _slopes(ground: _Ground, trial: Trial, point: _Array) -> _Array:
+def _slopes(ground: _Ground, trial: Trial, point: Floats) -> Floats:
     """Slack per range of each smooth feature, 0 for the others."""
     places = np.flatnonzero(ground.smooth)
     slopes = np.zeros(len(point))
@@ -197,8 +187,8 @@ def _slopes(ground: _Ground, trial: Trial, point: _Array) -> _Array:
 
 
 def _smooth_step(
-    ground: _Ground, trial: Trial, point: _Array, slack: float, slopes: _Array, width: float
-) -> tuple[_Array, float, float] | None:
+    ground: _Ground, trial: Trial, point: Floats, slack: float, slopes: Floats, width: float
+) -> tuple[Floats, float, float] | None:
     """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
     if not ground.smooth.any():
         return None
@@ -213,8 +203,8 @@ def _smooth_step(
 
 
 def _better(
-    ground: _Ground, points: _Array, slacks: _Array, widths: _Array, point: _Array, slack: float
-) -> tuple[_Array, float, float] | None:
+    ground: _Ground, points: Floats, slacks: Floats, widths: Floats, point: Floats, slack: float
+) -> tuple[Floats, float, float] | None:
     different = np.array([ground.search.is_different(p) for p in points], dtype=bool)
     costs = np.where((slacks >= 0) & different, ground.costs(points), np.inf)
     i = int(costs.argmin())
@@ -228,7 +218,7 @@ def _better(
     return None
 
 
-def _linear(ground: _Ground, point: _Array, slack: float, slopes: _Array, width: float) -> _Array:
+def _linear(ground: _Ground, point: Floats, slack: float, slopes: Floats, width: float) -> Floats:
     """The cheapest point of the trust region whose slack is 0 if the slack is linear."""
     search = ground.search
     features = search.task.space.features
@@ -259,8 +249,8 @@ def _linear(ground: _Ground, point: _Array, slack: float, slopes: _Array, width:
 
 
 def _spread(
-    ground: _Ground, base: _Array, slopes: _Array, room: _Array, needed: float, low: _Array, high: _Array
-) -> _Array:
+    ground: _Ground, base: Floats, slopes: Floats, room: Floats, needed: float, low: Floats, high: Floats
+) -> Floats:
     """The same where the largest change counts: all features move, none farther than it takes."""
     already = np.abs(base - ground.search.input) / ground.spans
     a, b = 0.0, float((already + room).max(initial=0.0))
@@ -273,8 +263,8 @@ def _spread(
 
 
 def _stepped(
-    ground: _Ground, trial: Trial, point: _Array, slack: float, slopes: _Array
-) -> tuple[_Array, float, float] | None:
+    ground: _Ground, trial: Trial, point: Floats, slack: float, slopes: Floats
+) -> tuple[Floats, float, float] | None:
     """The best change of one feature that moves in steps, the smooth ones making up for it."""
     others = _one_step_away(ground, point)
     if not len(others):
@@ -290,7 +280,7 @@ def _stepped(
     return _better(ground, points, again, np.array([FIRST] * len(others) + widths), point, slack)
 
 
-def _one_step_away(ground: _Ground, point: _Array) -> _Array:
+def _one_step_away(ground: _Ground, point: Floats) -> Floats:
     """Rows in which one stepped feature has another value: what it was, the next ones, or any other category."""
     found = []
     features, x = ground.search.task.space.features, ground.search.input
@@ -311,7 +301,7 @@ def _one_step_away(ground: _Ground, point: _Array) -> _Array:
     return ground.usable(np.array(found)) if found else np.empty((0, len(point)))
 
 
-_Asking = Generator[Candidate, float | None, _Array | None]
+_Asking = Generator[Candidate, float | None, Floats | None]
 #: How far along the way from the input through the optimum the rows of a path lie.
 WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 21)])
 #: How much slack the rows of a path keep where few models are known, in parts of what the worst of them takes away.
@@ -390,11 +380,11 @@ class RobustOptimum:
             yield from more
 
 
-def _safer(search: Search, trial: Trial, best: _Array | None, start: _Array) -> list[_Array]:
+def _safer(search: Search, trial: Trial, best: Floats | None, start: Floats) -> list[Floats]:
     """The cheapest rows with some slack left, and one with most: of few models the next may be worse than all seen."""
     anchor = start if best is None else best
     lost = abs(float(search.task.margins(anchor[None], search.target)[0] - trial.slacks(anchor[None])[0]))
-    found: list[_Array] = []
+    found: list[Floats] = []
     for part in SPARE if best is not None else ():
         point, _ = descended(search, Demanding(trial, part * lost), anchor if not found else found[-1])
         if point is None or time.monotonic() > search.task.deadline:
@@ -406,7 +396,7 @@ def _safer(search: Search, trial: Trial, best: _Array | None, start: _Array) -> 
     return [*found, *between, top]
 
 
-def _stretched(search: Search, trial: Trial, near: Trial, best: _Array, anchors: list[_Array]) -> list[_Array]:
+def _stretched(search: Search, trial: Trial, near: Trial, best: Floats, anchors: list[Floats]) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
     known = np.vstack([_along(search, best, WAY[:1]), *anchors])
     slacks = np.nan_to_num(near.slacks(known), nan=-np.inf)
@@ -419,7 +409,7 @@ def _stretched(search: Search, trial: Trial, near: Trial, best: _Array, anchors:
 
 def _started(
     search: Search, trial: Trial | None
-) -> Generator[Candidate, float | None, tuple[_Array | None, Iterator[Candidate]]]:
+) -> Generator[Candidate, float | None, tuple[Floats | None, Iterator[Candidate]]]:
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
     if source.unsupported(search.task) is None:
@@ -439,12 +429,12 @@ def _started(
     return None, iter(())
 
 
-def _is_open(trial: Trial | None, point: _Array) -> bool:
+def _is_open(trial: Trial | None, point: Floats) -> bool:
     """Whether a row does not pass and nothing tells how far it is from that; then a larger margin is asked for."""
     return trial is not None and bool(np.isnan(trial.slacks(point[None])[0]))
 
 
-def _between_known(search: Search, trial: Trial) -> _Array | None:
+def _between_known(search: Search, trial: Trial) -> Floats | None:
     """The cheapest row that survives on the way from the input to a known row that does."""
     known = []
     for candidate, _ in zip(NearestNeighbours().candidates(search), range(KNOWN), strict=False):
@@ -457,11 +447,11 @@ def _between_known(search: Search, trial: Trial) -> _Array | None:
     ways = [w for w in [*robust, *ways] if search.is_different(w)]
     good = np.nan_to_num(trial.slacks(np.array(ways)), nan=-np.inf)
     costs = [search.cost(w) if s >= 0 else np.inf for w, s in zip(ways, good, strict=True)]
-    best: _Array = ways[int(np.argmin(costs))] if np.isfinite(min(costs)) else robust[0]
+    best: Floats = ways[int(np.argmin(costs))] if np.isfinite(min(costs)) else robust[0]
     return best
 
 
-def _path(search: Search, trial: Trial, anchors: list[_Array], allowed: Plausible | None) -> _Array | None:
+def _path(search: Search, trial: Trial, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
     """Rows around the optimum from the safest to the cheapest."""
     if not anchors:
         return None
@@ -476,7 +466,7 @@ def _path(search: Search, trial: Trial, anchors: list[_Array], allowed: Plausibl
     return _falling(points, slacks, np.array([search.cost(p) for p in points]))
 
 
-def _along(search: Search, anchor: _Array, ways: _Array) -> _Array:
+def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
     """Rows on the way from the input through the anchor; categories have no way, they are the anchor's."""
     points = search.input + ways[:, None] * (anchor - search.input)
     fixed = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
@@ -484,7 +474,7 @@ def _along(search: Search, anchor: _Array, ways: _Array) -> _Array:
     return search.task.space.snapped(np.where(fixed, anchor, points), inputs)
 
 
-def _falling(points: _Array, slacks: _Array, costs: _Array) -> _Array:
+def _falling(points: Floats, slacks: Floats, costs: Floats) -> Floats:
     """Rows by falling slack, those that cost no less than a safer one left out."""
     kept: list[int] = []
     for i in np.argsort(-slacks, kind="stable"):

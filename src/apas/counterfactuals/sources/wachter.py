@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth import (
     Level,
@@ -23,9 +23,6 @@ from apas.counterfactuals.search.smooth import (
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.errors import InputError
 
-__all__ = ["Wachter"]
-
-_Array = NDArray[np.float64]
 #: How fast the averages of Adam forget the slopes and their squares, and what keeps it from dividing by 0.
 FORGETS, FORGETS_SQUARES, TINY = 0.9, 0.999, 1e-8
 
@@ -135,14 +132,14 @@ class Wachter:
                 relaxed, np.repeat(asked, len(self.penalties)), np.tile(self.penalties, len(asked))
             )
 
-    def _descended(self, relaxed: Relaxed, asked: _Array, penalties: _Array) -> Iterator[Level]:
-        def descend(targets: _Array, strengths: _Array) -> tuple[_Array, _Array]:
+    def _descended(self, relaxed: Relaxed, asked: Floats, penalties: Floats) -> Iterator[Level]:
+        def descend(targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
             return self._descend(relaxed, targets, 1.0 / strengths)
 
         costs, points = strengths_tried(descend, asked, 1.0 / penalties, self.rounds)
         return levels_of(relaxed, asked, costs, points)
 
-    def _descend(self, relaxed: Relaxed, targets: _Array, penalties: _Array) -> tuple[_Array, _Array]:
+    def _descend(self, relaxed: Relaxed, targets: Floats, penalties: Floats) -> tuple[Floats, Floats]:
         """Cost and place of the nearest point that each descent came across, infinite where there is none."""
         best, points = np.full(len(targets), np.inf), np.tile(relaxed.start, (len(targets), 1))
         going, at = np.arange(len(targets)), points.copy()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_matrix, is_frame
 from apas.counterfactuals.space.feature import ON_GRID, Feature, numbers
 from apas.errors import InputError
@@ -19,10 +19,6 @@ from apas.models.digest import canonical
 
 if TYPE_CHECKING:
     from apas.counterfactuals.space.space import FeatureSpace
-
-__all__ = ["CodedModel", "Coding", "bound", "checked_table", "levels_of", "missing_rows", "numbers_of"]
-
-_Array = NDArray[np.float64]
 
 
 def checked_table(X: Any, names: tuple[str, ...], argument: str) -> Any:
@@ -36,30 +32,15 @@ def checked_table(X: Any, names: tuple[str, ...], argument: str) -> Any:
         raise InputError(said.replace("as the model has features", "as the space has features")) from None
 
 
-def missing_rows(table: Any) -> NDArray[np.bool_]:
+def missing_rows(table: Any) -> Bools:
     """Which rows of a data frame or 2-D array hold nothing at all."""
     import pandas as pd
 
     return np.asarray(np.all(pd.isna(table), axis=1), dtype=bool)
 
 
-def numbers_of(feature: Feature, cells: NDArray[Any], argument: str, rows: NDArray[np.intp] | None = None) -> _Array:
-    """Values of a numeric column, numbers of the levels of any other.
-
-    Parameters
-    ----------
-    feature : Feature
-    cells : ndarray of shape (n,)
-    argument : str
-        What the table is called, for errors.
-    rows : ndarray of int, shape (n,), optional
-        Where the cells are in the table, for errors; unless given they are all of its rows.
-
-    Examples
-    --------
-    >>> numbers_of(Feature("housing", "categorical", values=("own", "rent")), np.array(["rent", "own"]), "X")
-    array([1., 0.])
-    """
+def numbers_of(feature: Feature, cells: Array, argument: str, rows: Indices | None = None) -> Floats:
+    """Values of a numeric column, numbers of the levels of any other."""
     if feature.is_level:
         return _level_numbers(feature, cells, argument, rows)
     try:
@@ -77,7 +58,7 @@ def numbers_of(feature: Feature, cells: NDArray[Any], argument: str, rows: NDArr
     return values
 
 
-def _place(row: int, rows: NDArray[np.intp] | None) -> int:
+def _place(row: int, rows: Indices | None) -> int:
     return row if rows is None else int(rows[row])
 
 
@@ -88,9 +69,7 @@ def _number(cell: Any) -> float:
         return np.nan
 
 
-def _level_numbers(
-    feature: Feature, cells: NDArray[Any], argument: str, rows: NDArray[np.intp] | None
-) -> _Array:  # fmt: skip
+def _level_numbers(feature: Feature, cells: Array, argument: str, rows: Indices | None) -> Floats:
     places = {value: float(i) for i, value in enumerate(feature.values or ())}
     found = np.empty(len(cells))
     for row, cell in enumerate(cells.tolist()):  # a number equals its level whatever its type: 1.0 is 1
@@ -109,7 +88,7 @@ def _level_numbers(
     return found
 
 
-def levels_of(feature: Feature, numbers: _Array) -> NDArray[Any] | list[Any]:
+def levels_of(feature: Feature, numbers: Floats) -> Array | list[Any]:
     """Raw cells of a column: levels for their numbers, integers where the feature is one."""
     if feature.is_level:
         values = feature.values or ()
@@ -120,20 +99,7 @@ def levels_of(feature: Feature, numbers: _Array) -> NDArray[Any] | list[Any]:
 
 
 class Coding:
-    """Columns per feature, in the order of the features.
-
-    Parameters
-    ----------
-    features : sequence of Feature
-    scale : {"minmax"} or None
-
-    Examples
-    --------
-    >>> grade = Feature("grade", "ordinal", values=("low", "middle", "high"), code="thermometer")
-    >>> Coding([grade], None).encode(np.array([[1.0], [2.0]]))
-    array([[1., 1., 0.],
-           [1., 1., 1.]])
-    """
+    """Columns per feature, in the order of the features."""
 
     def __init__(self, features: Sequence[Feature], scale: str | None) -> None:
         self.features = tuple(features)
@@ -154,14 +120,14 @@ class Coding:
         """Whether the model sees the numbers as they are in the table."""
         return self.scale is None and all(f.code == "number" and _own_numbers(f) for f in self.features)
 
-    def encode(self, rows: _Array) -> _Array:
+    def encode(self, rows: Floats) -> Floats:
         """Numbers per cell (see `FeatureSpace`) as the columns of the model."""
         found = np.empty((len(rows), self.n_columns))
         for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
             found[:, part] = self._coded(i, feature, rows[:, i])
         return found
 
-    def decode(self, columns: _Array) -> _Array:
+    def decode(self, columns: Floats) -> Floats:
         """Numbers per cell of columns that `encode` made, or that are near such."""
         found = np.empty((len(columns), len(self.features)))
         for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
@@ -174,7 +140,7 @@ class Coding:
             found[:, i] = np.abs(block[:, None, :] - table).sum(axis=2).argmin(axis=1)
         return found
 
-    def _coded(self, i: int, feature: Feature, cells: _Array) -> _Array:
+    def _coded(self, i: int, feature: Feature, cells: Floats) -> Floats:
         if feature.code == "number":
             base, width_ = self.lines[i]
             values = cells
@@ -186,7 +152,7 @@ class Coding:
         return hit.astype(np.float64)
 
 
-def _without_dust(feature: Feature, values: _Array, size: float) -> _Array:
+def _without_dust(feature: Feature, values: Floats, size: float) -> Floats:
     """Values on the grid or the list of a feature where rounding, of numbers of that size, has moved them off it."""
     if feature.listed is not None:
         near = feature.listed[np.abs(values[:, None] - feature.listed).argmin(axis=1)]
@@ -348,16 +314,16 @@ class CodedModel:
         """Number of features of the space."""
         return len(self._space)
 
-    def encode(self, X: Any) -> _Array:
+    def encode(self, X: Any) -> Floats:
         """Raw rows as the model behind sees them."""
         return self.encoded(self._space.numbers(X))
 
-    def encoded(self, numbers: _Array) -> _Array:
+    def encoded(self, numbers: Floats) -> Floats:
         """The same for rows of numbers per cell."""
         columns = self._space.coding.encode(numbers)
         return self._net.encode(columns) if offers(self._net, Raw) else columns
 
-    def _library_classes(self, X: Any) -> NDArray[Any]:
+    def _library_classes(self, X: Any) -> Array:
         return self._net.library_classes(self._space.encode(X))  # type: ignore[no-any-return]
 
     def describe(self) -> dict[str, Any]:

@@ -11,12 +11,10 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._sanitise import shown
+from apas._typing import Bools, Floats
 from apas.errors import InputError
-
-__all__ = ["Feature", "checked"]
 
 
 def checked(feature: Feature) -> dict[str, Any]:
@@ -126,7 +124,6 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be imported here
 
 
-_Array = NDArray[np.float64]
 KINDS = ("continuous", "integer", "ordinal", "categorical", "binary")
 CODES = ("number", "onehot", "thermometer")
 #: A value this close to a step of its grid, in units of the step, lies on it: decimal steps are not exact in binary.
@@ -205,7 +202,7 @@ class Feature:
         return (-np.inf if self.low is None else self.low), (np.inf if self.high is None else self.high)
 
     @cached_property
-    def listed(self) -> _Array | None:
+    def listed(self) -> Floats | None:
         """The allowed numbers, if they were listed."""
         if self.is_level:
             return np.arange(len(self.values or ()), dtype=np.float64)
@@ -227,11 +224,11 @@ class Feature:
         exponents = [Decimal(repr(v)).as_tuple().exponent for v in (self.step or 1.0, self.anchor)]
         return max(0, *(-int(e) for e in exponents))
 
-    def on_grid(self, steps: _Array) -> _Array:
+    def on_grid(self, steps: Floats) -> Floats:
         """Values so many steps from the anchor, without binary dust."""
         return np.round(self.anchor + (self.step or 1.0) * steps, self.decimals)
 
-    def snapped(self, wanted: _Array, original: _Array) -> _Array:
+    def snapped(self, wanted: Floats, original: Floats) -> Floats:
         """The nearest allowed values, `original` included."""
         if not self.mutable:
             return original.copy()
@@ -246,7 +243,7 @@ class Feature:
         closer = np.abs(wanted - original) <= np.abs(wanted - value)
         return np.where(closer | is_same(value, original, self.size), original, value)
 
-    def allows(self, value: _Array, original: _Array) -> NDArray[np.bool_]:
+    def allows(self, value: Floats, original: Floats) -> Bools:
         """Which values are allowed, given what they were."""
         same = is_same(value, original, self.size)
         if not self.mutable:
@@ -262,12 +259,12 @@ class Feature:
             fine &= np.abs(value - near) <= dust
         return np.asarray(same | fine)
 
-    def differences(self, value: _Array, original: _Array) -> _Array:
+    def differences(self, value: Floats, original: Floats) -> Floats:
         """How far values are apart, from 0 to 1 within the range; 0 or 1 for categories."""
         apart = np.abs(value - original)
         return (apart > 0).astype(np.float64) if self.kind == "categorical" else apart / self.span
 
-    def _reach(self, original: _Array) -> tuple[_Array, _Array]:
+    def _reach(self, original: Floats) -> tuple[Floats, Floats]:
         low, high = (np.full_like(original, end) for end in self.ends)
         if self.direction == "increase":
             low = np.maximum(low, original)
@@ -275,7 +272,7 @@ class Feature:
             high = np.minimum(high, original)
         return low, high
 
-    def _nearest_step(self, value: _Array, low: _Array, high: _Array, original: _Array) -> _Array:
+    def _nearest_step(self, value: Floats, low: Floats, high: Floats, original: Floats) -> Floats:
         step = self.step or 1.0
         with np.errstate(invalid="ignore", over="ignore"):
             first = np.ceil((low - self.anchor) / step - ON_GRID)
@@ -285,7 +282,7 @@ class Feature:
             steps = np.clip(np.rint((value - self.anchor) / step), first, np.maximum(first, last))
             return np.where(first <= last, self.on_grid(steps), original)
 
-    def _nearest_listed(self, value: _Array, low: _Array, high: _Array, original: _Array) -> _Array:
+    def _nearest_listed(self, value: Floats, low: Floats, high: Floats, original: Floats) -> Floats:
         listed = self.listed if self.listed is not None else np.empty(0)
         apart = np.abs(value[:, None] - listed)
         apart = np.where((listed >= low[:, None]) & (listed <= high[:, None]), apart, np.inf)
@@ -293,14 +290,8 @@ class Feature:
         return np.where(np.isfinite(apart.min(axis=1)), listed[best], original)
 
 
-def is_same(value: Any, original: Any, size: Any = 0.0) -> NDArray[np.bool_]:
-    """Which numbers are the same but for rounding, where numbers as large as `size` were involved.
-
-    Examples
-    --------
-    >>> is_same(np.array([0.1 + 0.2, 0.3001]), 0.3).tolist()
-    [True, False]
-    """
+def is_same(value: Any, original: Any, size: Any = 0.0) -> Bools:
+    """Which numbers are the same but for rounding, where numbers as large as `size` were involved."""
     largest = np.maximum(np.maximum(np.abs(value), np.abs(original)), size)
     return np.asarray(np.abs(np.subtract(value, original)) <= ROUNDING * np.spacing(largest))
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.counterfactuals.search.source import Task
 from apas.counterfactuals.space.feature import ON_GRID, Feature
 
-__all__ = ["Piece", "Pieces", "pieces_of"]
-
-_Array = NDArray[np.float64]
 #: How far a column may be from the sum of its parts, in units of its largest entry.
 ACCURACY = 1e-9
 #: Where between the ends of its range a number is tried.
@@ -31,21 +28,11 @@ INSTEAD = 'use source="neighbours", or apas.Given with the rows of another tool.
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of one feature.
+    """The part of one feature."""
 
-    Attributes
-    ----------
-    numbers : ndarray of shape (k,)
-        Where it was looked at, in ascending order.
-    added : ndarray of shape (k, columns)
-        What the feature adds there, compared with its first number.
-    line : ndarray of shape (columns,) or None
-        What a unit of it adds, if that is the same everywhere.
-    """
-
-    numbers: _Array
-    added: _Array
-    line: _Array | None
+    numbers: Floats
+    added: Floats
+    line: Floats | None
 
     def covers(self, number: float) -> bool:
         """Whether the part of a number is known."""
@@ -53,13 +40,13 @@ class Piece:
             return bool(self.numbers[0] <= number <= self.numbers[-1])
         return bool((self.numbers == number).any())
 
-    def part(self, numbers: _Array) -> _Array:
+    def part(self, numbers: Floats) -> Floats:
         """What numbers that are covered add, shape (len(numbers), columns)."""
         if self.line is not None:
             return np.outer(numbers - self.numbers[0], self.line)
         return self.added[np.searchsorted(self.numbers, numbers)]
 
-    def through(self, weights: _Array) -> Piece:
+    def through(self, weights: Floats) -> Piece:
         """The same for the columns after a linear map."""
         line = None if self.line is None else self.line @ weights
         return Piece(self.numbers, self.added @ weights, line)
@@ -74,19 +61,7 @@ class Pieces:
 
 
 def pieces_of(task: Task) -> Pieces:
-    """Find what each feature adds.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> from apas.counterfactuals.space.space import FeatureSpace
-    >>> housing = Feature("housing", "categorical", values=("own", "rent"))
-    >>> space = FeatureSpace([Feature("income", low=0.0, high=10.0), housing], scale="minmax")
-    >>> net = space.bind(FeedForward([[[1.0], [2.0], [3.0]]], [[0.0]]))
-    >>> found = pieces_of(Task(net, space)).parts
-    >>> found[0].line.tolist(), found[1].added.tolist()
-    ([0.1, 0.0, 0.0], [[0.0, 0.0, 0.0], [0.0, -1.0, 1.0]])
-    """
+    """Find what each feature adds."""
     space = task.space
     tried = [_tried(task, i) if f.mutable else np.empty(0) for i, f in enumerate(space)]
     middle = np.array([_middle(task, i) for i in range(len(space))])
@@ -110,7 +85,7 @@ def pieces_of(task: Task) -> Pieces:
     return Pieces(tuple(parts), None if culprit is None else _mixes(culprit))
 
 
-def _tried(task: Task, i: int) -> _Array:
+def _tried(task: Task, i: int) -> Floats:
     """Numbers of a feature to look at: all of them if they are few or stand for levels."""
     feature = task.space.features[i]
     if feature.listed is not None:
@@ -146,7 +121,7 @@ def _middle(task: Task, i: int) -> float:
     return float(numbers[len(numbers) // 2])
 
 
-def _pairs(task: Task, tried: list[_Array], middle: _Array) -> tuple[_Array, _Array]:
+def _pairs(task: Task, tried: list[Floats], middle: Floats) -> tuple[Floats, Floats]:
     """Rows that agree in what never changes and in nothing else."""
     draws = np.random.default_rng(0)
     one, two = np.tile(middle, (PAIRS, 1)), np.tile(middle, (PAIRS, 1))
@@ -160,7 +135,7 @@ def _pairs(task: Task, tried: list[_Array], middle: _Array) -> tuple[_Array, _Ar
     return one, two
 
 
-def _piece(feature: Feature, numbers: _Array, encoded: _Array, scale: _Array) -> Piece | None:
+def _piece(feature: Feature, numbers: Floats, encoded: Floats, scale: Floats) -> Piece | None:
     """What was seen, as a line where it is one; None if it cannot be told in between."""
     added = encoded - encoded[0]
     if feature.kind != "categorical":
@@ -172,14 +147,14 @@ def _piece(feature: Feature, numbers: _Array, encoded: _Array, scale: _Array) ->
     return Piece(numbers, added, None) if known else None
 
 
-def _is_whole(feature: Feature, numbers: _Array) -> bool:
+def _is_whole(feature: Feature, numbers: Floats) -> bool:
     """Whether all steps of a feature were tried."""
     width = (feature.ends[1] - feature.ends[0]) / (feature.step or 1.0)
     return bool(np.isfinite(width)) and len(numbers) >= np.floor(width + ON_GRID) + 1
 
 
 def _culprit(
-    task: Task, parts: list[Piece | None], pairs: tuple[_Array, _Array], one: _Array, two: _Array, scale: _Array
+    task: Task, parts: list[Piece | None], pairs: tuple[Floats, Floats], one: Floats, two: Floats, scale: Floats
 ) -> Feature | None:
     """The first feature that does not add what it should, if some pair of rows differs by more than its parts."""
     gap = two - one

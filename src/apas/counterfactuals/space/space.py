@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._atomic import write_text
 from apas._sanitise import shown
+from apas._typing import Bools, Floats
 from apas._validation import is_frame, is_path
 from apas.counterfactuals.space.coding import Coding, checked_table, levels_of, missing_rows, numbers_of
 from apas.counterfactuals.space.feature import Feature, is_same
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from apas.models.base import Model
-
-__all__ = ["FeatureSpace", "features_from", "inferred", "read_toml", "written"]
 
 
 def inferred(
@@ -150,14 +148,7 @@ def read_toml(path: str | PathLike[str]) -> tuple[tuple[Feature, ...], str | Non
 
 
 def features_from(content: Mapping[str, Any]) -> tuple[tuple[Feature, ...], str | None]:
-    """The features and the scale in what a TOML file holds.
-
-    Examples
-    --------
-    >>> features, scale = features_from({"features": {"age": {"kind": "integer", "range": [18, 99]}}})
-    >>> features[0].high, scale
-    (99.0, None)
-    """
+    """The features and the scale in what a TOML file holds."""
     if not isinstance(content, Mapping):
         raise InputError(f"a space is made from what `to_dict` gives, got {type(content).__name__}.")
     strange = [key for key in content if key not in ("scale", "features")]
@@ -222,7 +213,6 @@ def _value(value: Any, exact: bool = False) -> str:
     raise InputError(f"a space can be written with texts, numbers and true or false, got {value!r}.")
 
 
-_Array = NDArray[np.float64]
 DISTANCES = ("l1", "linf")
 
 
@@ -299,9 +289,17 @@ class FeatureSpace:
         scale : {"minmax"}, optional
         """
         features = inferred(
-            frame, label=label, immutable=immutable, increase=increase, decrease=decrease,
-            kind=kinds or {}, range=ranges or {}, values=values or {}, step=steps or {}, code=codes or {},
-        )  # fmt: skip
+            frame,
+            label=label,
+            immutable=immutable,
+            increase=increase,
+            decrease=decrease,
+            kind=kinds or {},
+            range=ranges or {},
+            values=values or {},
+            step=steps or {},
+            code=codes or {},
+        )
         return cls(features, scale)
 
     @classmethod
@@ -345,7 +343,7 @@ class FeatureSpace:
         """How a model without preprocessing sees a row."""
         return Coding(self.features, self.scale)
 
-    def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False) -> _Array:
+    def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False) -> Floats:
         """A table in raw units as one number per cell, shape (rows, features); unknown categories are an error.
 
         With `gaps`, a row without any value is one of NaN rather than an error.
@@ -360,7 +358,7 @@ class FeatureSpace:
             found[there, i] = numbers_of(feature, cells[there], argument, there)
         return found
 
-    def table(self, numbers: _Array, index: Any = None) -> DataFrame:
+    def table(self, numbers: Floats, index: Any = None) -> DataFrame:
         """Numbers per cell as a data frame in raw units; whole numbers come back as integers."""
         import pandas as pd
 
@@ -368,7 +366,7 @@ class FeatureSpace:
             return pd.DataFrame(np.array(numbers, order="F"), columns=[f.name for f in self.features], index=index)
         return pd.DataFrame({f.name: levels_of(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index)
 
-    def like(self, numbers: _Array, X: Any, rows: Any = None) -> Any:
+    def like(self, numbers: Floats, X: Any, rows: Any = None) -> Any:
         """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from."""
         if is_frame(X):
             table = self.table(numbers, index=X.index if rows is None else X.index[rows])
@@ -377,28 +375,28 @@ class FeatureSpace:
         plain = all(not f.is_level or _are_numbers(f) for f in self.features)
         return frame.to_numpy(dtype=np.float64 if plain else object)
 
-    def snapped(self, points: _Array, inputs: _Array) -> _Array:
+    def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
         columns = [f.snapped(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)]
         return np.stack(columns, axis=1)
 
-    def settled(self, points: _Array, inputs: _Array) -> _Array:
+    def settled(self, points: Floats, inputs: Floats) -> Floats:
         """The rows with the very numbers of their inputs wherever they differ from them by rounding alone."""
         return np.where(is_same(points, inputs, self._sizes), inputs, points)
 
     @cached_property
-    def _sizes(self) -> _Array:
+    def _sizes(self) -> Floats:
         return np.array([f.size for f in self.features])
 
-    def allowed(self, points: _Array, inputs: _Array) -> NDArray[np.bool_]:
+    def allowed(self, points: Floats, inputs: Floats) -> Bools:
         """Which cells satisfy their constraints, shape (rows, features)."""
         return np.stack([f.allows(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
 
-    def differences(self, points: _Array, inputs: _Array) -> _Array:
+    def differences(self, points: Floats, inputs: Floats) -> Floats:
         """How far the cells are apart in units of their ranges (0 or 1 for categories), shape (rows, features)."""
         return np.stack([f.differences(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
 
-    def costs(self, points: _Array, inputs: _Array, distance: str = "l1") -> _Array:
+    def costs(self, points: Floats, inputs: Floats, distance: str = "l1") -> Floats:
         """What the changes cost, shape (rows,): mean ("l1") or largest ("linf") of the differences."""
         apart = self.differences(points, inputs)
         return np.asarray(apart.mean(axis=1) if distance == "l1" else apart.max(axis=1))
@@ -413,7 +411,7 @@ class FeatureSpace:
 
         return bound(model, self)
 
-    def encode(self, X: Any) -> _Array:
+    def encode(self, X: Any) -> Floats:
         """Rows in raw units as a model without preprocessing sees them."""
         return self.coding.encode(self.numbers(X))
 

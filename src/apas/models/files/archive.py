@@ -14,13 +14,25 @@ from pathlib import Path
 from apas._sanitise import for_error
 from apas.errors import InputError
 
-__all__ = ["BROKEN", "first_line", "pack", "read_archive"]
-
 #: What libraries raise when a file is not what it should be.
 BROKEN = (
-    ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, ImportError, LookupError, OSError,
-    RuntimeError, SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BufferError,
+    EOFError,
+    ImportError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 MEMBERS = 100_000
 #: How far members may expand: this many bytes, and so many times the size of the file.
 FREE, TIMES = 2**25, 4
@@ -28,13 +40,7 @@ PIECE = 2**20
 
 
 def read_archive(path: Path, raw: bytes) -> dict[str, bytes]:
-    """Members of the archive `raw` by name, none of them larger than it declares to be.
-
-    Examples
-    --------
-    >>> read_archive(Path("a.zip"), pack({"hello": b"world"}))
-    {'hello': b'world'}
-    """
+    """Members of the archive `raw` by name, none of them larger than it declares to be."""
     # every member has this signature, so that a directory of millions is refused before it is built
     if raw.count(b"PK\x01\x02") > MEMBERS:
         raise InputError(f"{path} has more than {MEMBERS} members, so it is not a model file.")
@@ -85,13 +91,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def first_line(error: BaseException) -> str:
-    """What another library complains about, to end a sentence of ours.
-
-    Examples
-    --------
-    >>> first_line(ValueError("no numbers at all"))
-    'no numbers at all.'
-    """
+    """What another library complains about, to end a sentence of ours."""
     line = for_error((str(error).splitlines() or [type(error).__name__])[0], 300)
     line = re.sub(r" at 0x[0-9a-fA-F]+", "", line)  # an address in memory is another one each time
     return line if line.endswith((".", "?")) else f"{line}."

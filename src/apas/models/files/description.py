@@ -12,8 +12,6 @@ from apas.models.activations import ACTIVATIONS
 from apas.models.base import Dense, Model, Named, offers
 from apas.models.feedforward import OUTPUTS, FeedForward, check_activations
 
-__all__ = ["CONVERT", "FIELDS", "VERSION", "Stated", "build_network", "check_description", "describe_network"]
-
 VERSION = 1
 FIELDS = ("activation", "output", "threshold", "classes", "feature_names")
 #: What a file says only where it is not the usual: float64.
@@ -22,32 +20,18 @@ CONVERT = "in the program that trained the model, write it with: apas.save_model
 
 
 def describe_network(network: FeedForward) -> dict[str, Any]:
-    """All of a network but its weights and biases, as JSON values.
-
-    Examples
-    --------
-    >>> describe_network(FeedForward([[[1.0]]], [[0.0]]))["output"]
-    'sigmoid'
-    """
+    """All of a network but its weights and biases, as JSON values."""
     described = network.describe()
     return {
-        "format": "apas-model", "version": VERSION, "kind": "feedforward",
+        "format": "apas-model",
+        "version": VERSION,
+        "kind": "feedforward",
         **{key: described[key] for key in (*FIELDS, *OPTIONAL) if key in described},
-    }  # fmt: skip
+    }
 
 
 def check_description(content: Any, path: Path, *, arrays: Sequence[str] = ()) -> dict[str, Any]:
-    """The fields of a description, none unknown, and all there but for those that may be left out.
-
-    Parameters
-    ----------
-    content : object
-        What the file holds.
-    path : Path
-        For messages.
-    arrays : sequence of str
-        Fields that hold numbers and must be there too.
-    """
+    """The fields of a description, none unknown, and all there but for those that may be left out."""
     needed = (*arrays, *FIELDS)
     if not isinstance(content, dict) or content.get("format") != "apas-model":
         raise InputError(f'{path} is not a model file: it must hold an object with "format": "apas-model"; {CONVERT}.')
@@ -81,13 +65,7 @@ _Kind = TypeVar("_Kind", bound=Model)
 
 @dataclass(frozen=True)
 class Stated:
-    """The keyword arguments of `load_model`; None for what was not said.
-
-    Examples
-    --------
-    >>> Stated(activation="tanh").said()
-    ['activation']
-    """
+    """The keyword arguments of `load_model`; None for what was not said."""
 
     activation: str | Sequence[str] | None = None
     output: str | None = None
@@ -105,10 +83,12 @@ class Stated:
             return model
         network = model.as_feedforward()
         found = {
-            "activation": network.activations, "output": network.output, "threshold": network.threshold,
+            "activation": network.activations,
+            "output": network.output,
+            "threshold": network.threshold,
             "classes": network.classes,
             "feature_names": model.feature_names if offers(model, Named) else None,
-        }  # fmt: skip
+        }
         for name in self.said():
             given: Any = getattr(self, name)
             if name == "activation":
@@ -133,19 +113,7 @@ class Stated:
         classes: Sequence[Any] | None = None,
         dtype: str = "float64",
     ) -> FeedForward:
-        """Make a network of what a file holds and what the user says about the rest.
-
-        Parameters
-        ----------
-        path : Path
-            For messages.
-        weights, biases : sequences
-            As `FeedForward` takes them.
-        activation, output, classes
-            What the file says, or None where it says nothing.
-        dtype : str
-            In which arithmetic the network is used.
-        """
+        """Make a network of what a file holds and what the user says about the rest."""
         hidden = len(weights) - 1
         if activation is None and self.activation is None and hidden:
             raise InputError(

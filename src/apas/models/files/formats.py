@@ -21,8 +21,6 @@ from apas.models.convert import as_model
 from apas.models.feedforward import FeedForward
 from apas.models.files.description import CONVERT, Stated
 
-__all__ = ["load_model", "save_model"]
-
 #: Where each format is read and written: module, reader, writer. A module is imported when such a file turns up.
 _FORMATS = {
     ".json": ("jsonfile", "read_json", "json_bytes"),

@@ -23,19 +23,11 @@ from apas.errors import InputError, UnsafeFile
 from apas.models.feedforward import FeedForward
 from apas.models.files.description import CONVERT, Stated, build_network, check_description, describe_network
 
-__all__ = ["json_bytes", "parse_json", "read_json"]
-
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def json_bytes(network: FeedForward) -> bytes:
-    """Give a network as the bytes of a ``.json`` file.
-
-    Examples
-    --------
-    >>> json_bytes(FeedForward([[[0.1]]], [None]))[:23]
-    b'{"format": "apas-model"'
-    """
+    """Give a network as the bytes of a ``.json`` file."""
     described = describe_network(network)
     head = {key: described.pop(key) for key in ("format", "version", "kind")}
     content = {
@@ -58,25 +50,7 @@ def read_json(path: Path, raw: bytes, stated: Stated) -> FeedForward:
 
 
 def parse_json(path: Path, raw: bytes, what: str = "", *, finite: bool = False) -> Any:
-    """Decode JSON in which no key occurs twice, or say in one sentence why it is none.
-
-    Parameters
-    ----------
-    path : Path
-        For messages.
-    raw : bytes
-        What to decode.
-    what : str
-        Names a part of the file.
-    finite : bool, default False
-        Refuse numbers that JSON lacks here, rather than leave them to whoever can say where they stand.
-
-    Examples
-    --------
-    >>> parse_json(Path("a.json"), b'{"delta": 0.1, "delta": 5}')
-    Traceback (most recent call last):
-    apas.errors.InputError: a.json is not valid JSON: the key 'delta' occurs twice in an object.
-    """
+    """Decode JSON in which no key occurs twice, or say in one sentence why it is none."""
     try:
         numbers: dict[str, Any] = {"parse_constant": _not_json, "parse_float": _finite} if finite else {}
         content = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_once, **numbers)

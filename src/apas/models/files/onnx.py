@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._optional import require
 from apas._sanitise import for_error
+from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.activations import LEAKY_SLOPE
 from apas.models.feedforward import FeedForward
@@ -28,13 +28,16 @@ from apas.models.files.description import Stated, check_description, describe_ne
 from apas.models.files.json import parse_json
 from apas.models.forward import scores
 
-__all__ = ["Chain", "Graph", "check_with_onnxruntime", "onnx_bytes", "read_chain", "read_onnx"]
-
-_Array = NDArray[Any]
 _NAMES = {
-    "Relu": "relu", "LeakyRelu": "leaky_relu", "Clip": "hard_tanh", "Tanh": "tanh", "Sigmoid": "sigmoid",
-    "Softplus": "softplus", "Elu": "elu", "Gelu": "gelu",
-}  # fmt: skip
+    "Relu": "relu",
+    "LeakyRelu": "leaky_relu",
+    "Clip": "hard_tanh",
+    "Tanh": "tanh",
+    "Sigmoid": "sigmoid",
+    "Softplus": "softplus",
+    "Elu": "elu",
+    "Gelu": "gelu",
+}
 #: Nodes that change no number of a row.
 _SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")
 _HEADS = {"Sigmoid": "sigmoid", "Softmax": "softmax", "LogSoftmax": "softmax"}
@@ -44,27 +47,11 @@ _FLOATS = (1, 11)
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph taken apart.
-
-    Attributes
-    ----------
-    path : Path
-        For messages.
-    makers : dict
-        Node by the name of what it gives.
-    constant : callable
-        The array of that name, or None if it is computed.
-    attributes : callable
-        Settings of a node by name.
-    inputs, outputs : tuple of str
-        Names of what goes in, and of the numbers (not labels) that come out.
-    opset : int
-        Version of the operators.
-    """
+    """A graph taken apart."""
 
     path: Path
     makers: dict[str, Any]
-    constant: Callable[[str], _Array | None]
+    constant: Callable[[str], Array | None]
     attributes: Callable[[Any], dict[str, Any]]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -84,8 +71,8 @@ class Chain:
     """Layers as they are met: `nodes` from the input to the last layer, and `pending`, an activation behind it."""
 
     nodes: list[Any] = field(default_factory=list)
-    weights: list[_Array] = field(default_factory=list)
-    biases: list[_Array | None] = field(default_factory=list)
+    weights: list[Array] = field(default_factory=list)
+    biases: list[Array | None] = field(default_factory=list)
     activation: list[str] = field(default_factory=list)
     pending: str | None = None
     output: str | None = None
@@ -325,10 +312,16 @@ NODES = 10_000
 #: Versions of the format and of the operators that we write; the first that have a Gelu.
 IR_VERSION, OPSET = 9, 20
 _OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "relu": ("Relu", {}), "leaky_relu": ("LeakyRelu", {"alpha": 0.01}), "hard_tanh": ("Clip", {}), "tanh": ("Tanh", {}),
-    "sigmoid": ("Sigmoid", {}), "identity": ("Identity", {}), "softplus": ("Softplus", {}),
-    "elu": ("Elu", {"alpha": 1.0}), "gelu": ("Gelu", {"approximate": "none"}),
-}  # fmt: skip
+    "relu": ("Relu", {}),
+    "leaky_relu": ("LeakyRelu", {"alpha": 0.01}),
+    "hard_tanh": ("Clip", {}),
+    "tanh": ("Tanh", {}),
+    "sigmoid": ("Sigmoid", {}),
+    "identity": ("Identity", {}),
+    "softplus": ("Softplus", {}),
+    "elu": ("Elu", {"alpha": 1.0}),
+    "gelu": ("Gelu", {"approximate": "none"}),
+}
 
 
 def onnx_bytes(network: FeedForward) -> bytes:
@@ -339,7 +332,7 @@ def onnx_bytes(network: FeedForward) -> bytes:
     onnx = require("onnx", feature="an .onnx file", extra="onnx")
     make, double = onnx.helper, onnx.TensorProto.DOUBLE
     nodes: list[Any] = []
-    arrays: dict[str, NDArray[np.float64]] = {}
+    arrays: dict[str, Floats] = {}
     value = "input"
     if "hard_tanh" in network.activations:
         arrays |= {"low": np.array(-1.0), "high": np.array(1.0)}
@@ -388,9 +381,14 @@ def read_onnx(path: Path, raw: bytes, stated: Stated) -> FeedForward:
     said = {entry.key: entry.value for entry in model.metadata_props}.get(KEY)
     if said is None:
         network = stated.network(
-            path, chain.weights, chain.biases, activation=chain.activation, output=chain.output, classes=chain.classes,
+            path,
+            chain.weights,
+            chain.biases,
+            activation=chain.activation,
+            output=chain.output,
+            classes=chain.classes,
             dtype="float32" if chain.single else "float64",
-        )  # fmt: skip
+        )
     else:
         fields = check_description(parse_json(path, said.encode(), "the metadata of "), path)
         dtype = fields.pop("dtype", "float64")  # of the network that was written, in double precision
@@ -433,7 +431,7 @@ def _taken_apart(onnx: Any, path: Path, model: Any) -> Graph:
         _check_place(onnx, path, tensor)
 
     @cache
-    def constant(name: str) -> NDArray[Any] | None:
+    def constant(name: str) -> Array | None:
         return _array(onnx, path, tensors[name]) if name in tensors else None
 
     def attributes(node: Any) -> dict[str, Any]:
@@ -441,11 +439,14 @@ def _taken_apart(onnx: Any, path: Path, model: Any) -> Graph:
 
     labels = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING)
     return Graph(
-        path, {name: node for node in nodes for name in node.output}, constant, attributes,
+        path,
+        {name: node for node in nodes for name in node.output},
+        constant,
+        attributes,
         tuple(i.name for i in model.graph.input if i.name not in tensors),
         tuple(o.name for o in model.graph.output if o.type.tensor_type.elem_type not in labels),
         max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1),
-    )  # fmt: skip
+    )
 
 
 def _check_input(graph: Graph, model: Any, width: int, flattens: bool) -> None:
@@ -494,7 +495,7 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
         raise InputError(f"{path} keeps numbers in {place}, which cannot be read: {error.strerror}.") from None
 
 
-def _array(onnx: Any, path: Path, tensor: Any) -> NDArray[Any]:
+def _array(onnx: Any, path: Path, tensor: Any) -> Array:
     shape = tuple(tensor.dims)
     try:
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))

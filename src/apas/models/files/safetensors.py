@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apas._optional import require
+from apas._typing import Array
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
 from apas.models.files.archive import BROKEN, first_line
 from apas.models.files.description import Stated, build_network, check_description, describe_network
 from apas.models.files.json import parse_json
 from apas.models.files.torch_state import state_dtype, state_layers
-
-__all__ = ["read_safetensors", "safetensors_bytes"]
 
 #: Largest header in bytes.
 HEADER = 2**22
@@ -82,11 +80,11 @@ def _header(path: Path, raw: bytes) -> dict[str, Any]:
     return header
 
 
-def _arrays(path: Path, raw: bytes) -> dict[str, NDArray[Any]]:
+def _arrays(path: Path, raw: bytes) -> dict[str, Array]:
     library = require("safetensors.numpy", feature="a .safetensors file", extra="safetensors")
     error_type = require("safetensors", feature="a .safetensors file", extra="safetensors").SafetensorError
     try:
-        arrays: dict[str, NDArray[Any]] = library.load(raw)
+        arrays: dict[str, Array] = library.load(raw)
     except (*BROKEN, error_type) as error:
         raise InputError(f"{path} is not a whole .safetensors file: {first_line(error)}") from None
     for name, array in arrays.items():

@@ -16,25 +16,57 @@ from apas.models.files.description import Stated
 from apas.models.files.json import parse_json
 from apas.models.sklearn import LINEAR
 
-__all__ = ["LOADERS", "UNUSED", "is_known", "public_module", "read_skops"]
-
 #: How skops makes things again. Those that call what the file names (methods, partials, constructors) are missing.
 LOADERS = {
-    "DictNode", "DTypeNode", "FunctionNode", "JsonNode", "ListNode", "NdArrayNode", "ObjectNode", "SetNode",
-    "SliceNode", "TupleNode", "TypeNode",
-}  # fmt: skip
+    "DictNode",
+    "DTypeNode",
+    "FunctionNode",
+    "JsonNode",
+    "ListNode",
+    "NdArrayNode",
+    "ObjectNode",
+    "SetNode",
+    "SliceNode",
+    "TupleNode",
+    "TypeNode",
+}
 #: Leftovers of training that nobody needs for an answer. They are left out, and need not be known.
 UNUSED = {"_optimizer", "_random_state", "loss_function_", "_loss_function_"}
 _NUMBERS = {
-    "bool", "bool_", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "str_",
-    "uint8", "uint16", "uint32", "uint64",
-}  # fmt: skip
+    "bool",
+    "bool_",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "str_",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+}
 _PLAIN = {"str", "int", "float", "bool"}
 #: Functions that a `FunctionTransformer` may have: one number in, one number out.
 _FUNCTIONS = {
-    "absolute", "arcsinh", "cbrt", "exp", "expm1", "log", "log10", "log1p", "log2", "negative", "reciprocal", "sign",
-    "sqrt", "square", "tanh",
-}  # fmt: skip
+    "absolute",
+    "arcsinh",
+    "cbrt",
+    "exp",
+    "expm1",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "negative",
+    "reciprocal",
+    "sign",
+    "sqrt",
+    "square",
+    "tanh",
+}
 #: Where NumPy says that these are; older versions name the file that they are compiled into.
 _OF_UFUNCS = {"numpy", "numpy._core._multiarray_umath"}
 _ESTIMATORS = {
@@ -48,26 +80,30 @@ _ESTIMATORS = {
     "feature_selection": {"VarianceThreshold"},
     "impute": {"MissingIndicator", "SimpleImputer"},
     "preprocessing": {
-        "Binarizer", "FunctionTransformer", "KBinsDiscretizer", "LabelBinarizer", "MaxAbsScaler", "MinMaxScaler",
-        "Normalizer", "OneHotEncoder", "OrdinalEncoder", "PolynomialFeatures", "PowerTransformer",
-        "QuantileTransformer", "RobustScaler", "StandardScaler", "TargetEncoder",
+        "Binarizer",
+        "FunctionTransformer",
+        "KBinsDiscretizer",
+        "LabelBinarizer",
+        "MaxAbsScaler",
+        "MinMaxScaler",
+        "Normalizer",
+        "OneHotEncoder",
+        "OrdinalEncoder",
+        "PolynomialFeatures",
+        "PowerTransformer",
+        "QuantileTransformer",
+        "RobustScaler",
+        "StandardScaler",
+        "TargetEncoder",
     },
-}  # fmt: skip
+}
 #: Modules that scikit-learn keeps its classes in: the package itself, or a private module directly inside, which is
 #: called differently in different versions.
 _MODULE = re.compile(r"sklearn\.([a-z_]+)(\._[a-z_]+)?")
 
 
 def is_known(loader: str, module: str, name: str) -> bool:
-    """Whether skops may make a `module`.`name` by `loader`.
-
-    Examples
-    --------
-    >>> is_known("ObjectNode", "sklearn.preprocessing._data", "StandardScaler")
-    True
-    >>> is_known("FunctionNode", "os", "system")
-    False
-    """
+    """Whether skops may make a `module`.`name` by `loader`."""
     if loader == "ObjectNode":
         found = _MODULE.fullmatch(module)
         return found is not None and name in _ESTIMATORS.get(found[1], ())
@@ -79,20 +115,18 @@ def is_known(loader: str, module: str, name: str) -> bool:
         return module == "numpy" and name in {"ndarray", *_NUMBERS}
     expected = {
         "DictNode": ("builtins.dict", "collections.OrderedDict", "sklearn.utils._bunch.Bunch"),
-        "DTypeNode": ("numpy.dtype",), "JsonNode": ("builtins.str",), "ListNode": ("builtins.list",),
-        "SetNode": ("builtins.set",), "SliceNode": ("builtins.slice",), "TupleNode": ("builtins.tuple",),
-    }  # fmt: skip
+        "DTypeNode": ("numpy.dtype",),
+        "JsonNode": ("builtins.str",),
+        "ListNode": ("builtins.list",),
+        "SetNode": ("builtins.set",),
+        "SliceNode": ("builtins.slice",),
+        "TupleNode": ("builtins.tuple",),
+    }
     return f"{module}.{name}" in expected.get(loader, ())
 
 
 def public_module(loader: str, module: str) -> str:
-    """The module to import for a known type: the package that offers it, whatever the file says.
-
-    Examples
-    --------
-    >>> public_module("ObjectNode", "sklearn.preprocessing._data")
-    'sklearn.preprocessing'
-    """
+    """The module to import for a known type: the package that offers it, whatever the file says."""
     if loader == "FunctionNode":
         return "numpy"  # modules inside could run code when they are imported
     return ".".join(module.split(".")[:2]) if loader == "ObjectNode" else module
@@ -104,17 +138,6 @@ SCHEMA = "schema.json"
 def read_skops(path: Path, raw: bytes, stated: Stated) -> Any:
     """Read a classifier or pipeline that ``skops.io.dump`` wrote.
 
-    Parameters
-    ----------
-    path : Path
-        For messages.
-    raw : bytes
-        What it holds.
-    stated : Stated
-        May say the threshold and the names of the columns.
-
-    Notes
-    -----
     Every type in the file is looked up in a list of our own first. What skops then reads is a new archive of what was
     looked at, so that both see the same.
     """
@@ -157,8 +180,9 @@ def _made(path: Path, content: bytes, trusted: list[str]) -> Any:
         warnings.warn(
             f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is "
             f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions.",
-            GuaranteeWarning, stacklevel=4,
-        )  # fmt: skip
+            GuaranteeWarning,
+            stacklevel=4,
+        )
     return estimator
 
 

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.models.files.archive import read_archive
 from apas.models.files.description import CONVERT, Stated
-
-__all__ = ["Tensor", "read_record", "read_state", "state_dtype", "state_layers"]
 
 #: Most bytes of a record: enough for a thousand layers.
 RECORD = 2**18
@@ -185,7 +183,6 @@ def _made(name: str, arguments: Any) -> Any:
     return Tensor(storage.key, storage.dtype, storage.count, offset, tuple(shape), tuple(strides))
 
 
-_Array = NDArray[np.float64]
 ALONE = "write the state alone, by torch.save(module.state_dict(), path)"
 #: Numbers of these storages; bfloat16 is the upper half of a float32.
 DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2"}
@@ -194,17 +191,6 @@ DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFl
 def read_state(path: Path, raw: bytes, stated: Stated) -> FeedForward:
     """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without a pickle.
 
-    Parameters
-    ----------
-    path : Path
-        For messages.
-    raw : bytes
-        What it holds.
-    stated : Stated
-        Must say the activation, if there are hidden layers, and the output.
-
-    Notes
-    -----
     Layers are taken in the order in which the module registered them.
     """
     if raw[:4] != b"PK\x03\x04":
@@ -223,7 +209,7 @@ def read_state(path: Path, raw: bytes, stated: Stated) -> FeedForward:
     return stated.network(path, *state_layers(path, arrays, ordered=True), dtype=state_dtype(arrays))
 
 
-def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], order: str) -> NDArray[Any]:
+def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], order: str) -> Array:
     if not isinstance(value, Tensor):
         raise InputError(f"{path} must hold tensors only, but {name!r} is {type(value).__name__}; {ALONE}.")
     if value.dtype not in DTYPES:
@@ -251,38 +237,14 @@ def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], ord
     return np.lib.stride_tricks.as_strided(flat[value.offset :], value.shape, strides, writeable=False).copy()
 
 
-def state_dtype(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """In which arithmetic a module with this state computes; numbers stored in less are taken to be turned to float32.
-
-    Examples
-    --------
-    >>> state_dtype({"0.weight": np.ones((1, 2), dtype=np.float32)})
-    'float32'
-    """
+def state_dtype(arrays: Mapping[str, Array]) -> str:
+    """In which arithmetic a module with this state computes; narrower numbers are taken to be widened to float32."""
     return "float32" if any(array.dtype.itemsize < 8 for array in arrays.values()) else "float64"
 
 
-def state_layers(
-    path: Path, arrays: Mapping[str, NDArray[Any]], *, ordered: bool
-) -> tuple[list[_Array], list[_Array | None]]:
-    """Weights (inputs, outputs) and biases of the linear layers whose state this is.
-
-    Parameters
-    ----------
-    path : Path
-        For messages.
-    arrays : mapping
-        By name, such as ``0.weight`` (outputs, inputs) and ``0.bias``.
-    ordered : bool
-        Whether the arrays come in the order of the layers. Otherwise the names must count the layers.
-
-    Examples
-    --------
-    >>> weights, biases = state_layers(Path("a.pt"), {"0.weight": np.ones((1, 2))}, ordered=True)
-    >>> weights[0].shape, biases
-    ((2, 1), [None])
-    """
-    layers: dict[str, dict[str, NDArray[Any]]] = {}
+def state_layers(path: Path, arrays: Mapping[str, Array], *, ordered: bool) -> tuple[list[Floats], list[Floats | None]]:
+    """Weights (inputs, outputs) and biases of the linear layers whose state this is."""
+    layers: dict[str, dict[str, Array]] = {}
     for name, array in arrays.items():
         layer, _, kind = name.rpartition(".")
         if array.ndim != {"weight": 2, "bias": 1}.get(kind):

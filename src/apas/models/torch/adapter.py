@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from apas._typing import Array, Floats, Indices
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import Parameters, class_indices
@@ -27,14 +27,16 @@ from apas.models.torch.rounding import Rounding
 from apas.models.torch.trace import input_size, probed
 from apas.models.wrappers import BackedNetwork
 
-__all__ = ["DenseTorchModel", "TorchModel", "dense_layers", "from_torch"]
-
-_Array = NDArray[np.float64]
-_Layers = tuple[list[_Array], list[_Array | None], list[str]]
+_Layers = tuple[list[Floats], list[Floats | None], list[str]]
 _NAMES = {
-    nn.ReLU: "relu", nn.LeakyReLU: "leaky_relu", nn.Hardtanh: "hard_tanh", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid",
-    nn.ELU: "elu", nn.GELU: "gelu",
-}  # fmt: skip
+    nn.ReLU: "relu",
+    nn.LeakyReLU: "leaky_relu",
+    nn.Hardtanh: "hard_tanh",
+    nn.Tanh: "tanh",
+    nn.Sigmoid: "sigmoid",
+    nn.ELU: "elu",
+    nn.GELU: "gelu",
+}
 #: Settings with which these activations are those of `FeedForward`.
 _SETTINGS: dict[Any, dict[str, Any]] = {
     nn.LeakyReLU: {"negative_slope": 0.01},
@@ -45,25 +47,13 @@ _SETTINGS: dict[Any, dict[str, Any]] = {
 
 
 class DenseTorchModel(BackedNetwork):
-    """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        A copy of the user's in eval mode, to be asked for its own opinion.
-    head : Head
-        What its numbers mean.
-    network : FeedForward
-        The same network.
-    shape : tuple of int
-        Shape of one input of the module.
-    """
+    """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding."""
 
     def __init__(self, module: Any, head: Head, network: FeedForward, shape: tuple[int, ...]) -> None:
         super().__init__(network, self.library_classes, type(module).__name__)
         self._module, self._head, self._shape = module, head, shape
 
-    def library_classes(self, X: Any) -> NDArray[Any]:
+    def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to the module itself, in its own arithmetic."""
         first = next(self._module.parameters())
         rows = torch.tensor(check_numbers(X), dtype=first.dtype, device=first.device)
@@ -78,12 +68,6 @@ def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
     """Weights, biases and activations of a sequence of linear layers, or None if it is anything else.
 
     `Softplus` is anything else: PyTorch's is linear from 20 on, where ours is larger by up to 2e-9.
-
-    Examples
-    --------
-    >>> weights, biases, activations = dense_layers(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)), None)
-    >>> [w.shape for w in weights], activations
-    ([(3, 2), (2, 1)], ['tanh'])
     """
     layers = list(_flat(module))
     if None in layers:
@@ -134,7 +118,7 @@ def _activation(layer: Any) -> str | None:
     return _NAMES.get(type(layer)) if all(getattr(layer, name) == value for name, value in wanted.items()) else None
 
 
-def _array(tensor: Any) -> _Array:
+def _array(tensor: Any) -> Floats:
     return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
@@ -143,17 +127,7 @@ _BOOKKEEPING = frozenset(vars(nn.Module()))
 
 
 class TorchModel:
-    """A module in eval mode, copied when it was read, and what its input and output mean.
-
-    Parameters
-    ----------
-    passes : Passes
-        How rows are given to the module.
-    head : Head
-        What its numbers mean.
-    parameters : Parameters
-    feature_names : tuple of str or None
-    """
+    """A module in eval mode, copied when it was read, and what its input and output mean."""
 
     def __init__(
         self, passes: Passes, head: Head, parameters: Parameters, feature_names: tuple[str, ...] | None
@@ -187,7 +161,7 @@ class TorchModel:
         """In which arithmetic the module computes."""
         return str(self._passes.stage.dtype).removeprefix("torch.")
 
-    def margin(self, X: _Array, target: Any) -> _Array:
+    def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
         wanted = class_indices(self.classes, target, len(X))
         if not len(X):
@@ -198,7 +172,7 @@ class TorchModel:
         self._rounding.settle(margins[None, :], X, wanted, None, 0.0)
         return margins
 
-    def shifted_margins(self, X: _Array, target: Any, directions: _Array, delta: float | _Array) -> _Array:
+    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the modules ``parameters + delta * direction``, shape (directions, rows)."""
         wanted = class_indices(self.classes, target, len(X))
         margins = np.empty((len(directions), len(X)))
@@ -209,7 +183,7 @@ class TorchModel:
             return margins
         return self._shifted(X, wanted, directions, float(delta))
 
-    def _shifted(self, X: _Array, wanted: NDArray[np.intp], directions: _Array, delta: float) -> _Array:
+    def _shifted(self, X: Floats, wanted: Indices, directions: Floats, delta: float) -> Floats:
         margins = np.empty((len(directions), len(X)))
         if not len(X):
             return margins
@@ -218,7 +192,7 @@ class TorchModel:
         self._rounding.settle(margins, X, wanted, directions, delta)
         return margins
 
-    def margin_scale(self, X: _Array, radii: _Array, delta: float | _Array = 1.0) -> _Array:
+    def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it.
 
         Measured, not proved: see `apas.models.torch.rounding`. Parameters move by at most ``delta * max(radii)``, to
@@ -228,27 +202,27 @@ class TorchModel:
             return np.empty(0)
         return self._rounding.scale(X, self._predicted(X), delta, float(radii.max()))
 
-    def _predicted(self, X: _Array) -> NDArray[np.intp]:
+    def _predicted(self, X: Floats) -> Indices:
         # which class is asked about matters little for the magnitudes, and is not known here
         scores = self._head.scores(self._passes.raw(X)).cpu().numpy()
         if scores.shape[1] > 2:
             return np.asarray(scores.argmax(axis=1))
         return np.ones(len(X), dtype=np.intp)
 
-    def input_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
         return self._gradients(X, target, moves, by_input=True)
 
-    def parameter_gradient(self, X: _Array, target: Any, moves: _Array | None = None) -> tuple[_Array, _Array]:
+    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
         return self._gradients(X, target, moves, by_input=False)
 
-    def _gradients(self, X: _Array, target: Any, moves: _Array | None, *, by_input: bool) -> tuple[_Array, _Array]:
+    def _gradients(self, X: Floats, target: Any, moves: Floats | None, *, by_input: bool) -> tuple[Floats, Floats]:
         wanted = class_indices(self.classes, target, len(X))
         margins = np.empty(len(X))
         slopes = np.empty((len(X), self.n_features if by_input else len(self._parameters)))
 
-        def keep(rows: slice, some: _Array, parts: _Array) -> None:
+        def keep(rows: slice, some: Floats, parts: Floats) -> None:
             margins[rows], slopes[rows] = some, parts
 
         gradients(self._passes, self._head, X, wanted, moves, by_input=by_input, out=keep)
@@ -324,34 +298,8 @@ def from_torch(
 ) -> TorchModel | DenseTorchModel:
     """Read a trained module, without changing it: what is used is a copy, in eval mode.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        A classifier that maps a batch of inputs to one number per row, or one per row and class. Its parameters must
-        all be float32 or all float64, on one device.
-    output : {"logit", "probability", "logits", "probabilities"}, optional
-        What these numbers are. Needed unless the module is a `Sequential` that ends in a sigmoid or softmax; logarithms
-        of probabilities are logits.
-    threshold : float, default 0.5
-        From which probability on a binary module is taken to say class 1.
-    classes : sequence, optional
-        Class labels; (0, 1) or 0..m-1 unless given.
-    input_shape : sequence of int, optional
-        Shape of one input, into which the numbers of a row are put in C order; needed unless it is one number per
-        feature and the first layer says how many.
-    feature_names : sequence of str, optional
-        Names of the inputs.
-
-    Notes
-    -----
     Modules that refuse floating point numbers, such as embeddings, are given whole numbers. All parameters may move,
     those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid()).eval()
-    >>> from_torch(net).classes
-    (0, 1)
     """
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     kind = chosen_output(module, output)
@@ -361,8 +309,9 @@ def from_torch(
         warnings.warn(
             "the module is in training mode, in which dropout and batch norm do not do what they do in use; apas looks "
             "at a copy of it in eval mode: call module.eval() before to say that this is meant.",
-            GuaranteeWarning, stacklevel=3,
-        )  # fmt: skip
+            GuaranteeWarning,
+            stacklevel=3,
+        )
     own = _copied(module).eval()
     dtype, last = next(own.parameters()).dtype, final_layer(own)
     layers = dense_layers(own, input_shape)
@@ -386,9 +335,12 @@ def from_torch(
 
 
 def _network(
-    layers: tuple[list[Any], list[Any], list[str]], head: Head, shape: tuple[int, ...], names: tuple[str, ...] | None,
+    layers: tuple[list[Any], list[Any], list[str]],
+    head: Head,
+    shape: tuple[int, ...],
+    names: tuple[str, ...] | None,
     dtype: str,
-) -> FeedForward:  # fmt: skip
+) -> FeedForward:
     weights, biases, activations = layers
     if math.prod(shape) != len(weights[0]):
         raise InputError(
@@ -396,10 +348,15 @@ def _network(
             f"{len(weights[0])}."
         )
     return FeedForward(
-        weights, biases, activation=activations, output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
-        threshold=head.threshold, classes=head.classes, feature_names=names,
+        weights,
+        biases,
+        activation=activations,
+        output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
+        threshold=head.threshold,
+        classes=head.classes,
+        feature_names=names,
         dtype=dtype.removeprefix("torch."),
-    )  # fmt: skip
+    )
 
 
 def _parameters(module: Any) -> Parameters:

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from apas._typing import Floats, Indices
 from apas._validation import check_probability
 from apas.errors import InputError
 from apas.models.base import margins_from_scores
-
-__all__ = ["OUTPUTS", "Head", "chosen_output", "final_layer", "unhooked"]
 
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: The same with one number per class instead of one, and the other way round.
@@ -31,19 +29,6 @@ SLACK, SUM_SLACK = 1e-5, 1e-3
 class Head:
     """How the numbers of a module become scores.
 
-    Attributes
-    ----------
-    kind : str
-        One of `OUTPUTS`.
-    classes : tuple
-        Class labels.
-    threshold : float
-        From which probability on a binary module says class 1.
-    eps : float
-        Distance from 1 to the next number of the module's dtype.
-
-    Notes
-    -----
     A probability that its dtype cannot tell from 0 or 1 counts as the nearest number that is neither: in float32 the
     logit of 1 is taken to be 16.6. A margin is then as large as can be vouched for, finite, and never NaN. What lies
     outside [0, 1] is no probability, and its margin is NaN, which is never valid.
@@ -95,7 +80,7 @@ class Head:
             return torch.log(p) - torch.log1p(-p)
         return torch.log(p.clamp(min=least))
 
-    def margins(self, raw: Any, wanted: NDArray[np.intp]) -> NDArray[np.float64]:
+    def margins(self, raw: Any, wanted: Indices) -> Floats:
         """Margins (..., rows) from outputs (..., rows, outputs) and the positions of the wanted classes."""
         return margins_from_scores(self.scores(raw).cpu().numpy(), wanted, self.offset)
 
@@ -125,7 +110,7 @@ class Head:
                 "need one model per label."
             )
 
-    def classes_of(self, raw: Any) -> NDArray[np.intp]:
+    def classes_of(self, raw: Any) -> Indices:
         """Positions of the classes that the module itself gives, from its outputs (rows, outputs)."""
         if raw.shape[-1] > 2:
             return np.asarray(raw.argmax(dim=-1).cpu().numpy())

@@ -18,39 +18,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from apas._typing import Array, Floats, Indices
 from apas.errors import InputError, Unsupported
 from apas.models.torch.head import Head
 
-__all__ = ["LARGE", "Passes", "Stage", "answer", "gradients", "said_once"]
-
-_Array = NDArray[np.float64]
 #: Shifted parameters are computed in parts of this many, which stay in the processor's cache.
 PART = 1 << 15
 
 
 class Stage:
-    """A module that belongs to us, and the shifted parameters it is given.
+    """A module that belongs to us, and the shifted parameters it is given."""
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        In eval mode, its parameters of one floating dtype on one device. It is changed, but never called: pass a copy.
-    base : ndarray of shape (k,)
-        The parameters that shifts start from, in the order of ``module.named_parameters()``.
-
-    Examples
-    --------
-    >>> stage = Stage(torch.nn.Linear(1, 1, dtype=torch.float64), np.array([2.0, 1.0]))
-    >>> with stage.moved(np.array([1.0, 0.0]), 0.5) as module:
-    ...     module(torch.tensor([[4.0]], dtype=torch.float64)).item()
-    11.0
-    """
-
-    def __init__(self, module: Any, base: _Array) -> None:
+    def __init__(self, module: Any, base: Floats) -> None:
         self.module, self.base = module, base
         named = list(module.named_parameters())  # a tied parameter comes once
         first = named[0][1]
@@ -90,7 +72,7 @@ class Stage:
         return Stage(copy.deepcopy(self.module).double(), self.base)
 
     @contextmanager
-    def moved(self, direction: _Array | None = None, delta: float = 1.0) -> Iterator[Any]:
+    def moved(self, direction: Floats | None = None, delta: float = 1.0) -> Iterator[Any]:
         """Give the module with parameters ``base + delta * direction``; nobody else can move them meanwhile."""
         with self._lock:
             self._write(direction, delta)
@@ -98,7 +80,7 @@ class Stage:
                 self._flat.copy_(self._host)
             yield self._called
 
-    def _write(self, direction: _Array | None, delta: float) -> None:
+    def _write(self, direction: Floats | None, delta: float) -> None:
         out = self._host.numpy()
         if direction is None:
             np.copyto(out, self._own_base)
@@ -107,7 +89,7 @@ class Stage:
             part = slice(start, start + PART)
             _shift(out[part], self._own_base[part], direction[part], delta)
 
-    def shifted(self, directions: _Array, delta: float) -> dict[str, Any]:
+    def shifted(self, directions: Floats, delta: float) -> dict[str, Any]:
         """Tensors of the models ``base + delta * direction``, by name, the models along their first dimension."""
         host = torch.empty(directions.shape, dtype=self.dtype, device="cpu")
         if directions.flags.c_contiguous:  # one after the other they stay in the processor's cache
@@ -133,7 +115,7 @@ class Stage:
             yield call
 
 
-def _shift(out: NDArray[Any], base: NDArray[Any], direction: _Array, delta: float) -> None:
+def _shift(out: Array, base: Array, direction: Floats, delta: float) -> None:
     """Write ``base + delta * direction`` in the module's precision: in float32 twice as fast as rounding at the end."""
     np.copyto(out, direction, casting="same_kind")
     out *= out.dtype.type(delta)
@@ -152,22 +134,7 @@ WIDE = 1 << 16
 
 @dataclass
 class Passes:
-    """A module on its stage, and how rows are given to it.
-
-    Attributes
-    ----------
-    stage : Stage
-    shape : tuple of int
-        Shape of one input.
-    integers : bool
-        Whether it takes whole numbers, such as the indices of an embedding.
-    widest : int
-        How many numbers the largest intermediate result has for one row.
-    batched : bool
-        Whether `vmap` can handle it.
-    attention : bool
-        Whether it uses fused kernels for attention.
-    """
+    """A module on its stage, and how rows are given to it."""
 
     stage: Stage
     shape: tuple[int, ...]
@@ -176,7 +143,7 @@ class Passes:
     batched: bool = False
     attention: bool = False
 
-    def rows(self, X: _Array) -> Any:
+    def rows(self, X: Floats) -> Any:
         """Rows of a matrix as a batch of inputs."""
         if self.integers and (np.rint(X) != X).any():
             row, column = (int(i) for i in np.argwhere(np.rint(X) != X)[0])
@@ -191,17 +158,17 @@ class Passes:
         """How many rows to look at together."""
         return max(1, VALUES // (self.widest * copies))
 
-    def raw(self, X: _Array, direction: _Array | None = None, delta: float = 1.0) -> Any:
+    def raw(self, X: Floats, direction: Floats | None = None, delta: float = 1.0) -> Any:
         """Outputs (rows, outputs) of the module itself, or of one shifted copy."""
         return self._one(self.rows(X), direction, delta)
 
-    def _one(self, x: Any, direction: _Array | None, delta: float) -> Any:
+    def _one(self, x: Any, direction: Floats | None, delta: float) -> Any:
         with torch.no_grad(), self.calm(), self.stage.moved(direction, delta) as module:
             if len(x) <= self.step():
                 return answer(module, x)
             return torch.cat([answer(module, some) for some in x.split(self.step())])
 
-    def shifted(self, X: _Array, directions: _Array, delta: float) -> Iterator[tuple[slice, Any]]:
+    def shifted(self, X: Floats, directions: Floats, delta: float) -> Iterator[tuple[slice, Any]]:
         """Outputs (copies, rows, outputs) of some shifted copies at a time, and which ones."""
         copies, x = max(1, VALUES // (self.widest * len(X))), self.rows(X)
         for start in range(0, len(directions), copies):
@@ -214,7 +181,7 @@ class Passes:
             for i, direction in enumerate(directions[some], start):
                 yield slice(i, i + 1), self._one(x, direction, delta)[None]
 
-    def together(self, x: Any, directions: _Array, delta: float) -> Any:
+    def together(self, x: Any, directions: Floats, delta: float) -> Any:
         """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
         tensors = self.stage.shifted(directions, delta)
         try:
@@ -282,8 +249,9 @@ def said_once(module: Any) -> None:
     warnings.warn(
         f"{type(module).__name__} cannot be evaluated by torch.func.vmap (control flow that depends on values, or an "
         "operation without a rule for it), so that shifted modules are evaluated one by one; the answers are the same.",
-        UserWarning, stacklevel=2,
-    )  # fmt: skip
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 #: How many numbers of gradients are held as tensors at a time, and how many times the widest result a pass keeps.
@@ -291,25 +259,16 @@ NUMBERS, KEPT = 1 << 20, 16
 
 
 def gradients(
-    passes: Passes, head: Head, X: _Array, wanted: NDArray[np.intp], moves: _Array | None, *, by_input: bool,
-    out: Callable[[slice, _Array, _Array], None],
-) -> None:  # fmt: skip
-    """Hand margins (rows,) and gradients (rows, features or k) to `out`, some rows at a time.
-
-    Parameters
-    ----------
-    passes : Passes
-    head : Head
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-        Position of the wanted class.
-    moves : ndarray of shape (rows, k) or None
-        Row i is looked at on the module with parameters ``base + moves[i]``.
-    by_input : bool
-        Whether to derive by the input rather than by the parameters.
-    out : callable
-        Takes a slice of rows, their margins and their gradients.
-    """
+    passes: Passes,
+    head: Head,
+    X: Floats,
+    wanted: Indices,
+    moves: Floats | None,
+    *,
+    by_input: bool,
+    out: Callable[[slice, Floats, Floats], None],
+) -> None:
+    """Hand margins (rows,) and gradients (rows, features or k) to `out`, some rows at a time."""
     size = len(passes.stage.base)
     if moves is not None and moves.shape != (len(X), size):
         raise InputError(
@@ -333,8 +292,8 @@ def gradients(
 
 
 def _alone(
-    passes: Passes, head: Head, X: _Array, wanted: int, move: _Array | None, *, by_input: bool
-) -> tuple[_Array, _Array]:
+    passes: Passes, head: Head, X: Floats, wanted: int, move: Floats | None, *, by_input: bool
+) -> tuple[Floats, Floats]:
     with torch.inference_mode(False), torch.enable_grad(), passes.calm(), passes.stage.moved(move) as module:
         x = passes.rows(X)
         x = x.requires_grad_(True) if by_input else x
@@ -350,8 +309,8 @@ def _alone(
 
 
 def _together(
-    passes: Passes, head: Head, X: _Array, wanted: NDArray[np.intp], moves: _Array | None, *, by_input: bool
-) -> tuple[_Array, _Array] | None:
+    passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
+) -> tuple[Floats, Floats] | None:
     """Margins and gradients of all rows at once, or None if `vmap` cannot."""
     stage, x = passes.stage, passes.rows(X)
     places = torch.tensor(wanted, device=stage.device)
@@ -377,6 +336,6 @@ def _together(
     return _numbers(margins), np.concatenate(flat, axis=1)
 
 
-def _numbers(tensor: Any) -> _Array:
+def _numbers(tensor: Any) -> Floats:
     dense = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
     return np.asarray(dense.cpu().numpy(), dtype=np.float64)

@@ -15,17 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from apas._random import Stream
+from apas._typing import Floats, Indices
 from apas.errors import InputError
 from apas.models.arithmetic import UNIT
 from apas.models.torch.head import Head
 from apas.models.torch.passes import LARGE, Passes
 
-__all__ = ["Rounding"]
-
-_Array = NDArray[np.float64]
 #: How many units of roundoff a margin may be off, in units of how it follows its parameters.
 ROUNDOFFS = 32
 #: By which share parameters are moved, and how often, to see how the margins follow.
@@ -43,13 +40,7 @@ REMEMBERED = 1 << 16
 
 @dataclass
 class Rounding:
-    """Magnitudes behind the margins of rows, remembered by row.
-
-    Attributes
-    ----------
-    passes : Passes
-    head : Head
-    """
+    """Magnitudes behind the margins of rows, remembered by row."""
 
     passes: Passes
     head: Head
@@ -64,15 +55,13 @@ class Rounding:
         """Whether the module computes in less than float64."""
         return bool(self.passes.stage.dtype != torch.float64)
 
-    def scale(self, X: _Array, wanted: NDArray[np.intp], delta: float | _Array, radius: float) -> _Array:
+    def scale(self, X: Floats, wanted: Indices, delta: float | Floats, radius: float) -> Floats:
         """Magnitudes per row while parameters move by at most ``delta * radius``, in units of `UNIT`."""
         still, moving = self._magnitudes(X, wanted)
         roundoff = float(torch.finfo(self.passes.stage.dtype).eps) / 2
         return np.asarray(max(1.0, ROUNDOFFS * roundoff / UNIT) * (still + delta * radius * moving))
 
-    def settle(
-        self, margins: _Array, X: _Array, wanted: NDArray[np.intp], directions: _Array | None, delta: float
-    ) -> None:
+    def settle(self, margins: Floats, X: Floats, wanted: Indices, directions: Floats | None, delta: float) -> None:
         """Compute the margins (copies, rows) near 0 again, in float64; without directions on the module itself."""
         if not self.coarse:
             return
@@ -92,7 +81,7 @@ class Rounding:
             raw = self._precise_passes(x).raw(x, direction, delta)
             margins[sample, row] = self.head.margins(raw, wanted[row : row + 1])[0]
 
-    def _precise_passes(self, x: _Array) -> Passes:
+    def _precise_passes(self, x: Floats) -> Passes:
         if self._precise is None:
             passes = self.passes
             doubled = Passes(passes.stage.doubled(), passes.shape, passes.integers, passes.widest)
@@ -103,7 +92,7 @@ class Rounding:
             self._precise = doubled
         return self._precise
 
-    def _magnitudes(self, X: _Array, wanted: NDArray[np.intp]) -> tuple[_Array, _Array]:
+    def _magnitudes(self, X: Floats, wanted: Indices) -> tuple[Floats, Floats]:
         """Per row the magnitudes behind the margin of the module itself, and their growth with the parameters."""
         if len(self.head.classes) == 2:  # the same towards either class
             wanted = np.ones_like(wanted)
@@ -118,7 +107,7 @@ class Rounding:
         known = np.array([self._known[key] for key in keys]).reshape(-1, 2)
         return known[:, 0], known[:, 1]
 
-    def _measured(self, X: _Array, wanted: NDArray[np.intp]) -> _Array:
+    def _measured(self, X: Floats, wanted: Indices) -> Floats:
         """Magnitudes (rows, 2): of the margins as they are, and per size of the moves."""
         margins = self.head.margins(self.passes.raw(X), wanted)
         # how far the logit of a probability at the threshold moves when the probability is rounded
@@ -135,7 +124,7 @@ class Rounding:
         sizes[1] += changes[1::2].max(axis=0)
         return sizes.T
 
-    def _directions(self, start: int, count: int) -> _Array:
+    def _directions(self, start: int, count: int) -> Floats:
         """Moves up or down at random: of every parameter in proportion to itself, and, every other one, by 1."""
         base = self.passes.stage.base
         words = Stream(0, "rounding").integers(start * len(base), count * len(base))
@@ -144,6 +133,6 @@ class Rounding:
         return directions
 
 
-def _radius(directions: _Array) -> float:
+def _radius(directions: Floats) -> float:
     """How far the parameters move: one layer may move much farther than all others."""
     return max(1.0, float(directions.max()), -float(directions.min()))

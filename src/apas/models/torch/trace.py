@@ -15,8 +15,6 @@ from torch.utils._pytree import tree_leaves
 from apas.errors import InputError
 from apas.models.torch.passes import LARGE, VALUES, Passes, Stage, answer, said_once
 
-__all__ = ["input_size", "probed"]
-
 #: How far apart two answers to the same row may be, as a share of the largest answer.
 SAME = 1e-3
 #: How far apart they may be after a move: as a share of what it did, and in roundoffs of the largest answer.

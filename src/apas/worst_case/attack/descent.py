@@ -15,18 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from apas._typing import Array, Bools, Floats, Indices, Integers
 from apas.models.base import Differentiable, Parameters
 from apas.models.feedforward import FeedForward
 from apas.shifts.box import inside_box
 
-__all__ = ["Ball", "Box", "Found", "Landscape", "ParameterMoves", "search"]
-
-_Array = NDArray[np.float64]
-_Rows = NDArray[np.intp]
 #: Draws unit points number `start` to `stop`.
-Draw = Callable[[int, int], _Array]
+Draw = Callable[[int, int], Floats]
 #: How many coordinates of points are held at a time.
 BLOCK = 1 << 17
 #: Full steps from the centre before anything else is tried: they break most of the rows that can be broken at all.
@@ -41,41 +38,35 @@ SOFTNESS, SOFT_SHARE = (0.1, 0.05, 0.2, 0.3, 0.0), 0.6
 class Ball(Protocol):
     """A convex set of shifts around 0, and what a descent inside it needs."""
 
-    def project(self, moves: _Array, delta: ArrayLike) -> _Array:
+    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
         """Rows of changes (rows, k) pulled into the set of size `delta`, up to rounding."""
         ...
 
-    def steepest(self, gradients: _Array) -> _Array:
+    def steepest(self, gradients: Floats) -> Floats:
         """Per row of gradients (rows, k) the point u of the unit set with the least ``gradient @ u``."""
         ...
 
-    def pull_inside(self, base: Parameters, values: _Array, delta: ArrayLike) -> _Array:
+    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
         """Parameters brought inside the set of size `delta` around `base`, without tolerance."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The box in which coordinate i moves by at most ``delta * radii[i]``.
+    """The box in which coordinate i moves by at most ``delta * radii[i]``."""
 
-    Examples
-    --------
-    >>> Box(np.array([1.0, 2.0])).steepest(np.array([[3.0, -0.1]]))
-    array([[-1.,  2.]])
-    """
+    radii: Floats
 
-    radii: _Array
-
-    def project(self, moves: _Array, delta: ArrayLike) -> _Array:
+    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
         """Every entry cut to its range."""
         reach = np.asarray(delta)[..., None] * self.radii
         return np.clip(moves, -reach, reach)
 
-    def steepest(self, gradients: _Array) -> _Array:
+    def steepest(self, gradients: Floats) -> Floats:
         """The corner against the gradient; a coordinate without slope stays in the middle."""
         return np.asarray(-np.sign(gradients) * self.radii)
 
-    def pull_inside(self, base: Parameters, values: _Array, delta: ArrayLike) -> _Array:
+    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
         """Every entry cut to its range, in real arithmetic."""
         reach = np.asarray(delta)[..., None] * self.radii
         direction = (values - base.values) / np.where(reach > 0, reach, np.inf)
@@ -90,42 +81,33 @@ class Landscape(Protocol):
         """How many coordinates a point has."""
         ...
 
-    def take(self, rows: _Rows) -> Any:
+    def take(self, rows: Indices) -> Any:
         """The same for some of the rows."""
         ...
 
-    def margins(self, points: _Array) -> _Array:
+    def margins(self, points: Floats) -> Floats:
         """Margins (rows, points) at the points (rows, points, size)."""
         ...
 
-    def gradients(self, points: _Array, softness: _Array | float = 0.0) -> tuple[_Array, _Array]:
+    def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
         """Margins (rows, points) and their gradients (rows, points, size)."""
         ...
 
 
 @dataclass(frozen=True)
 class Found:
-    """The least margins that were found.
+    """The least margins that were found."""
 
-    Attributes
-    ----------
-    margins : ndarray of shape (rows,)
-    points : ndarray of shape (rows, size)
-        Where they are attained.
-    used : ndarray of int, shape (rows,)
-        How many points were evaluated for each row.
-    """
-
-    margins: _Array
-    points: _Array
-    used: NDArray[np.int64]
+    margins: Floats
+    points: Floats
+    used: Integers
 
     @classmethod
     def nothing(cls, rows: int, size: int) -> Found:
         """The centre, of which nothing is known yet."""
         return cls(np.full(rows, np.inf), np.zeros((rows, size)), np.zeros(rows, dtype=np.int64))
 
-    def note(self, rows: _Rows, margins: _Array, points: _Array) -> None:
+    def note(self, rows: Indices, margins: Floats, points: Floats) -> None:
         """Keep the least of some new margins (rows, points) where it is less than what is known; NaN never is."""
         self.used[rows] += margins.shape[1]
         best = np.where(np.isnan(margins), np.inf, margins).argmin(axis=1)
@@ -136,36 +118,9 @@ class Found:
 
 
 def search(
-    landscape: Landscape, ball: Ball, draw: Draw, goal: _Array, *, restarts: int, steps: int, warm: _Array | None = None
+    landscape: Landscape, ball: Ball, draw: Draw, goal: Floats, *, restarts: int, steps: int, warm: Floats | None = None
 ) -> Found:
-    """Look for points of the unit ball with margins below `goal`.
-
-    Parameters
-    ----------
-    landscape : Landscape
-    ball : Ball
-    draw : callable
-        Random points of the unit ball by number, shape (points, size).
-    goal : ndarray of shape (rows,)
-        A row whose margin falls below is done; ``-inf`` looks for the least margin.
-    restarts : int
-        How many starts: the centre, then in turn a random point and the corner that a random point stands for.
-    steps : int
-        How many gradient steps from each.
-    warm : ndarray of shape (rows, size), optional
-        A point per row to start from instead of the centre.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> from apas.worst_case.attack.unit_pushes import UnitPushes
-    >>> net = FeedForward([[[1.0]], [[1.0]], [[1.0]]], [[0.0], [0.0], [-0.7]])
-    >>> units = UnitPushes(net, np.array([[1.0]]), np.array([1]), np.ones(6), np.array([0.1]))
-    >>> least = np.array([-np.inf])
-    >>> found = search(units, Box(np.ones(1)), lambda a, b: np.zeros((b - a, 1)), least, restarts=1, steps=5)
-    >>> found.points, round(float(found.margins[0]), 3)
-    (array([[-1.]]), -0.242)
-    """
+    """Look for points of the unit ball with margins below `goal`."""
     rows, size = len(goal), landscape.size
     found = Found.nothing(rows, size)
     if size == 0:  # everything is known in closed form
@@ -187,20 +142,20 @@ def search(
     return found
 
 
-def _starts(ball: Ball, draw: Draw, first: int, last: int) -> _Array:
+def _starts(ball: Ball, draw: Draw, first: int, last: int) -> Floats:
     points = draw(first, max(last, first + 1)).copy()
     corners = np.arange(first, first + len(points)) % 2 == 0
     points[corners] = ball.steepest(-points[corners])
     return points
 
 
-def _blocks(rows: _Rows, size: int) -> list[_Rows]:
+def _blocks(rows: Indices, size: int) -> list[Indices]:
     step = max(1, BLOCK // size)
     return [rows[start : start + step] for start in range(0, len(rows), step)]
 
 
 def _descend(
-    landscape: Landscape, ball: Ball, found: Found, goal: _Array, rows: _Rows, points: _Array, steps: int
+    landscape: Landscape, ball: Ball, found: Found, goal: Floats, rows: Indices, points: Floats, steps: int
 ) -> None:
     """Steps against the gradient, ever smaller ones; a negative number of them: full ones, from corner to corner."""
     part, jump = landscape.take(rows), steps < 0
@@ -221,7 +176,7 @@ def _descend(
             rows, points, part = rows[keep], points[keep], part.take(keep)
 
 
-def _step(ball: Ball, points: _Array, gradients: _Array, size: float, *, jump: bool) -> _Array:
+def _step(ball: Ball, points: Floats, gradients: Floats, size: float, *, jump: bool) -> Floats:
     """A step against the gradient, cut off at the surface; or to the point that is best if the slopes stay."""
     flat = np.nan_to_num(gradients.reshape(-1, gradients.shape[-1]))
     best = ball.steepest(flat)
@@ -229,7 +184,7 @@ def _step(ball: Ball, points: _Array, gradients: _Array, size: float, *, jump: b
     return np.asarray(moved.reshape(points.shape))
 
 
-def _one_by_one(landscape: Landscape, ball: Box, found: Found, goal: _Array, rows: _Rows) -> None:
+def _one_by_one(landscape: Landscape, ball: Box, found: Found, goal: Floats, rows: Indices) -> None:
     """Put single coordinates of the best points to their ends, and then as many of the helpful ones as help."""
     size = len(ball.radii)
     ends = np.concatenate([np.diag(-ball.radii), np.diag(ball.radii)])
@@ -258,28 +213,9 @@ def _one_by_one(landscape: Landscape, ball: Box, found: Found, goal: _Array, row
 
 
 class ParameterMoves:
-    """Margins of rows while the parameters move by ``delta * point``.
+    """Margins of rows while the parameters move by ``delta * point``."""
 
-    Parameters
-    ----------
-    model : Differentiable
-    X : ndarray of shape (rows, features)
-    target : ndarray of object, shape (rows,)
-    moving : ndarray of bool, shape (k,)
-        The parameters that may move; the others have no gradient.
-    delta : ndarray of shape (rows,)
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0]]], [[0.0]])
-    >>> moves = ParameterMoves(net, np.array([[3.0]]), np.array([1]), np.array([True, False]), np.array([0.5]))
-    >>> moves.gradients(np.array([[[-1.0, 0.0]]]))
-    (array([[1.5]]), array([[[3., 0.]]]))
-    """
-
-    def __init__(
-        self, model: Differentiable, X: _Array, target: NDArray[Any], moving: NDArray[np.bool_], delta: _Array
-    ) -> None:
+    def __init__(self, model: Differentiable, X: Floats, target: Array, moving: Bools, delta: Floats) -> None:
         self.model, self.X, self.target, self.moving, self.delta = model, X, target, moving, delta
 
     @property
@@ -287,19 +223,19 @@ class ParameterMoves:
         """How many parameters there are."""
         return len(self.moving)
 
-    def take(self, rows: NDArray[np.intp]) -> ParameterMoves:
+    def take(self, rows: Indices) -> ParameterMoves:
         """The same for some of the rows."""
         return ParameterMoves(self.model, self.X[rows], self.target[rows], self.moving, self.delta[rows])
 
-    def at(self, delta: _Array) -> ParameterMoves:
+    def at(self, delta: Floats) -> ParameterMoves:
         """The same with moves of other sizes."""
         return ParameterMoves(self.model, self.X, self.target, self.moving, delta)
 
-    def margins(self, points: _Array) -> _Array:
+    def margins(self, points: Floats) -> Floats:
         """Margins (rows, points) at the points (rows, points, k)."""
         return self.gradients(points)[0]
 
-    def gradients(self, points: _Array, softness: _Array | float = 0.0) -> tuple[_Array, _Array]:
+    def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
         """Margins (rows, points) and their gradients (rows, points, k), up to the factor delta.
 
         What happens inside the model is unknown, so that `softness` changes nothing.
@@ -310,7 +246,7 @@ class ParameterMoves:
         margins, gradients = zip(*alone, strict=True)
         return np.concatenate(margins), np.concatenate(gradients)
 
-    def _asked(self, points: _Array) -> tuple[_Array, _Array]:
+    def _asked(self, points: Floats) -> tuple[Floats, Floats]:
         rows, count, size = points.shape
         moves = (points * self.delta[:, None, None]).reshape(-1, size)
         same = all(label == self.target[0] for label in self.target)

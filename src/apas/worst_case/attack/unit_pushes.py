@@ -21,47 +21,28 @@ from copy import copy
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.models.activations import LEAKY_SLOPE, activate, derivative
 from apas.models.feedforward import FeedForward
 from apas.worst_case.intervals import LOWEST, Boxes, is_exact, output_terms, rivals
 from apas.worst_case.linear import Objective
 from apas.worst_case.relaxation import Relaxation
 
-__all__ = [
-    "Pushes",
-    "UnitPushes",
-    "broken_radius",
-    "output_push",
-    "pushed_parameters",
-    "pushes_towards",
-    "worst_corners",
-]
-
-_Array = NDArray[np.float64]
 #: Times that all pushes are turned against the gradient.
 TURNS = 8
 
 
 class Pushes:
-    """Rows on networks whose units are pushed.
+    """Rows on networks whose units are pushed."""
 
-    Parameters
-    ----------
-    relaxation : Relaxation
-    X : ndarray of shape (items, features)
-    objective : Objective
-        The margin of each item in terms of the last hidden layer.
-    """
-
-    def __init__(self, relaxation: Relaxation, X: _Array, objective: Objective) -> None:
+    def __init__(self, relaxation: Relaxation, X: Floats, objective: Objective) -> None:
         self.X, self.layers, self.names = X, relaxation.layers, relaxation.net.activations
         first = self.layers[0]
         self.middle, self.spread = X @ first.middle + first.bias, first.spread(np.abs(X))
         self.objective = objective
 
-    def take(self, items: NDArray[np.intp]) -> Pushes:
+    def take(self, items: Indices) -> Pushes:
         """The same for some of the items."""
         some = object.__new__(Pushes)
         some.X, some.layers, some.names = self.X[items], self.layers, self.names
@@ -69,7 +50,7 @@ class Pushes:
         some.objective = self.objective.take(items)
         return some
 
-    def margins(self, pushes: list[_Array]) -> tuple[_Array, list[_Array]]:
+    def margins(self, pushes: list[Floats]) -> tuple[Floats, list[Floats]]:
         """Margins, one per item, and the arguments of all units; `pushes` holds one (items, units) array per layer."""
         z = self.middle + pushes[0] * self.spread
         arguments = [z]
@@ -81,10 +62,10 @@ class Pushes:
         goal = self.objective
         return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, arguments
 
-    def slopes(self, pushes: list[_Array], arguments: list[_Array]) -> list[_Array]:
+    def slopes(self, pushes: list[Floats], arguments: list[Floats]) -> list[Floats]:
         """Gradient of each margin by the arguments of all units."""
-        found: list[_Array] = []
-        c: _Array = np.empty(0)
+        found: list[Floats] = []
+        c: Floats = np.empty(0)
         for i in range(len(self.names) - 1, -1, -1):
             z = arguments[i]
             side = np.sign(activate(self.names[i], z.copy()))
@@ -96,7 +77,7 @@ class Pushes:
             found.append(c * derivative(self.names[i], z))
         return found[::-1]
 
-    def improved(self, pushes: list[_Array]) -> tuple[_Array, list[_Array]]:
+    def improved(self, pushes: list[Floats]) -> tuple[Floats, list[Floats]]:
         """Turn all pushes against the gradient, again and again, and keep the least margin found and its pushes."""
         least, arguments = self.margins(pushes)
         going = np.ones((len(least), 1), dtype=bool)  # an item whose margin does not fall any more stays where it is
@@ -113,7 +94,7 @@ class Pushes:
         return least, best
 
 
-def output_push(net: FeedForward, wanted: int, rival: int) -> _Array:
+def output_push(net: FeedForward, wanted: int, rival: int) -> Floats:
     """How the outputs are pushed: the wanted score down, the rival's up."""
     push = np.zeros(net.weights[-1].shape[1])
     if len(push) == 1:
@@ -123,16 +104,8 @@ def output_push(net: FeedForward, wanted: int, rival: int) -> _Array:
     return push
 
 
-def pushed_parameters(relaxation: Relaxation, x: _Array, pushes: list[_Array], output: _Array) -> _Array:
-    """Direction in the unit box, shape (k,), that pushes the units of one row so; `output` says so of the outputs.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> pushed_parameters(Relaxation(net, np.ones(3), 0.1), np.array([2.0, -1.0]), [], np.array([-1.0]))
-    array([-1.,  1., -1.])
-    """
+def pushed_parameters(relaxation: Relaxation, x: Floats, pushes: list[Floats], output: Floats) -> Floats:
+    """Direction in the unit box, shape (k,), that pushes the units of one row so; `output` says so of the outputs."""
     parts, a = [], x
     for i, push in enumerate([*pushes, output]):
         parts += [np.outer(np.sign(a), push).ravel(), push]
@@ -143,7 +116,7 @@ def pushed_parameters(relaxation: Relaxation, x: _Array, pushes: list[_Array], o
     return np.concatenate(parts)
 
 
-def pushes_towards(relaxation: Relaxation, X: _Array, activations: list[_Array]) -> list[_Array]:
+def pushes_towards(relaxation: Relaxation, X: Floats, activations: list[Floats]) -> list[Floats]:
     """Pushes (items, units) per layer that bring the units as near as they can get to given activations.
 
     For piecewise linear units; where an activation does not tell its argument, the farthest one is taken.
@@ -163,29 +136,9 @@ def pushes_towards(relaxation: Relaxation, X: _Array, activations: list[_Array])
 
 
 class UnitPushes:
-    """Least margins of rows, each in a box of its own, while all but the last hidden layer are pushed as told.
+    """Least margins of rows, each in a box of its own, while all but the last hidden layer are pushed as told."""
 
-    Parameters
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-        Position of the wanted class.
-    radii : ndarray of shape (k,)
-    delta : ndarray of shape (rows,)
-        Parameter i of row j moves by at most ``delta[j] * radii[i]``.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> units = UnitPushes(net, np.array([[2.0, -1.0]]), np.array([1]), np.ones(3), np.array([0.1]))
-    >>> units.size, units.margins(np.empty((1, 1, 0))), units.direction(0, np.empty(0))
-    (0, array([[0.6]]), array([-1.,  1., -1.]))
-    """
-
-    def __init__(
-        self, net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array, delta: _Array
-    ) -> None:  # fmt: skip
+    def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> None:
         self.net, self.X, self.wanted, self.radii, self.delta = net, X, wanted, radii, delta
         tensors = zip(net.parameters.slices, net.parameters.shapes, strict=True)
         self.reach = [radii[part].reshape(shape) for part, shape in tensors]
@@ -201,7 +154,7 @@ class UnitPushes:
         """How many units are pushed."""
         return self.parts[-1].stop if self.parts else 0
 
-    def take(self, rows: NDArray[np.intp]) -> UnitPushes:
+    def take(self, rows: Indices) -> UnitPushes:
         """The same for some of the rows."""
         some = copy(self)
         some.X, some.wanted, some.delta = self.X[rows], self.wanted[rows], self.delta[rows]
@@ -209,13 +162,13 @@ class UnitPushes:
         some.first = self.first[0][rows], self.first[1][rows]
         return some
 
-    def at(self, delta: _Array) -> UnitPushes:
+    def at(self, delta: Floats) -> UnitPushes:
         """The same in boxes of other sizes."""
         other = copy(self)
         other.delta = delta
         return other
 
-    def margins(self, points: _Array) -> _Array:
+    def margins(self, points: Floats) -> Floats:
         """Margins (rows, points) on the pushes (rows, points, units)."""
         a = self.X[:, None, :]
         for i, part in enumerate(self.parts):
@@ -223,7 +176,7 @@ class UnitPushes:
             a = activate(self.net.activations[i], middle + points[..., part] * spread)
         return np.broadcast_to(self._worst(a)[0], points.shape[:2])
 
-    def gradients(self, points: _Array, softness: _Array | float = 0.0) -> tuple[_Array, _Array]:
+    def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
         """Margins (rows, points) and their gradients (rows, points, units).
 
         A unit that is switched off has no slope, and nothing would ever push it on: `softness`, one number or one per
@@ -253,7 +206,7 @@ class UnitPushes:
                 g = self._back(i, before, g, push)
         return margins, gradients
 
-    def direction(self, row: int, point: _Array) -> _Array:
+    def direction(self, row: int, point: Floats) -> Floats:
         """The shift of one row, in [-1, 1] per parameter, that pushes its units so and the last ones worst."""
         alone = self.take(np.array([row]))
         a, found = alone.X[:, None, :], []
@@ -272,7 +225,7 @@ class UnitPushes:
         found += [(np.sign(a[0, 0]), -self._enters(row, worst))]
         return np.concatenate([part for side, push in found for part in (np.outer(side, push).ravel(), push)])
 
-    def _enters(self, row: int, rival: int) -> _Array:
+    def _enters(self, row: int, rival: int) -> Floats:
         """How each output enters the margin against a rival."""
         enters, wanted = np.zeros(self.net.weights[-1].shape[1]), self.wanted[row]
         if len(enters) == 1:
@@ -280,18 +233,18 @@ class UnitPushes:
         enters[wanted], enters[rivals(self.net, self.wanted[row : row + 1])[0, rival]] = 1.0, -1.0
         return enters
 
-    def _reached(self, layer: int, a: _Array) -> tuple[_Array, _Array]:
+    def _reached(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
         """Middle and half width of what the units of a layer reach from `a`."""
         middle, spread = self.first if layer == 0 else self._ranges(layer, a)
         return middle, self.delta[:, None, None] * spread
 
-    def _ranges(self, layer: int, a: _Array) -> tuple[_Array, _Array]:
+    def _ranges(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
         """The same for a delta of 1."""
         size, alike = np.abs(a), self.alike[layer]
         spread = size @ self.reach[2 * layer] if alike is None else alike * size.sum(axis=-1, keepdims=True)
         return a @ self.net.weights[layer] + self.net.biases[layer], spread + self.reach[2 * layer + 1]
 
-    def _back(self, layer: int, a: _Array, g: _Array, pushes: _Array) -> _Array:
+    def _back(self, layer: int, a: Floats, g: Floats, pushes: Floats) -> Floats:
         """Gradient by what enters a layer, from that by the arguments of its units."""
         alike, pushed = self.alike[layer], g * pushes
         spread = pushed @ self.reach[2 * layer].T if alike is None else alike * pushed.sum(axis=-1, keepdims=True)
@@ -299,7 +252,7 @@ class UnitPushes:
         g += self.delta[:, None, None] * np.sign(a) * spread
         return g
 
-    def _worst(self, a: _Array) -> tuple[_Array, _Array, _Array]:
+    def _worst(self, a: Floats) -> tuple[Floats, Floats, Floats]:
         """Least margins, from what enters the last hidden layer; its pushes, and the output weights then at work."""
         margins, pushes, weights = self._against(a, 0)
         for rival in range(1, len(self.outputs)):
@@ -307,12 +260,11 @@ class UnitPushes:
             closer = other[0] < margins
             margins = np.where(closer, other[0], margins)
             pushes, weights = (
-                np.where(closer[..., None], new, old)
-                for new, old in zip(other[1:], (pushes, weights), strict=True)
-            )  # fmt: skip
+                np.where(closer[..., None], new, old) for new, old in zip(other[1:], (pushes, weights), strict=True)
+            )
         return margins, pushes, weights
 
-    def _against(self, a: _Array, rival: int) -> tuple[_Array, _Array, _Array]:
+    def _against(self, a: Floats, rival: int) -> tuple[Floats, Floats, Floats]:
         """The same against one of the rivals of each row."""
         v, v_reach, bias, bias_reach = self.outputs[rival]
         v, v_reach = v[:, None, :], self.delta[:, None, None] * v_reach[:, None, :]
@@ -322,7 +274,7 @@ class UnitPushes:
         last = len(self.parts)
         name = self.net.activations[last]
         middle, spread = self._reached(last, a)
-        pushes: list[_Array | float] = [-1.0, 1.0]
+        pushes: list[Floats | float] = [-1.0, 1.0]
         if name in LOWEST:  # between its ends the activation can be lower than at either
             room = np.where(spread > 0, spread, np.inf)
             pushes.append(np.clip((LOWEST[name] - middle) / room, -1.0, 1.0))
@@ -334,25 +286,18 @@ class UnitPushes:
             least, push, h = (
                 np.where(better, new, old)
                 for new, old in zip((terms[i], pushes[i], reached[i]), (least, push, h), strict=True)
-            )  # fmt: skip
+            )
         return least.sum(axis=-1) + bias, push, v - np.sign(h) * v_reach
 
 
-def _softened(slopes: _Array, soft: _Array) -> _Array:
+def _softened(slopes: Floats, soft: Floats) -> Floats:
     return np.where(np.abs(slopes) < soft, soft, slopes) if soft.any() else slopes
 
 
-def worst_corners(boxes: Boxes, delta: _Array) -> _Array | None:
+def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
     """Per row a direction u of the unit ball with least margin on ``theta + delta u``; None if it is not known.
 
     With at most one hidden layer of monotone units every term of the margin can be made least by itself.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> worst_corners(Boxes(net, np.array([[2.0, -1.0]]), np.array([1]), np.ones(3)), np.array([0.1]))
-    array([[-1.,  1., -1.]])
     """
     net, X, wanted = boxes.net, boxes.X, boxes.wanted
     if not is_exact(net) or (net.activations and net.activations[0] in LOWEST):
@@ -369,12 +314,12 @@ def worst_corners(boxes: Boxes, delta: _Array) -> _Array | None:
     return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * boxes.radii)
 
 
-def _linear(X: _Array, enters: _Array) -> list[_Array]:
+def _linear(X: Floats, enters: Floats) -> list[Floats]:
     """Signs of the pushes on weights (rows, inputs, outputs) and biases (rows, outputs)."""
     return [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
 
 
-def _hidden(boxes: Boxes, enters: _Array, delta: _Array) -> list[_Array]:
+def _hidden(boxes: Boxes, enters: Floats, delta: Floats) -> list[Floats]:
     net = boxes.net
     spread = delta[:, None] * boxes.spread
     ends = [activate(net.activations[0], boxes.middle - spread), activate(net.activations[0], boxes.middle + spread)]
@@ -393,34 +338,9 @@ TURNS_AT_BREAK = 6
 
 
 def broken_radius(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], radii: _Array, proved: _Array, limit: float
-) -> tuple[_Array, _Array]:
-    """Per row a delta above `proved` with a failing shift, as small as found, and its direction of the unit box.
-
-    Parameters
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-    radii : ndarray of shape (k,)
-    proved : ndarray of shape (rows,)
-        Where to begin: every shift up to here is known to keep the row.
-    limit : float
-
-    Returns
-    -------
-    delta : ndarray of shape (rows,)
-        Infinite where nothing failed up to `limit`.
-    directions : ndarray of shape (rows, k)
-        Without meaning where nothing failed.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0]], [[1.0]], [[1.0]]], [[0.0], [0.0], [-0.5]])
-    >>> delta, direction = broken_radius(net, np.array([[1.0]]), np.array([1]), np.ones(6), np.zeros(1), 10.0)
-    >>> round(float(delta[0]), 3), direction
-    (0.091, array([[-1., -1., -1., -1., -1., -1.]]))
-    """
+    net: FeedForward, X: Floats, wanted: Indices, radii: Floats, proved: Floats, limit: float
+) -> tuple[Floats, Floats]:
+    """Per row a delta above `proved` with a failing shift, as small as found, and its direction of the unit box."""
     units = UnitPushes(net, X, wanted, radii, np.ones(len(X)))
     points = np.zeros((len(X), units.size))
     low, high = proved.copy(), np.minimum(np.maximum(2 * proved, 1e-3 * limit), limit)
@@ -444,7 +364,7 @@ def broken_radius(
     return broken, directions
 
 
-def _pushed(units: UnitPushes, points: _Array, delta: _Array) -> tuple[NDArray[np.bool_], _Array]:
+def _pushed(units: UnitPushes, points: Floats, delta: Floats) -> tuple[Bools, Floats]:
     """Turn the pushes against the gradient again and again: whether each row breaks, and the worst pushes found.
 
     From the pushes given and, in case these lead into a corner, from none.

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.shifts.norms import steepest_point
 from apas.worst_case.ball.dual import BallDual
@@ -25,56 +25,21 @@ from apas.worst_case.ball.slopes import BallMargin, BallSlopes, MatrixNorms, mar
 from apas.worst_case.intervals import Boxes
 from apas.worst_case.radius import provable_radius
 
-__all__ = ["ball_radius", "is_exact_ball", "least_margins_ball", "worst_points_ball"]
-
-_Array = NDArray[np.float64]
 #: Steps of a first walk along the radius, and of a second one that looks closer.
 COARSE, FINE = 16, 64
 #: How many numbers an array of a block of rows holds at most, unless a single row needs more.
 NUMBERS = 1 << 16
 
 
-def is_exact_ball(net: FeedForward, mask: _Array) -> bool:
-    """Whether the bounds are the least margins themselves, up to rounding: where only the output layer moves.
-
-    Examples
-    --------
-    >>> is_exact_ball(FeedForward([[[1.0], [1.0]]], [[0.0]]), np.ones(3))
-    True
-    """
+def is_exact_ball(net: FeedForward, mask: Floats) -> bool:
+    """Whether the bounds are the least margins themselves, up to rounding: where only the output layer moves."""
     return not mask[: net.parameters.slices[-2].start].any()
 
 
 def least_margins_ball(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask: _Array, p: float, delta: _Array
-) -> tuple[_Array, _Array]:
-    """A lower bound on the margin of each row while the parameters move by at most `delta` in the L_p norm.
-
-    Parameters
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-        Position of the wanted class.
-    mask : ndarray of shape (k,)
-        1 where a parameter moves, else 0.
-    p : float
-        At least 1, finite.
-    delta : ndarray of shape (rows,)
-
-    Returns
-    -------
-    bound : ndarray of shape (rows,)
-        As computed.
-    error : ndarray of shape (rows,)
-        ``bound - error`` is a lower bound in real arithmetic.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> least_margins_ball(net, np.array([[3.0, 4.0]]), np.array([1]), np.array([1, 1, 0]), 2.0, np.array([1.0]))[0]
-    array([2.])
-    """
+    net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, delta: Floats
+) -> tuple[Floats, Floats]:
+    """A lower bound on the margin of each row while the parameters move by at most `delta` in the L_p norm."""
     safe, error, norms = np.empty(len(X)), np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
     for rows in _blocks(net, len(X)):
         boxes = Boxes(net, X[rows], wanted[rows], mask)
@@ -86,28 +51,8 @@ def least_margins_ball(
     return np.where(np.isnan(safe), -np.inf, safe + error), error
 
 
-def ball_radius(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask: _Array, p: float, limit: float
-) -> _Array:  # fmt: skip
-    """Per row the largest delta up to `limit` at which every shift of the L_p ball is proved to keep the class.
-
-    Parameters
-    ----------
-    net, X, wanted, mask, p
-        As for `least_margins_ball`.
-    limit : float
-
-    Returns
-    -------
-    ndarray of shape (rows,)
-        0 if even the model itself is within rounding of the boundary.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> ball_radius(net, np.array([[3.0, 4.0]]), np.array([1]), np.array([1.0, 1.0, 0.0]), 2.0, 10.0).round(9)
-    array([1.4])
-    """
+def ball_radius(net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, limit: float) -> Floats:
+    """Per row the largest delta up to `limit` at which every shift of the L_p ball is proved to keep the class."""
     proved, norms = np.empty(len(X)), [MatrixNorms(w, p) for w in net.weights]
     for rows in _blocks(net, len(X)):
         against = margins_against(net, X[rows], wanted[rows], mask)
@@ -123,17 +68,11 @@ def ball_radius(
 
 
 def worst_points_ball(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask: _Array, p: float, delta: _Array
-) -> _Array | None:
+    net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: float, delta: Floats
+) -> Floats | None:
     """Per row a point u of the unit ball with the least margin on ``theta + delta u``; None where it is not known.
 
     It is known where the bounds are exact, and attains them up to rounding.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> worst_points_ball(net, np.array([[3.0, 4.0]]), np.array([1]), np.array([1, 1, 0]), 2.0, np.array([1.0]))
-    array([[-0.6, -0.8,  0. ]])
     """
     if not is_exact_ball(net, mask):
         return None
@@ -155,7 +94,7 @@ def _blocks(net: FeedForward, rows: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def _at_least_box(boxes: Boxes, proved: _Array, limit: float) -> _Array:
+def _at_least_box(boxes: Boxes, proved: Floats, limit: float) -> Floats:
     """Replace what is proved where intervals over the box around the ball prove more, which is seldom."""
     beyond = np.minimum(1.001 * proved, limit)
     rows = np.flatnonzero((boxes.bound(beyond) - boxes.error(beyond) > 0) & (proved < limit))
@@ -165,7 +104,7 @@ def _at_least_box(boxes: Boxes, proved: _Array, limit: float) -> _Array:
     return proved
 
 
-def _least(margin: BallMargin, norms: list[MatrixNorms], delta: _Array) -> _Array:
+def _least(margin: BallMargin, norms: list[MatrixNorms], delta: Floats) -> Floats:
     p = norms[0].p
     slopes = BallSlopes(margin, p, norms)
     start, _ = slopes.at(np.zeros(len(delta)))
@@ -176,7 +115,7 @@ def _least(margin: BallMargin, norms: list[MatrixNorms], delta: _Array) -> _Arra
     return least
 
 
-def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> _Array:
+def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Floats:
     p = norms[0].p
     slopes = BallSlopes(margin, p, norms)
     start, slope = slopes.at(np.zeros(len(margin.X)))
@@ -193,7 +132,7 @@ def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> _Arra
     return proved
 
 
-def _walk(slopes: BallSlopes, start: _Array, top: _Array, steps: int) -> tuple[_Array, _Array]:
+def _walk(slopes: BallSlopes, start: Floats, top: Floats, steps: int) -> tuple[Floats, Floats]:
     """Lower bounds on the margins at radius `top`, and how far they are proved to stay above 0, at most to `top`.
 
     `start` bounds the margins on the network itself.

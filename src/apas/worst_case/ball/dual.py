@@ -17,14 +17,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats
 from apas.models.activations import LEAKY_SLOPE
 from apas.worst_case.ball.slopes import STEP, TINY, BallMargin, unit_reach
 
-__all__ = ["PIECES", "BallDual"]
-
-_Array = NDArray[np.float64]
 #: Linear pieces of the activations: slope, value at 0, and the ends of each.
 PIECES = {
     "relu": [(0.0, 0.0, -math.inf, 0.0), (1.0, 0.0, 0.0, math.inf)],
@@ -40,22 +37,7 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class BallDual:
-    """The dual problems of rows, each with one hidden layer whose units all move.
-
-    Parameters
-    ----------
-    margin : BallMargin
-        Of a network that `BallDual.fits`.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> from apas.worst_case.ball.slopes import margins_against
-    >>> net = FeedForward([[[1.0]], [[1.0]]], [[0.0], [-1.0]])
-    >>> [margin] = margins_against(net, np.array([[2.0]]), np.array([1]), np.ones(4))
-    >>> BallDual(margin).radius().round(6)  # at the nearest model on which the margin is 0
-    array([0.35454])
-    """
+    """The dual problems of rows, each with one hidden layer whose units all move."""
 
     def __init__(self, margin: BallMargin) -> None:
         self.margin = margin
@@ -68,7 +50,7 @@ class BallDual:
         self.away = 2 * np.sqrt(((rounding / self.reach) ** 2).sum(axis=1))
 
     @staticmethod
-    def fits(margin: BallMargin, p: float) -> NDArray[np.bool_]:
+    def fits(margin: BallMargin, p: float) -> Bools:
         """Rows that can be bounded in this way."""
         names = margin.net.activations
         if p != 2.0 or len(names) != 1 or names[0] not in PIECES:
@@ -76,13 +58,13 @@ class BallDual:
         w_moves, b_moves = margin.moves[0]
         return np.asarray(((margin.X != 0) @ w_moves + b_moves > 0).all(axis=1))
 
-    def least(self, delta: _Array) -> _Array:
+    def least(self, delta: Floats) -> Floats:
         """Lower bounds on the margins over balls of radius `delta` (one per row), in real arithmetic."""
         square = (delta + self.away) ** 2 * (1 + 8 * STEP) + TINY
         start = self._steepness() / (2 * np.sqrt(square))
         return self._best(start, lambda multiplier: self._value(multiplier) - multiplier * square * (1 + 8 * STEP))
 
-    def radius(self) -> _Array:
+    def radius(self) -> Floats:
         """Largest delta per row that is proved; 0 if none is."""
         slope = self._steepness()
         with np.errstate(divide="ignore", over="ignore"):
@@ -90,7 +72,7 @@ class BallDual:
         square = self._best(start, lambda multiplier: self._value(multiplier) / multiplier)
         return np.asarray(np.maximum(np.sqrt(np.maximum(square, 0.0)) * (1 - 2.0**-45) - self.away, 0.0))
 
-    def _best(self, start: _Array, objective: Callable[[_Array], _Array]) -> _Array:
+    def _best(self, start: Floats, objective: Callable[[Floats], Floats]) -> Floats:
         """Largest value of a unimodal function of the multiplier; any other value that is found would do as well."""
         start = np.clip(start, 1e-100, 1e100)
         low = np.log2(np.maximum(self._least_multiplier(), start * 2.0 ** (-POWERS / 2)))
@@ -108,7 +90,7 @@ class BallDual:
             best = np.fmax(best, value)
         return np.asarray(best)
 
-    def _steepness(self) -> _Array:
+    def _steepness(self) -> Floats:
         """L_2 norm of the margin's slopes on the network itself; about, as it only tells where to begin."""
         margin, value, slope = self.margin, np.zeros_like(self.z), np.zeros_like(self.z)
         for steep, level, left, right in self.pieces:
@@ -117,13 +99,13 @@ class BallDual:
         squares = margin.weight_moves * value**2 + (self.reach * slope * margin.weights) ** 2
         return np.asarray(np.sqrt(squares.sum(axis=1) + margin.bias_moves))
 
-    def _least_multiplier(self) -> _Array:
+    def _least_multiplier(self) -> Floats:
         """From where on the problems of all units have a least value, and enough curvature to compute it."""
         steep = max(abs(slope) for slope, _, left, right in self.pieces if left == -math.inf or right == math.inf)
         needed = 0.5 * steep * (self.reach * np.sqrt(self.margin.weight_moves)).max(axis=1)
         return np.asarray(needed * (1 + 2 * FLAT) + TINY)
 
-    def _value(self, multiplier: _Array) -> _Array:
+    def _value(self, multiplier: Floats) -> Floats:
         """A lower bound on the least of ``margin + multiplier * squares``."""
         margin = self.margin
         units = self._units(multiplier[:, None])
@@ -131,14 +113,14 @@ class BallDual:
         size = np.abs(units).sum(axis=1) + margin.bias_size + penalty
         return np.asarray(units.sum(axis=1) + bias - penalty - (units.shape[1] + 16) * STEP * size - TINY)
 
-    def _units(self, multiplier: _Array) -> _Array:
+    def _units(self, multiplier: Floats) -> Floats:
         """The same for each unit, (rows, units): the least over the pieces of its activation."""
         least = np.full(self.z.shape, np.inf)
         for piece in self.pieces:
             least = np.minimum(least, self._on_piece(multiplier, *piece))
         return least
 
-    def _on_piece(self, multiplier: _Array, slope: float, level: float, left: float, right: float) -> _Array:
+    def _on_piece(self, multiplier: Floats, slope: float, level: float, left: float, right: float) -> Floats:
         """The least on one linear piece, where it is ``constant + tilt * shift + curve * shift**2``."""
         z, v, moves = self.z, self.margin.weights, self.margin.weight_moves / (4 * multiplier)
         a, cost = slope * z + level, multiplier / self.reach**2
@@ -161,7 +143,7 @@ class BallDual:
                 )
         return least
 
-    def _at_end(self, multiplier: _Array, a: float, end: float, curve: _Array) -> _Array:
+    def _at_end(self, multiplier: Floats, a: float, end: float, curve: Floats) -> Floats:
         """The value at an end of a piece, less what a weak curve could dip below the straight line."""
         v, moves, square = self.margin.weights, self.margin.weight_moves / (4 * multiplier), (end - self.z) ** 2
         far = (multiplier / self.reach**2 + np.maximum(-curve, 0.0)) * square

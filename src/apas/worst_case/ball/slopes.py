@@ -21,74 +21,43 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
 from apas.shifts.norms import lp_norm
 from apas.worst_case.intervals import activation_range, derivative_range, rivals
 
-__all__ = [
-    "STEP",
-    "TINY",
-    "BallMargin",
-    "BallSlopes",
-    "MatrixNorms",
-    "conjugate",
-    "joint_norm",
-    "margins_against",
-    "row_reach",
-    "unit_reach",
-    "up",
-]
-
-_Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class BallMargin:
-    """Rows of a network with one output each: the margin against one rival.
-
-    Attributes
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    moves : list of (ndarray, ndarray)
-        Per layer which weights (inputs, units) and biases (units,) move: 1 or 0.
-    weights, weight_moves : ndarray of shape (rows, units)
-        Weights of the output, and behind each the number of parameters that move: up to two, of the wanted score
-        and the rival's.
-    bias, bias_moves, bias_size : ndarray of shape (rows,)
-        The same for its bias, and the sum of magnitudes that it was computed from.
-    enters : ndarray of shape (rows, outputs)
-        How each output of the network enters the margin: 1 the wanted score, -1 the rival's.
-    """
+    """Rows of a network with one output each: the margin against one rival."""
 
     net: FeedForward
-    X: _Array
-    moves: list[tuple[_Array, _Array]]
-    weights: _Array
-    weight_moves: _Array
-    bias: _Array
-    bias_moves: _Array
-    bias_size: _Array
-    enters: _Array
+    X: Floats
+    moves: list[tuple[Floats, Floats]]
+    weights: Floats
+    weight_moves: Floats
+    bias: Floats
+    bias_moves: Floats
+    bias_size: Floats
+    enters: Floats
 
     @property
     def linear(self) -> bool:
         """Whether the margin is linear in what moves: nothing before the output does."""
         return not any(w.any() or b.any() for w, b in self.moves[:-1])
 
-    def take(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> BallMargin:
+    def take(self, rows: slice | Indices | Bools) -> BallMargin:
         """The same for some of the rows."""
         names = ("X", "weights", "weight_moves", "bias", "bias_moves", "bias_size", "enters")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def lowered(self, by: _Array) -> BallMargin:
+    def lowered(self, by: Floats) -> BallMargin:
         """The same rows with margins that are less by so much."""
         return replace(self, bias=self.bias - by, bias_size=self.bias_size + by) if by.any() else self
 
-    def output_gradients(self) -> _Array:
+    def output_gradients(self) -> Floats:
         """Slopes of the margins by the output layer's parameters, on the network itself, (rows, k); 0 for others."""
         net, values = self.net, self.X
         for w, b, name in zip(net.weights[:-1], net.biases[:-1], net.activations, strict=True):
@@ -100,25 +69,8 @@ class BallMargin:
         return gradients
 
 
-def margins_against(net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask: _Array) -> list[BallMargin]:
-    """One for each rival of the rows; the margin of a row is the least of them.
-
-    Parameters
-    ----------
-    net : FeedForward
-    X : ndarray of shape (rows, features)
-    wanted : ndarray of int, shape (rows,)
-        Position of the wanted class.
-    mask : ndarray of shape (k,)
-        1 where a parameter moves, else 0.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0, 4.0, 2.0]]], [[0.0, 0.0, 0.5]], output="softmax")
-    >>> found = margins_against(net, np.array([[1.0]]), np.array([1]), np.ones(6))
-    >>> [float(m.weights[0, 0]) for m in found], [float(m.bias[0]) for m in found]
-    ([3.0, 2.0], [0.0, -0.5])
-    """
+def margins_against(net: FeedForward, X: Floats, wanted: Indices, mask: Floats) -> list[BallMargin]:
+    """One for each rival of the rows; the margin of a row is the least of them."""
     parts = [mask[part].reshape(s) for part, s in zip(net.parameters.slices, net.parameters.shapes, strict=True)]
     moves = list(zip(parts[::2], parts[1::2], strict=True))
     sign = np.where(wanted == 1, 1.0, -1.0)
@@ -128,29 +80,38 @@ def margins_against(net: FeedForward, X: _Array, wanted: NDArray[np.intp], mask:
     return [_difference(net, X, moves, wanted, rival, shift) for rival in rivals(net, wanted).T]
 
 
-def _signed(net: FeedForward, X: _Array, moves: list[tuple[_Array, _Array]], sign: _Array) -> BallMargin:
+def _signed(net: FeedForward, X: Floats, moves: list[tuple[Floats, Floats]], sign: Floats) -> BallMargin:
     w, b, (w_moves, b_moves) = net.weights[-1][:, 0], float(net.biases[-1][0]), moves[-1]
     return BallMargin(
-        net, X, moves,
-        sign[:, None] * w, np.broadcast_to(w_moves[:, 0], (len(X), len(w))),
-        sign * (b - net.offset), np.full(len(X), b_moves[0]), np.full(len(X), abs(b) + abs(net.offset)),
+        net,
+        X,
+        moves,
+        sign[:, None] * w,
+        np.broadcast_to(w_moves[:, 0], (len(X), len(w))),
+        sign * (b - net.offset),
+        np.full(len(X), b_moves[0]),
+        np.full(len(X), abs(b) + abs(net.offset)),
         sign[:, None],
-    )  # fmt: skip
+    )
 
 
 def _difference(
-    net: FeedForward, X: _Array, moves: list[tuple[_Array, _Array]], wanted: NDArray[np.intp], rival: NDArray[np.intp],
-    shift: _Array,
-) -> BallMargin:  # fmt: skip
+    net: FeedForward, X: Floats, moves: list[tuple[Floats, Floats]], wanted: Indices, rival: Indices, shift: Floats
+) -> BallMargin:
     w, b, (w_moves, b_moves) = net.weights[-1], net.biases[-1], moves[-1]
     enters = np.zeros((len(X), len(b)))
     enters[np.arange(len(X)), rival], enters[np.arange(len(X)), wanted] = -1.0, 1.0
     return BallMargin(
-        net, X, moves,
-        (w[:, wanted] - w[:, rival]).T, (w_moves[:, wanted] + w_moves[:, rival]).T,
-        b[wanted] - b[rival] - shift, b_moves[wanted] + b_moves[rival],
-        np.abs(b[wanted]) + np.abs(b[rival]) + np.abs(shift), enters,
-    )  # fmt: skip
+        net,
+        X,
+        moves,
+        (w[:, wanted] - w[:, rival]).T,
+        (w_moves[:, wanted] + w_moves[:, rival]).T,
+        b[wanted] - b[rival] - shift,
+        b_moves[wanted] + b_moves[rival],
+        np.abs(b[wanted]) + np.abs(b[rival]) + np.abs(shift),
+        enters,
+    )
 
 
 #: What rounding does to one operation, twice as much as it can be.
@@ -160,42 +121,17 @@ TINY = 1e-300
 
 
 def conjugate(p: float) -> float:
-    """The q with ``1/p + 1/q = 1``.
-
-    Examples
-    --------
-    >>> conjugate(2.0), conjugate(1.0)
-    (2.0, inf)
-    """
+    """The q with ``1/p + 1/q = 1``."""
     return math.inf if p == 1.0 else p / (p - 1.0)
 
 
-def up(values: _Array, terms: int) -> _Array:
+def up(values: Floats, terms: int) -> Floats:
     """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off."""
     return np.asarray(values * (1 + (terms + 1024) * STEP))
 
 
-def unit_reach(sizes: _Array, moves: _Array, bias_moves: _Array, q: float) -> _Array:
-    """Per unit the L_q norm of its inputs, which are at most `sizes` large, and of 1 for its bias, over what moves.
-
-    Parameters
-    ----------
-    sizes : ndarray of shape (rows, inputs)
-    moves : ndarray of shape (inputs, units)
-        How many parameters move behind each weight, or any other factors of at least 0.
-    bias_moves : ndarray of shape (units,)
-    q : float
-
-    Returns
-    -------
-    ndarray of shape (rows, units)
-        Or (rows, 1) where all units are alike.
-
-    Examples
-    --------
-    >>> unit_reach(np.array([[3.0, 4.0]]), np.array([[1.0, 1.0], [1.0, 0.0]]), np.array([0.0, 1.0]), 2.0).round(9)
-    array([[5.        , 3.16227766]])
-    """
+def unit_reach(sizes: Floats, moves: Floats, bias_moves: Floats, q: float) -> Floats:
+    """Per unit the L_q norm of its inputs, which are at most `sizes` large, and of 1 for its bias, over what moves."""
     if (moves == moves[:, :1]).all() and (bias_moves == bias_moves[0]).all():
         moves, bias_moves = moves[:, :1], bias_moves[:1]
     if q == math.inf:
@@ -213,14 +149,8 @@ def unit_reach(sizes: _Array, moves: _Array, bias_moves: _Array, q: float) -> _A
     return up(scale * total ** (1.0 / q), len(moves))
 
 
-def row_reach(sizes: _Array, counts: _Array, bias_counts: _Array, q: float) -> _Array:
-    """The same for a unit of its own in each row: its inputs, and 1 for its bias, as often as parameters move there.
-
-    Examples
-    --------
-    >>> row_reach(np.array([[2.0, 4.0]]), np.array([[2.0, 0.0]]), np.array([1.0]), 2.0)
-    array([3.])
-    """
+def row_reach(sizes: Floats, counts: Floats, bias_counts: Floats, q: float) -> Floats:
+    """The same for a unit of its own in each row: its inputs, and 1 for its bias, as often as parameters move there."""
     if q == math.inf:
         largest = np.where(counts > 0, sizes, 0.0).max(axis=1, initial=0.0)
         return np.asarray(np.maximum(largest, np.minimum(bias_counts, 1.0)))
@@ -232,14 +162,8 @@ def row_reach(sizes: _Array, counts: _Array, bias_counts: _Array, q: float) -> _
     return up(scale * total ** (1.0 / q), sizes.shape[1])
 
 
-def joint_norm(q: float, *parts: _Array) -> _Array:
-    """L_q norm of several numbers of at least 0, elementwise over arrays that are broadcast together.
-
-    Examples
-    --------
-    >>> joint_norm(2.0, np.array([3.0]), np.array([4.0])).round(9)
-    array([5.])
-    """
+def joint_norm(q: float, *parts: Floats) -> Floats:
+    """L_q norm of several numbers of at least 0, elementwise over arrays that are broadcast together."""
     largest = np.maximum.reduce(np.broadcast_arrays(*parts))
     if q == math.inf:
         return np.asarray(largest)
@@ -250,22 +174,15 @@ def joint_norm(q: float, *parts: _Array) -> _Array:
 
 
 class MatrixNorms:
-    """What ``(slopes * d) @ w`` can be for d of L_p norm 1: of each unit, and in the L_p norm of all.
+    """What ``(slopes * d) @ w`` can be for d of L_p norm 1: of each unit, and in the L_p norm of all."""
 
-    Examples
-    --------
-    >>> norms = MatrixNorms(np.array([[3.0, 0.0], [4.0, 1.0]]), 2.0)
-    >>> norms.of_units(np.ones((1, 2))).round(9), norms.of_all(np.array([[1.0, 0.0]])).round(9)
-    (array([[5., 1.]]), array([3.]))
-    """
-
-    def __init__(self, w: _Array, p: float) -> None:
+    def __init__(self, w: Floats, p: float) -> None:
         self.w, self.size, self.p, self.q, self.terms = w, np.abs(w), p, conjugate(p), max(w.shape)
         self.row_sums, self.column_sums = self.size.sum(axis=1), self.size.sum(axis=0)
         self.largest = max(float(self.size.max()), TINY)
 
     @cached_property
-    def shares(self) -> _Array:
+    def shares(self) -> Floats:
         """Sizes of the weights as shares of the largest, to the power q."""
         shares = self.size / self.largest
         with np.errstate(under="ignore"):
@@ -277,12 +194,12 @@ class MatrixNorms:
         # it is computed to some units in the last place of itself; this is a million of them
         return float(np.linalg.norm(self.w, 2)) * (1 + 1e-9) + TINY
 
-    def of_units(self, slopes: _Array) -> _Array:
+    def of_units(self, slopes: Floats) -> Floats:
         """Bounds for each unit behind slopes (rows, inputs), shape (rows, units) or (rows, 1)."""
         none = np.zeros(self.w.shape[1])
         return up(self.largest * unit_reach(slopes, self.shares, none, self.q), 0) + TINY
 
-    def of_all(self, slopes: _Array) -> _Array:
+    def of_all(self, slopes: Floats) -> Floats:
         """Bounds for each row of slopes (rows, inputs), shape (rows,)."""
         steepest = slopes.max(axis=1)
         ones, infinite = (slopes * self.row_sums).max(axis=1), steepest * self.column_sums.max()
@@ -292,18 +209,18 @@ class MatrixNorms:
             bound = np.minimum(bound, np.sqrt(slopes**2 @ (self.size**2).sum(axis=1)))
         return up(bound, self.terms) + TINY
 
-    def range_of(self, a: tuple[_Array, _Array]) -> tuple[_Array, _Array]:
+    def range_of(self, a: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         """Ends of ``a @ w`` for a between ends (rows, inputs), but for rounding."""
         middle, half = 0.5 * (a[0] + a[1]) @ self.w, 0.5 * (a[1] - a[0]) @ self.size
         return middle - half, middle + half
 
-    def range_back(self, a: tuple[_Array, _Array]) -> tuple[_Array, _Array]:
+    def range_back(self, a: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         """Ends of ``a @ w.T`` for a between ends (rows, units), but for rounding."""
         middle, half = 0.5 * (a[0] + a[1]) @ self.w.T, 0.5 * (a[1] - a[0]) @ self.size.T
         return middle - half, middle + half
 
 
-_Range = tuple[_Array, _Array]
+_Range = tuple[Floats, Floats]
 #: Activations whose values and derivatives have no rounding of their own.
 PLAIN = ("relu", "leaky_relu", "identity", "hard_tanh")
 #: Activations whose computed values can be off by some units in the last place of 1, or of their argument.
@@ -318,49 +235,32 @@ class _Layer:
 
     box: _Range
     """Ends of each number, (rows, units)."""
-    values: _Array
+    values: Floats
     """The numbers on the network itself, as computed."""
-    size: _Array
+    size: Floats
     """Magnitudes behind them, for the rounding of what comes after."""
     slopes: _Range
     """Ends of the derivatives of the activations that gave them."""
-    moved: _Array
+    moved: Floats
     """How far one unit of radius moves the layer's sums at most, in the L_p norm, (rows,)."""
-    error: _Array
+    error: Floats
     """What rounding adds to that at most."""
-    passed: _Array
+    passed: Floats
     """Norm of the weights and, behind them, the previous derivatives."""
 
     @property
-    def steepest(self) -> _Array:
+    def steepest(self) -> Floats:
         """Largest size of each derivative."""
         return np.maximum(-self.slopes[0], self.slopes[1])
 
     @property
-    def largest(self) -> _Array:
+    def largest(self) -> Floats:
         """Largest size of each number."""
         return np.maximum(-self.box[0], self.box[1])
 
 
 class BallSlopes:
-    """Bounds on margins and on their slopes over balls of parameters.
-
-    Parameters
-    ----------
-    margin : BallMargin
-    p : float
-        At least 1, finite.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> from apas.worst_case.ball.slopes import margins_against
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> [margin] = margins_against(net, np.array([[2.0, -1.0]]), np.array([1]), np.ones(3))
-    >>> least, slope = BallSlopes(margin, 2.0).at(np.array([0.25]))
-    >>> least.round(9), slope.round(9)  # 1 - 0.25 sqrt(6), sqrt(6)
-    (array([0.38762756]), array([2.44948974]))
-    """
+    """Bounds on margins and on their slopes over balls of parameters."""
 
     def __init__(self, margin: BallMargin, p: float, norms: list[MatrixNorms] | None = None) -> None:
         self.margin, self.net, self.p, self.q = margin, margin.net, p, conjugate(p)
@@ -371,7 +271,7 @@ class BallSlopes:
             self.sums = X @ self.net.weights[0] + self.net.biases[0]
             self.reach = unit_reach(np.abs(X), *margin.moves[0], self.q)
 
-    def at(self, radius: _Array) -> tuple[_Array, _Array]:
+    def at(self, radius: Floats) -> tuple[Floats, Floats]:
         """A lower bound on the margin, and an upper bound on how fast it falls, within `radius` (one per row)."""
         layers, reaches = [self.inputs], []
         for i in range(len(self.net.activations)):
@@ -385,18 +285,18 @@ class BallSlopes:
         """How many times larger than its L_p norm an L_q norm of so many numbers can be."""
         return float(units ** max(0.0, 1.0 / self.q - 1.0 / self.p))
 
-    def _change(self, layer: _Layer, radius: _Array) -> _Array:
+    def _change(self, layer: _Layer, radius: Floats) -> Floats:
         """How far what enters a layer can lie from its values, in the L_q norm, (rows,)."""
         moved = layer.steepest.max(axis=1) * (layer.moved * radius + layer.error) + 8 * STEP * layer.size.sum(axis=1)
         return up(moved * self._conversion(layer.size.shape[1]), 0)
 
-    def _reach(self, layer: _Layer, radius: _Array, moves: _Array, bias_moves: _Array) -> _Array:
+    def _reach(self, layer: _Layer, radius: Floats, moves: Floats, bias_moves: Floats) -> Floats:
         """How far one unit of radius in a unit's own parameters moves its sum, (rows, units) or (rows, 1)."""
         by_ends = unit_reach(layer.largest, moves, bias_moves, self.q)
         by_change = unit_reach(np.abs(layer.values), moves, bias_moves, self.q) + self._change(layer, radius)[:, None]
         return np.minimum(by_ends, by_change)
 
-    def _first(self, i: int, before: _Layer, radius: _Array, reach: _Array) -> _Layer:
+    def _first(self, i: int, before: _Layer, radius: Floats, reach: Floats) -> _Layer:
         """What enters the layer after the first, whose inputs are points."""
         direct = radius[:, None] * reach
         rounding = self._rounding(i, before.size, direct)
@@ -404,7 +304,7 @@ class BallSlopes:
         none = np.zeros(len(radius))
         return self._activated(i, self.sums, *ends, reach.max(axis=1), up(rounding.sum(axis=1), len(rounding.T)), none)
 
-    def _next(self, i: int, before: _Layer, radius: _Array, reach: _Array) -> _Layer:
+    def _next(self, i: int, before: _Layer, radius: Floats, reach: Floats) -> _Layer:
         """What enters the next layer."""
         w, b, norms = self.net.weights[i], self.net.biases[i], self.norms[i]
         direct = radius[:, None] * reach
@@ -421,30 +321,30 @@ class BallSlopes:
         error = up(norm * before.error + rounding.sum(axis=1), len(b))
         return self._activated(i, sums, low, high, moved, error, norm)
 
-    def _rounding(self, i: int, size: _Array, direct: _Array) -> _Array:
+    def _rounding(self, i: int, size: Floats, direct: Floats) -> Floats:
         """What rounding can do to the sums of a layer, activations before it included."""
         size = size.max(axis=1, keepdims=True) * self.norms[i].column_sums + np.abs(self.net.biases[i]) + direct
         return np.asarray((len(self.net.weights[i]) + 16) * STEP * size + TINY)
 
     def _activated(
-        self, i: int, sums: _Array, low: _Array, high: _Array, moved: _Array, error: _Array, norm: _Array
+        self, i: int, sums: Floats, low: Floats, high: Floats, moved: Floats, error: Floats, norm: Floats
     ) -> _Layer:
         name = self.net.activations[i]
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
         return _Layer(_values(name, low, high), values, size, _derivatives(name, low, high), moved, error, norm)
 
-    def _output_reach(self, layer: _Layer, radius: _Array) -> _Array:
+    def _output_reach(self, layer: _Layer, radius: Floats) -> Floats:
         """The same as `_reach` for the output, (rows,)."""
         counts, bias_counts = self.margin.weight_moves, self.margin.bias_moves
         by_ends = row_reach(layer.largest, counts, bias_counts, self.q)
         by_change = row_reach(np.abs(layer.values), counts, bias_counts, self.q)
         return np.minimum(by_ends, by_change + self._most(counts) * self._change(layer, radius))
 
-    def _most(self, counts: _Array) -> _Array:
+    def _most(self, counts: Floats) -> Floats:
         return np.asarray(up(counts.max(axis=1, initial=0.0) ** (1.0 / self.q), 0))
 
-    def _least(self, layer: _Layer, radius: _Array, output: _Array) -> _Array:
+    def _least(self, layer: _Layer, radius: Floats, output: Floats) -> Floats:
         """A lower bound on the margin."""
         v, bias = self.margin.weights, self.margin.bias
         size = (np.maximum(layer.size, layer.largest) * np.abs(v)).sum(axis=1) + self.margin.bias_size + radius * output
@@ -455,7 +355,7 @@ class BallSlopes:
         by_change = (layer.values * v).sum(axis=1) + bias - up(change, 0)
         return np.asarray(np.fmax(by_ends, by_change) - rounding)
 
-    def _backward(self, radius: _Array, layers: list[_Layer], reaches: list[_Array]) -> list[_Array]:
+    def _backward(self, radius: Floats, layers: list[_Layer], reaches: list[Floats]) -> list[Floats]:
         """Per hidden layer how fast the margin can fall through its parameters, (rows,)."""
         v, counts, steps = self.margin.weights, self.margin.weight_moves, []
         common = radius * self._most(counts) * self._conversion(v.shape[1])
@@ -492,7 +392,7 @@ def _interval_product(a: _Range, b: _Range) -> _Range:
     return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
 
-def _values(name: str, low: _Array, high: _Array) -> _Range:
+def _values(name: str, low: Floats, high: Floats) -> _Range:
     ends = activation_range(name, low, high)
     if name in PLAIN:
         return ends
@@ -500,6 +400,6 @@ def _values(name: str, low: _Array, high: _Array) -> _Range:
     return ends[0] - 8 * STEP * size, ends[1] + 8 * STEP * size
 
 
-def _derivatives(name: str, low: _Array, high: _Array) -> _Range:
+def _derivatives(name: str, low: Floats, high: Floats) -> _Range:
     least, most = derivative_range(name, low, high)
     return (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)

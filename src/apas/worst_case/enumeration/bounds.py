@@ -44,35 +44,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.worst_case.intervals import POSITIVE, STEEPEST, activation_range, derivative_range, rivals
 
-__all__ = [
-    "TINY",
-    "BoxPass",
-    "Lines",
-    "Range",
-    "margin_lines",
-    "margin_ranges",
-    "margin_slopes",
-    "outputs",
-    "products",
-    "rounding",
-    "share_below",
-]
-
-_Array = NDArray[np.float64]
 #: Least and largest values.
-Range = tuple[_Array, _Array]
+Range = tuple[Floats, Floats]
 #: Numbers smaller than this may have lost digits to underflow.
 TINY = 1e-300
 
 
 def outputs(
-    net: FeedForward, wanted: NDArray[np.intp], low: _Array, high: _Array
-) -> Iterator[tuple[_Array, _Array, _Array, _Array]]:
+    net: FeedForward, wanted: Indices, low: Floats, high: Floats
+) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
     """Ends of the weights and of the bias of the margin against each rival."""
     w, b = ([t[:, part].reshape(len(t), *shape) for t in (low, high)] for part, shape in _last(net))
     sign = np.where(wanted == 1, 1.0, -1.0)
@@ -103,12 +88,12 @@ class BoxPass:
     """Ends of what enters each hidden layer's activation, rounding included."""
     values: list[Range]
     """Ends of what enters each layer, as computed."""
-    slack: list[_Array]
+    slack: list[Floats]
     """What these can exceed their computed ends by."""
-    error: _Array
+    error: Floats
 
     @classmethod
-    def through(cls, net: FeedForward, X: _Array, low: _Array, high: _Array) -> BoxPass:
+    def through(cls, net: FeedForward, X: Floats, low: Floats, high: Floats) -> BoxPass:
         """Intervals of every unit, layer by layer."""
         parts = [
             tuple(t[:, part].reshape(len(t), *shape) for t in (low, high))
@@ -133,12 +118,12 @@ class BoxPass:
         total = size.sum(axis=1) + abs(net.offset)
         return cls(net, weights, sums, values, slack, rounding(steps) * total + TINY)
 
-    def margin(self, v_low: _Array, v_high: _Array, c_low: _Array, c_high: _Array) -> Range:
+    def margin(self, v_low: Floats, v_high: Floats, c_low: Floats, c_high: Floats) -> Range:
         """Ends of the margin with these output weights and bias."""
         least, most = products(self.values[-1], (v_low, v_high))
         return least.sum(axis=1) + c_low, most.sum(axis=1) + c_high
 
-    def backward(self, slope: Range) -> Iterator[tuple[int, Range, _Array]]:
+    def backward(self, slope: Range) -> Iterator[tuple[int, Range, Floats]]:
         """From the last hidden layer to the first: number, slopes of an output by what enters its units, and slack.
 
         `slope` holds the ends of the output's slopes by the values of the last hidden layer. The slack is what rounding
@@ -157,7 +142,7 @@ class BoxPass:
                 size = _times(size, np.maximum(-weights[0], weights[1]).transpose(0, 2, 1))
                 steps += weights[0].shape[2] + 8
 
-    def reach(self, i: int) -> _Array:
+    def reach(self, i: int) -> Floats:
         """How large what enters layer i can be."""
         low, high = self.values[i]
         return np.maximum(-low, high) + self.slack[i]
@@ -172,12 +157,12 @@ def rounding(steps: int) -> float:
     return 4 * steps * 2.0**-53
 
 
-def _times(a: _Array, w: _Array) -> _Array:
+def _times(a: Floats, w: Floats) -> Floats:
     """Each item's row vector times its matrix."""
     return np.asarray(np.matmul(a[:, None, :], w)[:, 0, :])
 
 
-def _point(x: _Array, w: Range) -> Range:
+def _point(x: Floats, w: Range) -> Range:
     above, below = np.maximum(x, 0.0), np.minimum(x, 0.0)
     return _times(above, w[0]) + _times(below, w[1]), _times(above, w[1]) + _times(below, w[0])
 
@@ -206,34 +191,9 @@ NUMBERS = 1 << 17
 
 
 def margin_ranges(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], low: _Array, high: _Array
-) -> tuple[_Array, _Array, _Array]:
-    """Bound the margin of each item while its parameters run through its box.
-
-    Parameters
-    ----------
-    net : FeedForward
-        Only its architecture and offset matter; the parameters come from the boxes.
-    X : ndarray of shape (items, features)
-    wanted : ndarray of int, shape (items,)
-        Position of the wanted class.
-    low, high : ndarray of shape (items, k)
-        Ends of each parameter.
-
-    Returns
-    -------
-    least, most : ndarray of shape (items,)
-        As computed; with at most one hidden layer and one output the range itself.
-    error : ndarray of shape (items,)
-        ``least - error`` and ``most + error`` are bounds in real arithmetic.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> low, high = np.array([[0.5, 1.0, 0.0]]), np.array([[1.0, 2.0, 0.25]])
-    >>> margin_ranges(net, np.array([[2.0, -1.0]]), np.array([1]), low, high)[:2]
-    (array([-1.]), array([1.25]))
-    """
+    net: FeedForward, X: Floats, wanted: Indices, low: Floats, high: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Bound the margin of each item while its parameters run through its box."""
     least, most, error = (np.empty(len(X)) for _ in range(3))
     for part in _blocks(net, len(X)):
         box = BoxPass.through(net, X[part], low[part], high[part])
@@ -245,28 +205,11 @@ def margin_ranges(
 
 
 def margin_slopes(
-    net: FeedForward, X: _Array, wanted: NDArray[np.intp], low: _Array, high: _Array, *, ceiling: float = math.inf
-) -> tuple[_Array, _Array, _Array, _Array]:
+    net: FeedForward, X: Floats, wanted: Indices, low: Floats, high: Floats, *, ceiling: float = math.inf
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Bound the margin of each item, and how steep it is in each parameter, while these run through its box.
 
     Takes what `margin_ranges` takes, and a `ceiling` above which the margin need not be told apart.
-
-    Returns
-    -------
-    least, most : ndarray of shape (items,)
-        As from `margin_ranges`.
-    slopes : ndarray of shape (items, k)
-        The lesser of margin and `ceiling` changes by at most ``slopes[i] * t`` when parameter i alone moves by t inside
-        the box: a bound on the derivative's magnitude wherever there is one, in real arithmetic.
-    error : ndarray of shape (items,)
-        As from `margin_ranges`.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> low, high = np.array([[0.5, 1.0, 0.0]]), np.array([[1.0, 2.0, 0.25]])
-    >>> margin_slopes(net, np.array([[2.0, -1.0]]), np.array([1]), low, high)[2].round(9)
-    array([[2., 1., 1.]])
     """
     least, most, error = (np.empty(len(X)) for _ in range(3))
     slopes = np.zeros((len(X), len(net.parameters)))
@@ -292,7 +235,7 @@ def _blocks(net: FeedForward, items: int) -> Iterator[slice]:
     return (slice(start, min(start + step, items)) for start in range(0, items, step))
 
 
-def _classes(net: FeedForward, wanted: NDArray[np.intp], matters: list[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+def _classes(net: FeedForward, wanted: Indices, matters: list[Bools]) -> Bools:
     """Which outputs of each item the margin depends on, shape (items, outputs)."""
     if net.weights[-1].shape[1] == 1:
         return matters[0][:, None]
@@ -304,7 +247,7 @@ def _classes(net: FeedForward, wanted: NDArray[np.intp], matters: list[NDArray[n
     return needed
 
 
-def _raise(box: BoxPass, slope: Range, matters: NDArray[np.bool_], slopes: _Array) -> None:
+def _raise(box: BoxPass, slope: Range, matters: Bools, slopes: Floats) -> None:
     """Raise `slopes` of the hidden layers to what one output needs, which has the slope `slope` in each unit."""
     if not matters.any():
         return
@@ -315,7 +258,7 @@ def _raise(box: BoxPass, slope: Range, matters: NDArray[np.bool_], slopes: _Arra
             np.maximum(slopes[:, where], bound.reshape(len(bound), -1), out=slopes[:, where], where=matters)
 
 
-def _set_output(box: BoxPass, needed: NDArray[np.bool_], slopes: _Array) -> None:
+def _set_output(box: BoxPass, needed: Bools, slopes: Floats) -> None:
     """Set the slopes of the output layer, which are the same for every class that matters."""
     w, b = box.net.parameters.slices[-2:]
     reach = box.reach(len(box.weights) - 1)
@@ -325,50 +268,17 @@ def _set_output(box: BoxPass, needed: NDArray[np.bool_], slopes: _Array) -> None
 
 @dataclass(frozen=True)
 class Lines:
-    """What is known about the margin against one rival; everything holds in real arithmetic.
+    """What is known about the margin against one rival; everything holds in real arithmetic."""
 
-    Attributes
-    ----------
-    least, most : ndarray of shape (items,)
-        Bounds over the whole box.
-    middle : tuple of ndarray of shape (items,)
-        Ends of the margin at the middle of the box.
-    slopes : tuple of ndarray of shape (items, k)
-        The margin differs from that at the middle by a sum of ``s_i * (theta_i - middle_i)`` with slopes s_i between
-        these.
-    error : ndarray of shape (items,)
-        How much of `least` and `most` is an allowance for rounding.
-    """
-
-    least: _Array
-    most: _Array
+    least: Floats
+    most: Floats
     middle: Range
     slopes: Range
-    error: _Array
+    error: Floats
 
 
-def margin_lines(net: FeedForward, X: _Array, wanted: NDArray[np.intp], box: Range, middle: Range) -> list[Lines]:
-    """Bound the margin against each rival over boxes, by numbers and by lines through their middles.
-
-    Parameters
-    ----------
-    net : FeedForward
-        Only its architecture and offset matter.
-    X : ndarray of shape (items, features)
-    wanted : ndarray of int, shape (items,)
-    box : tuple of ndarray of shape (items, k)
-        Least and largest value of every parameter.
-    middle : tuple of ndarray of shape (items, k)
-        The same for the middle of each box, whose ends differ where it is no float64 number.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0], [1.0]]], [[0.0]])
-    >>> theta = net.parameters.values[None, :]
-    >>> lines = margin_lines(net, np.array([[2.0, -1.0]]), np.array([1]), (theta - 0.5, theta + 0.5), (theta, theta))
-    >>> lines[0].slopes[0].round(9)
-    array([[ 2., -1.,  1.]])
-    """
+def margin_lines(net: FeedForward, X: Floats, wanted: Indices, box: Range, middle: Range) -> list[Lines]:
+    """Bound the margin against each rival over boxes, by numbers and by lines through their middles."""
     around, at = BoxPass.through(net, X, *box), BoxPass.through(net, X, *middle)
     found = []
     for wide, narrow in zip(outputs(net, wanted, *box), outputs(net, wanted, *middle), strict=True):
@@ -392,7 +302,7 @@ def _fill(slopes: Range, where: tuple[slice, ...], entering: Range, slope: Range
         ends[:, w], ends[:, b] = weight.reshape(len(unit), -1), unit
 
 
-def _fill_output(net: FeedForward, wanted: NDArray[np.intp], entering: Range, found: list[Lines]) -> None:
+def _fill_output(net: FeedForward, wanted: Indices, entering: Range, found: list[Lines]) -> None:
     """Slopes by the output layer: 1 for the wanted class, -1 for the rival, 0 for the others."""
     items, several = np.arange(len(wanted)), net.weights[-1].shape[1] > 1
     for lines, rival in zip(found, rivals(net, wanted).T, strict=True):
@@ -410,27 +320,8 @@ TILTS = (0.8, 1.2, 2.0)
 ROUNDING, SAFETY = 2.0**-44, 1e-11
 
 
-def share_below(middle: _Array, low: _Array, high: _Array) -> _Array:
-    """An upper bound on the share of a cube where ``middle + sum_i g_i(u_i)`` is at most 0.
-
-    Parameters
-    ----------
-    middle : ndarray of shape (items,)
-    low, high : ndarray of shape (items, axes)
-        ``g_i(u)`` is at least ``low[i] * u`` for u in [0, 1] and at least ``high[i] * u`` for u in [-1, 0], where u is
-        uniform on [-1, 1]; ``low <= high``.
-
-    Returns
-    -------
-    ndarray of shape (items,)
-        At most 1; 1 where something is not finite.
-
-    Examples
-    --------
-    >>> terms = np.full((1, 12), 0.5)  # a standard deviation of 1
-    >>> [float(share_below(np.array([t]), terms, terms)[0].round(4)) for t in (-1.0, 0.0, 1.0, 2.0, 4.0)]
-    [0.9082, 0.5, 0.2113, 0.0556, 0.0001]
-    """
+def share_below(middle: Floats, low: Floats, high: Floats) -> Floats:
+    """An upper bound on the share of a cube where ``middle + sum_i g_i(u_i)`` is at most 0."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         # in units of the largest number, squares neither overflow nor vanish where they matter
         unit = np.maximum(np.abs(middle), np.maximum(np.abs(low).max(axis=1), np.abs(high).max(axis=1)))
@@ -441,7 +332,7 @@ def share_below(middle: _Array, low: _Array, high: _Array) -> _Array:
     return np.where(bound < 1.0, bound, 1.0)  # a NaN becomes 1
 
 
-def _symmetric(middle: _Array, low: _Array, high: _Array) -> _Array:
+def _symmetric(middle: Floats, low: Floats, high: Floats) -> Floats:
     """By Gauss and Ball, the bend of each term taken at its worst."""
     straight = 0.5 * (low + high)
     t = middle - 0.5 * (high - low).sum(axis=1)
@@ -452,7 +343,7 @@ def _symmetric(middle: _Array, low: _Array, high: _Array) -> _Array:
     return np.where(deviation > 0, np.where(t > 0, beyond, np.minimum(short, 1.0)), np.where(t > 0, 0.0, 1.0))
 
 
-def _tilted(middle: _Array, low: _Array, high: _Array) -> _Array:
+def _tilted(middle: Floats, low: Floats, high: Floats) -> Floats:
     """By Chernoff, for the terms as they are."""
     bend = high - low
     mean = middle - 0.25 * bend.sum(axis=1)
@@ -467,6 +358,6 @@ def _tilted(middle: _Array, low: _Array, high: _Array) -> _Array:
     return best
 
 
-def _average(x: _Array) -> _Array:
+def _average(x: Floats) -> Floats:
     """The average of ``exp(x u)`` over u in [0, 1]."""
     return np.asarray(np.where(x == 0.0, 1.0, np.expm1(x) / x))

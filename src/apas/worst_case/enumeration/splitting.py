@@ -17,75 +17,48 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._typing import Array, Bools, Floats, Indices, Integers
 from apas.models.feedforward import FeedForward
 from apas.worst_case.enumeration.bounds import Lines, margin_lines, margin_slopes, share_below
-
-__all__ = ["FAILING", "HALVED", "OPEN", "VALID", "BoxTree", "Frontier", "PartBounds", "ShiftBox", "Split", "split"]
-
-_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class PartBounds:
-    """What is known about parts of a box; everything holds in real arithmetic.
+    """What is known about parts of a box; everything holds in real arithmetic."""
 
-    Attributes
-    ----------
-    least, most : ndarray of shape (parts,)
-        Bounds of the margin; NaN where numbers became too large.
-    failing, valid : ndarray of shape (parts,)
-        At most this share of the part fails, or is valid.
-    effects : ndarray of shape (parts, axes)
-        How much the margin can change along each axis, about.
-    error : ndarray of shape (parts,)
-        How much of `least` and `most` is an allowance for rounding.
-    """
-
-    least: _Array
-    most: _Array
-    failing: _Array
-    valid: _Array
-    effects: _Array
-    error: _Array
+    least: Floats
+    most: Floats
+    failing: Floats
+    valid: Floats
+    effects: Floats
+    error: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class ShiftBox:
-    """A row, and the box that the parameters of its dense network run through.
-
-    Parameters
-    ----------
-    net : FeedForward
-    x : ndarray of shape (features,)
-    wanted : int
-        Position of the wanted class.
-    radii : ndarray of shape (k,)
-        How far each parameter moves when delta is 1.
-    delta : float
-    """
+    """A row, and the box that the parameters of its dense network run through."""
 
     net: FeedForward
-    x: _Array
+    x: Floats
     wanted: int
-    radii: _Array
+    radii: Floats
     delta: float
 
     @cached_property
-    def moving(self) -> NDArray[np.intp]:
+    def moving(self) -> Indices:
         """Numbers of the parameters that move: the axes of the cube."""
         return np.flatnonzero(self.radii)
 
     @cached_property
-    def _reach(self) -> _Array:
+    def _reach(self) -> Floats:
         return self.delta * self.radii[self.moving]
 
     @cached_property
-    def _rounding(self) -> _Array:
+    def _rounding(self) -> Floats:
         """More than what rounding can do to an end of a parameter."""
         return np.asarray(2.0**-50 * (np.abs(self.net.parameters.values[self.moving]) + self._reach))
 
@@ -94,13 +67,13 @@ class ShiftBox:
         """More than what coarser arithmetic does to a margin where the network is used."""
         return float(self.net.rounding(self.x[None], self.radii, self.delta)[0])
 
-    def directions(self, points: _Array) -> _Array:
+    def directions(self, points: Floats) -> Floats:
         """Points of the cube, shape (points, axes), as directions in [-1, 1], shape (points, k)."""
         moves = np.zeros((len(points), len(self.radii)))
         moves[:, self.moving] = 2.0 * points - 1.0
         return moves
 
-    def ends(self, start: _Array, width: _Array) -> tuple[_Array, _Array]:
+    def ends(self, start: Floats, width: Floats) -> tuple[Floats, Floats]:
         """Least and largest value of every parameter in parts of the cube, shape (parts, k)."""
         base = self.net.parameters.values
         low = np.repeat(base[None, :], len(start), axis=0)
@@ -109,7 +82,7 @@ class ShiftBox:
         high[:, self.moving] += self._reach * (2.0 * (start + width) - 1.0)
         return low, high
 
-    def bound(self, start: _Array, width: _Array) -> PartBounds:
+    def bound(self, start: Floats, width: Floats) -> PartBounds:
         """What is known about parts of the cube, given by their lower corners and widths."""
         rows, wanted = self._items(len(start))
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite settles nothing
@@ -119,7 +92,7 @@ class ShiftBox:
             least, most = least - error, most + error
         return PartBounds(least, most, _not(least > 0), _not(most < 0), effects, error)
 
-    def measure(self, start: _Array, width: _Array) -> PartBounds:
+    def measure(self, start: Floats, width: Floats) -> PartBounds:
         """What `bound` says, and bounds on the share of each part that fails or is valid.
 
         A part fails where the margin against any rival is below 0: at most the sum of these shares. It is valid only
@@ -143,11 +116,11 @@ class ShiftBox:
         failing, valid = np.minimum(failing, _not(least > 0)), np.minimum(valid, _not(most < 0))
         return PartBounds(least, most, failing, valid, effects, against[0].error)
 
-    def _items(self, count: int) -> tuple[_Array, NDArray[np.intp]]:
+    def _items(self, count: int) -> tuple[Floats, Indices]:
         rows = np.broadcast_to(self.x, (count, len(self.x)))
         return rows, np.full(count, self.wanted, dtype=np.intp)
 
-    def _around(self, start: _Array, width: _Array) -> tuple[_Array, _Array]:
+    def _around(self, start: Floats, width: Floats) -> tuple[Floats, Floats]:
         """The ends of parts, rounded outward."""
         low, high = self.ends(start, width)
         low[:, self.moving] -= self._rounding
@@ -163,28 +136,16 @@ def _widened(lines: Lines, by: float) -> Lines:
     return replace(lines, least=lines.least - by, most=lines.most + by, middle=middle, error=lines.error + by)
 
 
-def _not(settled: NDArray[np.bool_]) -> _Array:
+def _not(settled: Bools) -> Floats:
     return (~settled).astype(np.float64)
 
 
-_Nodes = NDArray[np.int64]
 #: What is known about a part.
 OPEN, VALID, FAILING, HALVED = 0, 1, -1, 2
 
 
 class BoxTree:
-    """Parts of the unit cube ``[0, 1]**axes``; number 0 is the cube itself.
-
-    Examples
-    --------
-    >>> tree = BoxTree(2)
-    >>> left, right = tree.halve(np.array([0]), np.array([1]))
-    >>> tree.halve(np.array([right]), np.array([1]))
-    array([3, 4])
-    >>> start, width = tree.coordinates(np.array([4]))
-    >>> start, width
-    (array([[0.  , 0.75]]), array([[1.  , 0.25]]))
-    """
+    """Parts of the unit cube ``[0, 1]**axes``; number 0 is the cube itself."""
 
     def __init__(self, axes: int) -> None:
         self.axes = axes
@@ -197,7 +158,7 @@ class BoxTree:
     def __len__(self) -> int:
         return 2 * self._pairs + 1
 
-    def halve(self, nodes: _Nodes, axes: NDArray[np.intp]) -> _Nodes:
+    def halve(self, nodes: Integers, axes: Indices) -> Integers:
         """Halve parts, each along its axis; the numbers of the halves, lower before upper."""
         first, last = self._pairs, self._pairs + len(nodes)
         if last > len(self._parent):
@@ -211,23 +172,23 @@ class BoxTree:
         self._pairs = last
         return halves
 
-    def settle(self, nodes: _Nodes, status: int) -> None:
+    def settle(self, nodes: Integers, status: int) -> None:
         """Note what is known about some parts."""
         self._status[nodes] = status
 
-    def depth(self, nodes: _Nodes) -> NDArray[np.int32]:
+    def depth(self, nodes: Integers) -> NDArray[np.int32]:
         """How often the cube was halved to get each part: its volume is ``2**-depth``."""
         return self._depth[nodes]
 
-    def having(self, *statuses: int) -> _Nodes:
+    def having(self, *statuses: int) -> Integers:
         """Numbers of the parts of which one of these is known."""
         return np.flatnonzero(np.isin(self._status[: len(self)], statuses))
 
-    def statuses(self, nodes: _Nodes) -> NDArray[np.int8]:
+    def statuses(self, nodes: Integers) -> NDArray[np.int8]:
         """What is known about each part."""
         return self._status[nodes]
 
-    def coordinates(self, nodes: _Nodes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def coordinates(self, nodes: Integers) -> tuple[Floats, Floats]:
         """Lower corner and width of each part, shape (parts, axes): exact, as all of it are multiples of ``2**-k``."""
         start, width = np.zeros((len(nodes), self.axes)), np.ones((len(nodes), self.axes))
         below = np.flatnonzero(nodes > 0)
@@ -249,33 +210,23 @@ class BoxTree:
         self._depth, self._status = self._depth[: len(self)].copy(), self._status[: len(self)].copy()
 
 
-def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
+def _longer(array: Array, size: int) -> Array:
     longer = np.zeros(size, dtype=array.dtype)
     longer[: len(array)] = array
     return longer
 
 
 class Frontier:
-    """Parts with a key each and whatever else is known of them; those with the least keys come out first.
-
-    Examples
-    --------
-    >>> frontier = Frontier()
-    >>> frontier.push(np.array([3.0, 1.0, 2.0]), np.array([30, 10, 20]))
-    >>> frontier.pop(1)
-    (array([10]),)
-    >>> len(frontier)
-    2
-    """
+    """Parts with a key each and whatever else is known of them; those with the least keys come out first."""
 
     def __init__(self) -> None:
         self._keys = np.empty(0)
-        self._columns: tuple[NDArray[Any], ...] = ()
+        self._columns: tuple[Array, ...] = ()
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def push(self, keys: NDArray[np.float64], *columns: NDArray[Any]) -> None:
+    def push(self, keys: Floats, *columns: Array) -> None:
         """Add parts: their keys, and columns of the same length."""
         if not len(self):
             self._keys, self._columns = keys, columns
@@ -283,7 +234,7 @@ class Frontier:
         self._keys = np.concatenate([self._keys, keys])
         self._columns = tuple(np.concatenate(pair) for pair in zip(self._columns, columns, strict=True))
 
-    def pop(self, count: int) -> tuple[NDArray[Any], ...]:
+    def pop(self, count: int) -> tuple[Array, ...]:
         """Take out up to `count` parts with the least keys: their columns."""
         if count >= len(self):
             columns, self._keys, self._columns = self._columns, self._keys[:0], ()
@@ -304,25 +255,12 @@ THIN = 2.0**-40
 #: Shares of a part are counted in units of one in this many; sums of them stay exact in float64.
 UNITS = 2**40
 #: Finds a failing shift in parts, given as lower corners and widths.
-Probe = Callable[[_Array, _Array], bool]
+Probe = Callable[[Floats, Floats], bool]
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A box of shifts, cut into parts that are valid, that fail, and that are open.
-
-    Attributes
-    ----------
-    box : ShiftBox
-    tree : BoxTree
-    lower, upper : Fraction
-        The share of valid shifts lies between these exact fractions.
-    evaluated : int
-        How many parts were looked at.
-    stopped : str
-        Why the run ended: "settled" (nothing is open), "decided", "gap", "limit" (of parts), or "rounding" (what is
-        open cannot be told from the boundary in float64).
-    """
+    """A box of shifts, cut into parts that are valid, that fail, and that are open."""
 
     box: ShiftBox
     tree: BoxTree
@@ -345,7 +283,7 @@ class Split:
         """How many parts are not settled."""
         return len(self.tree.having(OPEN))
 
-    def boxes(self) -> tuple[_Array, _Array, NDArray[np.int8]]:
+    def boxes(self) -> tuple[Floats, Floats, NDArray[np.int8]]:
         """Settled parts: ends of every parameter, shape (parts, k), and 1 for valid or -1 for failing."""
         nodes = self.tree.having(VALID, FAILING)
         return *self.box.ends(*self.tree.coordinates(nodes)), self.tree.statuses(nodes)
@@ -360,33 +298,7 @@ def split(
     probe: Probe | None = None,
     report: Callable[[int], None] | None = None,
 ) -> Split:
-    """Cut a box of shifts into parts until enough is known.
-
-    Parameters
-    ----------
-    box : ShiftBox
-    gap : Fraction
-        Stop when upper and lower bound of the valid share are this close.
-    max_boxes : int
-        Look at no more parts than this.
-    coverage : Fraction, optional
-        Stop as soon as it is certain whether the valid share is at least this.
-    probe : callable, optional
-        Called with the lower corners and widths of parts that are not settled as valid; stop as soon as it says that it
-        has found a failing shift. The part with the least bound is then halved first, else the one with the largest
-        unknown volume, and only settled parts count.
-    report : callable, optional
-        Told how many parts were looked at, from time to time.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> net = FeedForward([[[1.0]]], [[0.3]])  # valid where the bias, in [-0.7, 1.3], is at least 0
-    >>> box = ShiftBox(net, np.array([0.0]), 1, np.array([0.0, 1.0]), 1.0)
-    >>> found = split(box, gap=Fraction(1, 100), max_boxes=100)
-    >>> float(found.lower) < 0.65 < float(found.upper), found.stopped
-    (True, 'gap')
-    """
+    """Cut a box of shifts into parts until enough is known."""
     run = _Run(box, gap, max_boxes, coverage, probe)
     run.look(np.zeros(1, dtype=np.int64))
     while (stopped := run.stopped()) is None:
@@ -426,7 +338,7 @@ class _Run:
             return "rounding"
         return "limit" if self.evaluated + 2 > self.max_boxes else None
 
-    def halved(self) -> _Nodes:
+    def halved(self) -> Integers:
         """The halves of the parts that come next, or their quarters."""
         left = min(self.batch, self.max_boxes - self.evaluated)
         times = 1 if self.probe is not None or left < 4 else 2
@@ -435,7 +347,7 @@ class _Run:
         nodes = self.tree.halve(nodes, axes[:, 0])
         return nodes if times == 1 else self.tree.halve(nodes, np.repeat(axes[:, 1], 2))
 
-    def look(self, nodes: _Nodes) -> None:
+    def look(self, nodes: Integers) -> None:
         """Bound the margin over parts; count and settle them, or let them wait to be halved."""
         start, width = self.tree.coordinates(nodes)
         known = self.box.measure(start, width) if self.probe is None else self.box.bound(start, width)
@@ -453,7 +365,7 @@ class _Run:
             self.found = self.probe(start[~settled[0]], width[~settled[0]])
         self._wait(nodes, ~(settled[0] | settled[1]), width, known, valid, failing)
 
-    def _count(self, nodes: _Nodes, valid: _Array, failing: _Array) -> None:
+    def _count(self, nodes: Integers, valid: Floats, failing: Floats) -> None:
         """Add what is known of parts to what is known of the whole, exactly."""
         depth = self.tree.depth(nodes)
         for which, units in (("valid", valid), ("failing", failing)):
@@ -462,7 +374,7 @@ class _Run:
             setattr(self, which, getattr(self, which) + share)
 
     def _wait(
-        self, nodes: _Nodes, open_: NDArray[np.bool_], width: _Array, known: PartBounds, valid: _Array, failing: _Array
+        self, nodes: Integers, open_: Bools, width: Floats, known: PartBounds, valid: Floats, failing: Floats
     ) -> None:
         effects = np.where(width > THIN, known.effects, 0.0)
         wild = ~np.isfinite(effects).all(axis=1)

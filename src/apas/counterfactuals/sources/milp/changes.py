@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats, Indices
 from apas.counterfactuals.search.source import Search
 from apas.counterfactuals.space.feature import ON_GRID, Feature
 from apas.counterfactuals.space.pieces import Piece
@@ -25,58 +25,37 @@ from apas.models.feedforward import FeedForward
 from apas.worst_case.intervals import activation_range
 from apas.worst_case.linear import Pencil, pencil
 
-__all__ = ["Moves", "Reach", "moves_from", "unit_ranges"]
-
-_Array = NDArray[np.float64]
 #: More steps than this are not counted: the nearest one is as good, and a solver takes so small a step for none.
 MANY = 100_000
 
 
 @dataclass(frozen=True)
 class Moves:
-    """The columns of an input, ordered by feature.
+    """The columns of an input, ordered by feature."""
 
-    Attributes
-    ----------
-    base : ndarray of shape (units,)
-        What reaches the first layer from the input itself.
-    feature : ndarray of int, shape (c,)
-    shift : ndarray of shape (c,)
-        What a unit of the column adds to the number of its feature.
-    cost : ndarray of shape (c,)
-        What it costs, as a difference of that feature.
-    gain : ndarray of shape (c, units)
-        What it adds to what reaches the first layer.
-    top : ndarray of shape (c,)
-        Columns lie between 0 and this.
-    integer : ndarray of bool, shape (c,)
-    parent : ndarray of int, shape (c,)
-        The column, 0 or 1, without which this one is 0; -1 for none.
-    """
-
-    base: _Array
-    feature: NDArray[np.intp]
-    shift: _Array
-    cost: _Array
-    gain: _Array
-    top: _Array
-    integer: NDArray[np.bool_]
-    parent: NDArray[np.intp]
+    base: Floats
+    feature: Indices
+    shift: Floats
+    cost: Floats
+    gain: Floats
+    top: Floats
+    integer: Bools
+    parent: Indices
 
     def __len__(self) -> int:
         return len(self.feature)
 
     @cached_property
-    def starts(self) -> NDArray[np.intp]:
+    def starts(self) -> Indices:
         """The first column of each feature that has some."""
         return np.flatnonzero(np.diff(self.feature, prepend=-1))
 
     @cached_property
-    def children(self) -> NDArray[np.intp]:
+    def children(self) -> Indices:
         """The columns that have a parent."""
         return np.flatnonzero(self.parent >= 0)
 
-    def numbers(self, origin: _Array, amounts: _Array) -> _Array:
+    def numbers(self, origin: Floats, amounts: Floats) -> Floats:
         """The row that amounts of each column lead to."""
         row = origin.copy()
         np.add.at(row, self.feature, self.shift * amounts)
@@ -89,48 +68,40 @@ class _Columns:
 
     units: int
     entries: list[tuple[int, float, float, float, bool, int]] = field(default_factory=list)
-    gains: list[_Array] = field(default_factory=list)
+    gains: list[Floats] = field(default_factory=list)
 
     def add(
-        self, feature: int, gain: _Array, *, shift: float, cost: float, top: float = 1.0, integer: bool = True,
+        self,
+        feature: int,
+        gain: Floats,
+        *,
+        shift: float,
+        cost: float,
+        top: float = 1.0,
+        integer: bool = True,
         parent: int = -1,
-    ) -> int:  # fmt: skip
+    ) -> int:
         self.entries.append((feature, shift, cost, top, integer, parent))
         self.gains.append(gain)
         return len(self.entries) - 1
 
-    def collected(self, base: _Array) -> Moves:
+    def collected(self, base: Floats) -> Moves:
         empty: tuple[Sequence[float], ...] = ((),) * 6
         feature, shift, cost, top, integer, parent = zip(*self.entries, strict=True) if self.entries else empty
         return Moves(
-            base, np.array(feature, dtype=np.intp), np.array(shift, dtype=float), np.array(cost, dtype=float),
-            np.array(self.gains).reshape(len(self.gains), self.units), np.array(top, dtype=float),
-            np.array(integer, dtype=bool), np.array(parent, dtype=np.intp),
-        )  # fmt: skip
+            base,
+            np.array(feature, dtype=np.intp),
+            np.array(shift, dtype=float),
+            np.array(cost, dtype=float),
+            np.array(self.gains).reshape(len(self.gains), self.units),
+            np.array(top, dtype=float),
+            np.array(integer, dtype=bool),
+            np.array(parent, dtype=np.intp),
+        )
 
 
-def moves_from(search: Search, parts: Sequence[Piece | None], weights: _Array, bias: _Array) -> Moves:
-    """All that may be done to the input of a search.
-
-    Parameters
-    ----------
-    search : Search
-    parts : sequence of Piece or None
-        What each feature adds to the columns times `weights`, the first layer of a network with `bias`.
-
-    Examples
-    --------
-    >>> from apas import FeedForward
-    >>> from apas.counterfactuals.space.pieces import pieces_of
-    >>> from apas.counterfactuals.search.source import Task
-    >>> from apas.counterfactuals.space.space import FeatureSpace
-    >>> space = FeatureSpace([Feature("rooms", "integer", low=1, high=5), Feature("age", low=18, high=68)])
-    >>> net = FeedForward([[[1.0], [0.5]]], [[0.0]], feature_names=space.names)
-    >>> task = Task(net, space)
-    >>> found = moves_from(Search(task, 0, np.array([4.0, 40.0]), 1), pieces_of(task).parts, np.eye(2), np.zeros(2))
-    >>> found.feature.tolist(), found.shift.tolist(), found.top.tolist()
-    ([0, 0, 1, 1], [1.0, -1.0, 50.0, -50.0], [1.0, 3.0, 0.56, 0.44])
-    """
+def moves_from(search: Search, parts: Sequence[Piece | None], weights: Floats, bias: Floats) -> Moves:
+    """All that may be done to the input of a search."""
     x, space = search.input, search.task.space
     strange = [i for i, p in enumerate(parts) if p is not None and not p.covers(float(x[i]))]
     rows = np.tile(x, (1 + len(strange), 1))
@@ -149,9 +120,7 @@ def moves_from(search: Search, parts: Sequence[Piece | None], weights: _Array, b
     return columns.collected(reached[0])
 
 
-def _add(
-    columns: _Columns, i: int, feature: Feature, piece: Piece, x: float, here: _Array, *, indicated: bool
-) -> None:  # fmt: skip
+def _add(columns: _Columns, i: int, feature: Feature, piece: Piece, x: float, here: Floats, *, indicated: bool) -> None:
     """The columns of one feature; if it is `indicated`, some 0-1 columns add up to whether it changes."""
     low, high = feature.ends
     low = max(low, x) if feature.direction == "increase" else low
@@ -175,18 +144,31 @@ def _add(
 
 
 def _levels(
-    columns: _Columns, i: int, feature: Feature, piece: Piece, listed: _Array, x: float, here: _Array,
+    columns: _Columns,
+    i: int,
+    feature: Feature,
+    piece: Piece,
+    listed: Floats,
+    x: float,
+    here: Floats,
     ends: tuple[float, float],
-) -> None:  # fmt: skip
+) -> None:
     """One column per value that it may change to."""
     for number in listed[(listed >= ends[0]) & (listed <= ends[1]) & (listed != x)].tolist():
         _leap(columns, i, feature, piece, x, here, number)
 
 
 def _steps(
-    columns: _Columns, i: int, feature: Feature, piece: Piece, x: float, here: _Array, ends: tuple[float, float], *,
+    columns: _Columns,
+    i: int,
+    feature: Feature,
+    piece: Piece,
+    x: float,
+    here: Floats,
+    ends: tuple[float, float],
+    *,
     indicated: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Columns that count steps, behind leaps if the value is between two of them."""
     step, anchor = (1.0, 0.0) if feature.is_level else (feature.step or 1.0, feature.anchor)
     first = np.ceil((ends[0] - anchor) / step - ON_GRID)
@@ -216,9 +198,7 @@ def _steps(
     return None
 
 
-def _leap(
-    columns: _Columns, i: int, feature: Feature, piece: Piece, x: float, here: _Array, number: float
-) -> int:  # fmt: skip
+def _leap(columns: _Columns, i: int, feature: Feature, piece: Piece, x: float, here: Floats, number: float) -> int:
     cost = float(feature.differences(np.array([number]), np.array([x]))[0])
     return columns.add(i, piece.part(np.array([number]))[0] - here, shift=number - x, cost=cost)
 
@@ -228,9 +208,7 @@ def _gate(columns: _Columns, i: int) -> int:
     return columns.add(i, np.zeros(columns.units), shift=0.0, cost=0.0)
 
 
-def _amount(
-    columns: _Columns, i: int, feature: Feature, gain: _Array, sign: float, room: float, parent: int
-) -> None:  # fmt: skip
+def _amount(columns: _Columns, i: int, feature: Feature, gain: Floats, sign: float, room: float, parent: int) -> None:
     span = feature.span
     columns.add(i, gain, shift=sign * span, cost=1.0, top=room / span, integer=False, parent=parent)
 
@@ -241,22 +219,14 @@ OUTWARD = 1e-9
 
 @dataclass(frozen=True)
 class Reach:
-    """Moves whose cost is limited.
-
-    Attributes
-    ----------
-    moves : Moves
-    budget : float
-        What all differences may add up to ("l1"), or each may be ("linf"); infinite for no limit.
-    distance : {"l1", "linf"}
-    """
+    """Moves whose cost is limited."""
 
     moves: Moves
     budget: float
     distance: str
 
     @cached_property
-    def top(self) -> _Array:
+    def top(self) -> Floats:
         """Largest amounts of the columns, each by itself; a whole step that costs too much is not taken."""
         moves = self.moves
         if not np.isfinite(self.budget):
@@ -265,7 +235,7 @@ class Reach:
         most = np.where(moves.integer, np.floor(most * (1 + OUTWARD) + OUTWARD), most)
         return np.asarray(np.minimum(moves.top, most))
 
-    def most(self, forms: _Array) -> _Array:
+    def most(self, forms: Floats) -> Floats:
         """An upper bound on ``amounts @ forms``; `forms` has shape (columns, m)."""
         moves, top = self.moves, self.top
         if not len(moves):
@@ -276,7 +246,7 @@ class Reach:
             bound = np.minimum(bound, self._where_it_adds_most(forms, top))
         return np.asarray(bound + OUTWARD * each.sum(axis=0))
 
-    def _feature_by_feature(self, values: _Array) -> _Array:
+    def _feature_by_feature(self, values: Floats) -> Floats:
         """Of each feature the best way to change it, or not to."""
         moves = self.moves
         for child in moves.children:
@@ -285,7 +255,7 @@ class Reach:
         best = np.maximum.reduceat(np.maximum(values, 0.0), moves.starts, axis=0)
         return np.asarray(best.sum(axis=0))
 
-    def _where_it_adds_most(self, forms: _Array, top: _Array) -> _Array:
+    def _where_it_adds_most(self, forms: Floats, top: Floats) -> Floats:
         moves = self.moves
         paid = np.flatnonzero(moves.cost > 0)
         worth = forms[paid] / moves.cost[paid, None]
@@ -296,23 +266,8 @@ class Reach:
         return np.asarray((bought * np.maximum(np.take_along_axis(worth, order, axis=0), 0.0)).sum(axis=0))
 
 
-def unit_ranges(net: FeedForward, reach: Reach, *, scores: bool = False) -> list[tuple[_Array, _Array]]:
-    """Ranges of what reaches each hidden unit, layer by layer; with `scores`, those of the scores last.
-
-    Examples
-    --------
-    >>> from apas.counterfactuals.space.feature import Feature
-    >>> from apas.counterfactuals.sources.milp.changes import moves_from
-    >>> from apas.counterfactuals.space.pieces import pieces_of
-    >>> from apas.counterfactuals.search.source import Search, Task
-    >>> from apas.counterfactuals.space.space import FeatureSpace
-    >>> net = FeedForward([[[2.0], [1.0]], [[1.0]]], [[0.0], [0.0]])
-    >>> task = Task(net, FeatureSpace([Feature("a", low=0, high=1), Feature("b", low=0, high=1)]))
-    >>> search = Search(task, 0, np.array([0.5, 0.5]), 1)
-    >>> moves = moves_from(search, [p.through(net.weights[0]) for p in pieces_of(task).parts], net.weights[0], 0.0)
-    >>> [[round(float(end[0]), 6) for end in ends] for ends in unit_ranges(net, Reach(moves, 0.25, "l1"), scores=True)]
-    [[1.0, 2.0], [1.0, 2.0]]
-    """
+def unit_ranges(net: FeedForward, reach: Reach, *, scores: bool = False) -> list[tuple[Floats, Floats]]:
+    """Ranges of what reaches each hidden unit, layer by layer; with `scores`, those of the scores last."""
     moves = reach.moves
     spread = OUTWARD * np.abs(moves.base)
     ranges = [(moves.base - reach.most(-moves.gain) - spread, moves.base + reach.most(moves.gain) + spread)]
@@ -329,7 +284,7 @@ def unit_ranges(net: FeedForward, reach: Reach, *, scores: bool = False) -> list
     return ranges
 
 
-def _carried(net: FeedForward, reach: Reach, ranges: Sequence[tuple[_Array, _Array]], forms: _Array) -> _Array:
+def _carried(net: FeedForward, reach: Reach, ranges: Sequence[tuple[Floats, Floats]], forms: Floats) -> Floats:
     """Upper bounds on ``a @ forms`` for the activations a of the last layer that `ranges` has, by lines."""
     const = np.zeros(forms.shape[1])
     for i in range(len(ranges) - 1, -1, -1):
@@ -342,13 +297,13 @@ def _carried(net: FeedForward, reach: Reach, ranges: Sequence[tuple[_Array, _Arr
     return const + reach.most(forms)
 
 
-def _lines(name: str, low: _Array, high: _Array) -> tuple[_Array, _Array, _Array, _Array]:
+def _lines(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Slopes and heights of a line above an activation and of one below it."""
     above, below = pencil(name, -high, -low, mirrored=True), pencil(name, low, high, mirrored=False)
     up, down = _leaning(above, -high, -low), _leaning(below, low, high)
     return up, -above.height(up), down, below.height(down)
 
 
-def _leaning(lines: Pencil, low: _Array, high: _Array) -> _Array:
+def _leaning(lines: Pencil, low: Floats, high: Floats) -> Floats:
     """The slope that loses least: steep where more of the range lies beyond the pivot than before it."""
     return np.where(high - lines.at > lines.at - low, lines.steep, lines.flat)

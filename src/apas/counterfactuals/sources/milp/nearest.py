@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.counterfactuals.search.source import NoneExists, Search
 from apas.counterfactuals.sources.milp.changes import Reach, moves_from, unit_ranges
 from apas.counterfactuals.sources.milp.program import DUST, TIE, Contrast, Effect, cheapest_program, widest_program
@@ -25,10 +25,7 @@ from apas.optimize.highs import Accept, Best, Relaxed, by_solver, least_cost
 from apas.optimize.program import Mixed
 from apas.worst_case.milp import advise, verified_bound
 
-__all__ = ["MISS", "Attempt", "Found", "Guess", "Nearest", "climbed", "improved", "tightened"]
-
-_Array = NDArray[np.float64]
-_Ranges = list[tuple[_Array, _Array]]
+_Ranges = list[tuple[Floats, Floats]]
 #: Units that may change sides in one step of an improvement, linear programs for it, and steps.
 FREE, NODES, STEPS = 8, 60, 12
 #: Ranges are wider than what was proved by this part.
@@ -37,7 +34,7 @@ OUTWARD = 1e-9
 CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
 
-def climbed(effect: Effect, margin: float, deadline: float) -> _Array | None:
+def climbed(effect: Effect, margin: float, deadline: float) -> Floats | None:
     """Amounts with a margin, not cheap: one column after the other, always the one that brings most for its cost.
 
     None if no single step brings anything before the margin is reached.
@@ -63,7 +60,7 @@ def climbed(effect: Effect, margin: float, deadline: float) -> _Array | None:
     return amounts if reached >= margin else None
 
 
-def _steps(effect: Effect, amounts: _Array) -> _Array:
+def _steps(effect: Effect, amounts: Floats) -> Floats:
     """Rows of amounts that differ from some in one column, and in what it excludes or needs."""
     moves, found = effect.moves, []
     for column in range(len(moves)):
@@ -80,9 +77,7 @@ def _steps(effect: Effect, amounts: _Array) -> _Array:
     return np.array(found).reshape(-1, len(moves))
 
 
-def improved(
-    program: Mixed, effect: Effect, accept: Accept, best: Best, relaxed: Relaxed, deadline: float
-) -> Best:  # fmt: skip
+def improved(program: Mixed, effect: Effect, accept: Accept, best: Best, relaxed: Relaxed, deadline: float) -> Best:
     """Walk from a point to cheaper ones, while only the units that are closest to their kinks may change sides."""
     switches = program.switches
     if switches is None or best.values is None:
@@ -133,19 +128,7 @@ ROUNDS, WORTHWHILE = 5, 0.1
 
 @dataclass
 class Attempt:
-    """The search for the cheapest point with a margin, within a limit of the cost.
-
-    Attributes
-    ----------
-    effect : Effect
-    margin : float
-    budget : float
-        The limit; it falls to the cost of what is found.
-    relaxed : Relaxed
-    deadline : float
-    beyond : Best
-        The cheapest point that was come across beyond the limit.
-    """
+    """The search for the cheapest point with a margin, within a limit of the cost."""
 
     effect: Effect
     margin: float
@@ -172,7 +155,7 @@ class Attempt:
     def _least(self, program: Mixed, nodes: int, start: Best) -> Best:
         return least_cost(program, self.accept, start=start, nodes=nodes, deadline=self.deadline, relaxed=self.relaxed)
 
-    def accept(self, values: _Array) -> tuple[_Array, float] | None:
+    def accept(self, values: Floats) -> tuple[Floats, float] | None:
         """The point that values stand for, or one beyond it, if it has the margin and is within the limit."""
         amounts = self.effect.rounded(values)
         if amounts is None:
@@ -195,7 +178,7 @@ class Attempt:
         slack = 0.0 if self.effect.distance == "l1" else TIE * len(self.effect.moves)
         return self.budget * (1 + DUST) + DUST + slack
 
-    def _stretched(self, amounts: _Array) -> _Array | None:
+    def _stretched(self, amounts: Floats) -> Floats | None:
         moves = self.effect.moves
         longer = np.where(moves.integer, amounts, np.minimum(STRETCHES[:, None] * amounts, moves.top))
         far = np.flatnonzero(self.effect.margins(longer)[0] >= self.margin)
@@ -214,7 +197,7 @@ class Attempt:
         amounts = None if self.beyond.values is not None else climbed(self.effect, self.margin, self.deadline)
         return self.beyond if amounts is None else Best(amounts, self._cost(amounts))
 
-    def _cost(self, amounts: _Array) -> float:
+    def _cost(self, amounts: Floats) -> float:
         """What the program says that amounts cost."""
         cost, total = self.effect.cost(amounts)
         return cost if self.effect.distance == "l1" else cost + TIE * total
@@ -248,12 +231,7 @@ SPARE = 1.25
 
 
 class Guess:
-    """Costs of margins, from single changes and from what was found for other margins.
-
-    Parameters
-    ----------
-    effect : Effect
-    """
+    """Costs of margins, from single changes and from what was found for other margins."""
 
     def __init__(self, effect: Effect) -> None:
         moves = effect.moves
@@ -296,51 +274,16 @@ ALLOWANCE = 1e-8
 
 @dataclass(frozen=True)
 class Found:
-    """An allowed point of the wanted class.
+    """An allowed point of the wanted class."""
 
-    Attributes
-    ----------
-    point : ndarray of shape (features,)
-    margin : float
-        What the model gives it.
-    reach : float
-        It is also a point for all margins up to this one, which includes what rounding may do.
-    cost : float
-        Sum or maximum of the differences.
-    """
-
-    point: _Array
+    point: Floats
     margin: float
     reach: float
     cost: float
 
 
 class Nearest:
-    """Cheapest changes of the input of a search.
-
-    Parameters
-    ----------
-    search : Search
-    net : FeedForward
-        What the model does with encoded rows.
-    parts : sequence of Piece or None
-        What each feature adds to what reaches the first layer of `net`.
-    time_limit : float
-        Seconds per point.
-
-    Examples
-    --------
-    >>> from apas.counterfactuals.space.feature import Feature
-    >>> from apas.counterfactuals.space.pieces import pieces_of
-    >>> from apas.counterfactuals.search.source import Task
-    >>> from apas.counterfactuals.space.space import FeatureSpace
-    >>> net = FeedForward([[[1.0, -1.0], [0.5, 1.0]], [[1.0], [1.0]]], [[0.0, 0.0], [-2.0]])
-    >>> task = Task(net, FeatureSpace([Feature("a", low=0, high=4), Feature("b", "integer", low=0, high=4)]))
-    >>> parts = [piece.through(net.weights[0]) for piece in pieces_of(task).parts]
-    >>> nearest = Nearest(Search(task, 0, np.array([0.0, 1.0]), 1), net, parts, time_limit=10.0)
-    >>> [nearest.at(margin).point.round(6).tolist() for margin in (0.0, 1.5)]
-    [[0.0, 2.0], [0.0, 3.0]]
-    """
+    """Cheapest changes of the input of a search."""
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
         self.search, self.net, self.time_limit = search, net, time_limit
@@ -401,7 +344,7 @@ class Nearest:
                 return attempt.beyond
             budget = min(2 * budget, max(attempt.beyond.cost, budget) * (1 + DUST) + DUST)
 
-    def _proper(self, amounts: _Array) -> Found | None:
+    def _proper(self, amounts: Floats) -> Found | None:
         """The point that amounts lead to, as the space has it and the model sees it; None if that is not valid."""
         search, task = self.search, self.search.task
         wish, point = self.moves.numbers(search.input, amounts), search.input.copy()

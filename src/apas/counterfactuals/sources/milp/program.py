@@ -13,39 +13,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apas._typing import Bools, Floats
 from apas.counterfactuals.sources.milp.changes import Moves, Reach, unit_ranges
 from apas.models.activations import LEAKY_SLOPE, activate
 from apas.models.feedforward import FeedForward
 from apas.optimize.program import Mixed, Sheet, Switch, power_above
 from apas.worst_case.intervals import activation_range
 
-__all__ = ["Contrast", "Effect", "cheapest_program", "count_columns", "sides", "widest_program", "write_units"]
-
-_Array = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
 #: Per layer the range of what reaches its units.
-_Ranges = list[tuple[_Array, _Array]]
+_Ranges = list[tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
 class Contrast:
     """The margin: the least of ``scores @ signs + const``, one column per rival."""
 
-    signs: _Array
-    const: _Array
+    signs: Floats
+    const: Floats
 
     @classmethod
     def of(cls, net: FeedForward, wanted: int) -> Contrast:
-        """What the scores of a network are compared by.
-
-        Examples
-        --------
-        >>> net = FeedForward([[[1.0, 2.0, 3.0]]], [[0.0, 0.0, 0.0]], output="softmax")
-        >>> Contrast.of(net, 1).signs.T.tolist()
-        [[-1.0, 1.0, 0.0], [0.0, 1.0, -1.0]]
-        """
+        """What the scores of a network are compared by."""
         outputs, sign = net.weights[-1].shape[1], 1.0 if wanted == 1 else -1.0
         if outputs == 1:
             return cls(np.array([[sign]]), np.array([-sign * net.offset]))
@@ -55,11 +44,11 @@ class Contrast:
         signs[wanted] = 1.0
         return cls(signs + 0.0, np.zeros(outputs - 1))
 
-    def margins(self, scores: _Array) -> _Array:
+    def margins(self, scores: Floats) -> Floats:
         """Margins of rows of scores."""
         return np.asarray((scores @ self.signs + self.const).min(axis=-1))
 
-    def weights(self, net: FeedForward) -> list[_Array]:
+    def weights(self, net: FeedForward) -> list[Floats]:
         """Per hidden layer how much the margin can change at most if a unit is off by 1."""
         weight, found = np.abs(self.signs).max(axis=1), []
         for w in net.weights[:0:-1]:
@@ -75,27 +64,18 @@ class Contrast:
         return max(sizes)
 
 
-def sides(net: FeedForward, goal: Contrast) -> list[tuple[_Flags, _Flags]]:
-    """Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
-
-    Examples
-    --------
-    >>> net = FeedForward([[[1.0, 1.0]], [[1.0], [-1.0]]], [[0.0, 0.0], [0.0]])
-    >>> [(large.tolist(), small.tolist()) for large, small in sides(net, Contrast.of(net, 1))]
-    [([True, False], [False, True])]
-    """
+def sides(net: FeedForward, goal: Contrast) -> list[tuple[Bools, Bools]]:
+    """Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small."""
     large, small = (goal.signs > 0).any(axis=1), (goal.signs < 0).any(axis=1)
     found = []
     for w in net.weights[:0:-1]:
         up, down = w > 0, w < 0
-        large, small = (
-            np.asarray((up & a | down & b).any(axis=1)) for a, b in ((large, small), (small, large))
-        )  # fmt: skip
+        large, small = (np.asarray((up & a | down & b).any(axis=1)) for a, b in ((large, small), (small, large)))
         found.append((large, small))
     return found[::-1]
 
 
-def count_columns(net: FeedForward, ranges: _Ranges, needs: list[tuple[_Flags, _Flags]]) -> int:
+def count_columns(net: FeedForward, ranges: _Ranges, needs: list[tuple[Bools, Bools]]) -> int:
     """How many columns `write_units` will add."""
     count = 0
     for name, (low, high), (large, small) in zip(net.activations, ranges, needs, strict=False):
@@ -109,8 +89,8 @@ def count_columns(net: FeedForward, ranges: _Ranges, needs: list[tuple[_Flags, _
 
 
 def write_units(
-    sheet: Sheet, net: FeedForward, moves: Moves, ranges: _Ranges, needs: list[tuple[_Flags, _Flags]], goal: Contrast
-) -> tuple[_Array, _Array]:  # fmt: skip
+    sheet: Sheet, net: FeedForward, moves: Moves, ranges: _Ranges, needs: list[tuple[Bools, Bools]], goal: Contrast
+) -> tuple[Floats, Floats]:
     """Write the hidden units; returns the scores as ``form @ v + const``, `form` of shape (outputs, columns)."""
     form, const = np.zeros((len(moves.base), sheet.total)), moves.base
     form[:, : len(moves)] = moves.gain.T
@@ -122,9 +102,15 @@ def write_units(
 
 
 def _layer(
-    sheet: Sheet, i: int, name: str, form: _Array, const: _Array, ends: tuple[_Array, _Array],
-    need: tuple[_Flags, _Flags], weight: _Array,
-) -> tuple[_Array, _Array]:  # fmt: skip
+    sheet: Sheet,
+    i: int,
+    name: str,
+    form: Floats,
+    const: Floats,
+    ends: tuple[Floats, Floats],
+    need: tuple[Bools, Bools],
+    weight: Floats,
+) -> tuple[Floats, Floats]:
     """Activations in terms of the columns."""
     slope, height = _settled(name, *ends)
     unsettled = np.flatnonzero(np.isnan(slope)).tolist()
@@ -153,7 +139,7 @@ class _Unit:
     place: tuple[int, int]
     a: int
     scale: float
-    form: _Array
+    form: Floats
     const: float
     low: float
     high: float
@@ -169,9 +155,7 @@ class _Unit:
         )
         return column
 
-    def at_most(
-        self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0
-    ) -> None:  # fmt: skip
+    def at_most(self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0) -> None:
         """Bound the activation by slope * z + height + when[1] * v[when[0]]; with sign -1 both sides are negated."""
         values = -slope * self.form
         values[self.a] += self.scale
@@ -202,7 +186,7 @@ class _Unit:
                 self.at_most(0.0, -1.0, (free, min(high, 1.0) + 1), sign)
 
 
-def _settled(name: str, low: _Array, high: _Array) -> tuple[_Array, _Array]:
+def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Slope and height of an activation that is a straight line on a range; slope NaN where it is not."""
     nothing = np.zeros_like(low)
     if name == "identity":
@@ -221,26 +205,7 @@ DUST = 1e-9
 
 @dataclass(frozen=True)
 class Effect:
-    """Moves of one input, and the network that they act on.
-
-    Attributes
-    ----------
-    net : FeedForward
-    moves : Moves
-    goal : Contrast
-    distance : {"l1", "linf"}
-    avoid : sequence of frozenset of int
-        Sets of features that must not change together.
-
-    Examples
-    --------
-    >>> one = np.ones(1)
-    >>> moves = Moves(-one, np.array([0]), 2 * one, one, np.array([[3.0]]), one, one < 0, np.array([-1]))
-    >>> net = FeedForward([[[1.5]]], [[0.0]])
-    >>> effect = Effect(net, moves, Contrast.of(net, 1), "l1")
-    >>> effect.margins(np.array([[0.0], [1.0]]))[0].tolist(), effect.cost(0.5 * one)
-    ([-1.0, 2.0], (0.5, 0.5))
-    """
+    """Moves of one input, and the network that they act on."""
 
     net: FeedForward
     moves: Moves
@@ -248,7 +213,7 @@ class Effect:
     distance: str
     avoid: Sequence[frozenset[int]] = ()
 
-    def rounded(self, values: _Array) -> _Array | None:
+    def rounded(self, values: Floats) -> Floats | None:
         """Amounts that can be taken, near the values of the first columns; None if they would change too much."""
         moves = self.moves
         amounts = np.clip(values[: len(moves)], 0.0, moves.top)
@@ -260,13 +225,13 @@ class Effect:
                 return None
         return amounts
 
-    def cost(self, amounts: _Array) -> tuple[float, float]:
+    def cost(self, amounts: Floats) -> tuple[float, float]:
         """What amounts cost, and the sum of all differences."""
         differences = np.bincount(self.moves.feature, weights=self.moves.cost * amounts)
         total = float(differences.sum())
         return (total if self.distance == "l1" else float(differences.max(initial=0.0))), total
 
-    def margins(self, amounts: _Array) -> tuple[_Array, _Array]:
+    def margins(self, amounts: Floats) -> tuple[Floats, Floats]:
         """Margins of rows of amounts, and the size of what they are sums of."""
         a = self.moves.base + amounts @ self.moves.gain
         size = np.abs(a).max(axis=-1)
@@ -276,12 +241,12 @@ class Effect:
             a = a @ w + b
         return self.goal.margins(a), 1.0 + size
 
-    def margin(self, amounts: _Array) -> tuple[float, float]:
+    def margin(self, amounts: Floats) -> tuple[float, float]:
         """The same for one row."""
         margins, sizes = self.margins(amounts[None])
         return float(margins[0]), float(sizes[0])
 
-    def arguments(self, amounts: _Array) -> list[_Array]:
+    def arguments(self, amounts: Floats) -> list[Floats]:
         """What reaches the hidden units, layer by layer."""
         z = self.moves.base + amounts @ self.moves.gain
         found = [z]
@@ -302,23 +267,9 @@ def cheapest_program(
     goal: Contrast,
     margin: float,
     avoid: _Sets = (),
-    ranges: list[tuple[_Array, _Array]] | None = None,
+    ranges: list[tuple[Floats, Floats]] | None = None,
 ) -> Mixed:
-    """Least cost with at least this margin; the first columns are the moves.
-
-    Parameters
-    ----------
-    net : FeedForward
-        With relu, leaky_relu, hard_tanh and identity units.
-    reach : Reach
-        What may be done, and at what cost.
-    goal : Contrast
-    margin : float
-    avoid : tuple of frozenset of int
-        Of each set of features one must stay as it is.
-    ranges : list of pairs of ndarray, optional
-        Of what reaches the hidden units, if more is known than `unit_ranges` would find.
-    """
+    """Least cost with at least this margin; the first columns are the moves."""
     ranges, needs = unit_ranges(net, reach) if ranges is None else ranges, sides(net, goal)
     moves, largest = reach.moves, reach.distance == "linf"
     sheet = Sheet(len(moves) + largest + count_columns(net, ranges, needs))

@@ -16,8 +16,6 @@ from apas.models.base import Dense, offers
 from apas.models.feedforward import FeedForward
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 
-__all__ = ["MilpSource", "network_of"]
-
 #: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
 CLOSE = 0.004
 #: How many margins to try before a candidate is offered.
