@@ -20,7 +20,7 @@ import apas
 from apas import LinfShifts, Sampling
 from apas._random import Stream
 from apas.certification.methods.sampling import block_size
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.models.base import Model
 from benchmarks.timing import interleaved, ratio
 
@@ -158,7 +158,7 @@ def certify(model: Model, x: _Array, samples: int, seed: int) -> None:
 
 def draw_and_pass(module: Any, model: Model, x: _Array, shape: tuple[int, ...], samples: int, seed: int) -> None:
     """The floor: draw the same directions in the same blocks, and call the module as often."""
-    step = block_size(Problem(model, x, np.full(1, 1), np.full(1, DELTA), LinfShifts()))
+    step = block_size(Question(model, x, np.full(1, 1), np.full(1, DELTA), LinfShifts()))
     stream, rows = Stream(seed, "floor"), _rows(module, x, shape)
     with torch.no_grad():
         for start in range(0, samples, step):

@@ -15,7 +15,7 @@ import apas
 from apas import FeedForward, LinfShifts, Sampling
 from apas._random import Stream
 from apas.certification.methods.sampling import ALIGN, block_size
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from benchmarks.plain import random_network, sampling_test
 from benchmarks.timing import interleaved, ratio
 
@@ -33,7 +33,7 @@ def compare(rounds: int = 7) -> None:
     heads = f"{'network':14} {'plain ms':>9} {'rows':>6} {'ours ms':>9} {'x plain':>24} {'asked':>6}"
     print(f"{heads} {'/ draw + products':>22}")
     for i, sizes in enumerate(SIZES):
-        net, X = problem(sizes)
+        net, X = question(sizes)
         for label, rows in (("one row", X[:1]), ("1,000 rows", X)):
             plain, ours, floor = interleaved(
                 partial(run_plain, net, X[0]), partial(certify, net, rows), partial(draw_and_multiply, net, rows),
@@ -46,7 +46,7 @@ def compare(rounds: int = 7) -> None:
             )
 
 
-def problem(sizes: tuple[int, ...]) -> tuple[FeedForward, NDArray[np.float64]]:
+def question(sizes: tuple[int, ...]) -> tuple[FeedForward, NDArray[np.float64]]:
     """A random network and rows that it puts into class 1 with room to spare, so that every draw is made."""
     weights, biases = random_network(sizes, seed=0)
     biases[-1] = biases[-1] + 5.0
@@ -68,7 +68,7 @@ def run_plain(net: FeedForward, x: NDArray[np.float64], seed: int) -> int:
 
 def draw_and_multiply(net: FeedForward, X: NDArray[np.float64], seed: int) -> None:
     """The floor: draw the same directions, and take all layers' matrix products with them on the same blocks."""
-    question = Problem(net, X, np.full(len(X), 1), np.full(len(X), DELTA), LinfShifts())
+    question = Question(net, X, np.full(len(X), 1), np.full(len(X), DELTA), LinfShifts())
     stream, step = Stream(seed, "floor"), block_size(question)
     shapes = [w.shape for w in net.weights]
     ends = np.cumsum([0, *((n + 1) * m for n, m in shapes)]).tolist()
@@ -107,7 +107,7 @@ def scaling(folder: Path, rounds: int = 3) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    net, X = problem((8, 8, 1))
+    net, X = question((8, 8, 1))
     series: list[tuple[str, list[int], Callable[[int], Callable[[int], object]]]] = [
         ("samples", [2000, 20_000, 200_000, 2_000_000], lambda n: partial(certify, net, X[:1], samples=n)),
         ("rows", [100, 1000, 10_000, 100_000], lambda n: partial(certify, net, np.resize(X, (n, 8)))),
@@ -135,5 +135,5 @@ def scaling(folder: Path, rounds: int = 3) -> None:
 def wide(parameters: int) -> tuple[FeedForward, NDArray[np.float64]]:
     """A network with one hidden layer of about this many parameters, and one row."""
     width = max(2, round((parameters / 2) ** 0.5))
-    net, X = problem((2 * width, width, 1))
+    net, X = question((2 * width, width, 1))
     return net, X[:1]

@@ -13,7 +13,7 @@ from apas import FeedForward, InputError, LinfShifts, Sampling, Verdict
 from apas._random import Stream
 from apas.certification.max_shift.proved import proved_deltas
 from apas.certification.methods.attack import Attack, broken_deltas
-from apas.certification.question import Method, Problem
+from apas.certification.question import Method, Question
 from apas.shifts.box import within_box
 from apas.shifts.lp import LpShifts
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
@@ -23,11 +23,11 @@ STREAM = Stream(0, "certify")
 QUICK = Attack(restarts=6, steps=30)
 
 
-def problem(net, X, target, delta, shifts=None, **options):
+def question(net, X, target, delta, shifts=None, **options):
     labels = np.empty(len(X), dtype=object)
     labels[:] = target
     deltas = np.broadcast_to(np.asarray(delta, dtype=float), len(X)).copy()
-    return Problem(net, np.asarray(X, dtype=float), labels, deltas, shifts or LinfShifts(), **options)
+    return Question(net, np.asarray(X, dtype=float), labels, deltas, shifts or LinfShifts(), **options)
 
 
 def valid_problem(sizes, activation, seed=0, rows=6, shifts=None):
@@ -35,7 +35,7 @@ def valid_problem(sizes, activation, seed=0, rows=6, shifts=None):
     net = network(sizes, "sigmoid" if sizes[-1] == 1 else "softmax", activation, seed)
     rng = np.random.default_rng(seed + 1)
     X = rng.normal(size=(4 * rows, sizes[0]))
-    asked = problem(net, X, rng.integers(max(2, sizes[-1]), size=len(X)).tolist(), 0.0, shifts)
+    asked = question(net, X, rng.integers(max(2, sizes[-1]), size=len(X)).tolist(), 0.0, shifts)
     return asked.take(np.flatnonzero(asked.valid_rows())[:rows])
 
 
@@ -99,7 +99,7 @@ class TestVerdicts:
     @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
     def test_cases_with_known_answers(self, case):
         for delta, fails in ((case.worst_case * (1 + 1e-6), True), (case.worst_case * (1 - 1e-6), False)):
-            asked = problem(case.model, case.X, case.target, delta, case.shifts)
+            asked = question(case.model, case.X, case.target, delta, case.shifts)
             (certificate,) = Attack().run(asked, STREAM)
             assert certificate.verdict is (Verdict.REFUTED if fails else Verdict.UNKNOWN)
 
@@ -165,10 +165,10 @@ class TestVerdicts:
         # the unit dies at delta 0.5, and the margin is 0 from there on
         net = FeedForward([[[1.0]], [[1.0]]], [[0.0], [0.0]], classes=("no", "yes"))
         shifts = LinfShifts(layers=[0], kinds=("bias",))
-        asked = problem(net, [[0.5]], "yes", 0.75, shifts)
+        asked = question(net, [[0.5]], "yes", 0.75, shifts)
         assert not refuted(Attack().run(asked, STREAM)).any()
         upside_down = FeedForward([[[1.0]], [[-1.0]]], [[0.0], [0.0]], classes=("no", "yes"))
-        asked = problem(upside_down, [[0.5]], "no", 0.75, shifts)
+        asked = question(upside_down, [[0.5]], "no", 0.75, shifts)
         (certificate,) = Attack().run(asked, STREAM)
         assert certificate.verdict is Verdict.REFUTED
         assert certificate.witness.margin(upside_down, [[0.5]], "no") == 0.0
@@ -178,7 +178,7 @@ class TestVerdicts:
         small = valid_problem((4, 7, 1), "relu")
         net = small.network
         scaled = FeedForward([w * scale for w in net.weights], [net.biases[0] * scale, net.biases[1] * scale**2])
-        asked = problem(scaled, small.X, small.target.tolist(), 0.0)
+        asked = question(scaled, small.X, small.target.tolist(), 0.0)
         asked = asked.take(asked.valid_rows())
         proved, _, _ = proved_deltas(asked, scaled, 10.0 * scale)
         assert refuted(Attack().run(replace(asked, delta=proved * (1 + 1e-6)), STREAM)).all()
@@ -187,7 +187,7 @@ class TestVerdicts:
     def test_numbers_that_overflow_decide_nothing_wrong(self):
         net = FeedForward([np.full((2, 3), 1e200), np.full((3, 2), 1e200), np.full((2, 1), 1e200)],
                           [np.zeros(3), np.zeros(2), np.zeros(1)])  # fmt: skip
-        (certificate,) = QUICK.run(problem(net, [[1.0, 2.0]], 1, 1.0), STREAM)
+        (certificate,) = QUICK.run(question(net, [[1.0, 2.0]], 1, 1.0), STREAM)
         assert certificate.verdict is Verdict.UNKNOWN  # all weights stay positive
 
     def test_zero_width_and_zero_rows(self):
@@ -213,14 +213,14 @@ class TestCertificates:
         )
 
     def test_words_for_closed_form(self):
-        (certificate,) = Attack().run(problem(CASES[0].model, CASES[0].X, 1, 1e-9), STREAM)
+        (certificate,) = Attack().run(question(CASES[0].model, CASES[0].X, 1, 1e-9), STREAM)
         assert certificate.reason == (
             "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
         )
 
     def test_within_rounding(self):
         net = FeedForward([[[1.0]], [[1.0]]], [[0.0], [0.0]], activation="tanh")
-        asked = problem(net, [[1.0]], 1, np.tanh(1.0), LinfShifts(layers=[1], kinds=("bias",)))
+        asked = question(net, [[1.0]], 1, np.tanh(1.0), LinfShifts(layers=[1], kinds=("bias",)))
         (certificate,) = Attack().run(asked, STREAM)
         assert certificate.verdict is Verdict.UNKNOWN
         assert certificate.reason == "the worst shift found is within rounding of the boundary"

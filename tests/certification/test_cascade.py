@@ -62,15 +62,15 @@ def test_later_methods_are_asked_about_open_rows_only():
         def __init__(self, method):
             self.method = method
 
-        def claim(self, problem):
-            return self.method.claim(problem)
+        def claim(self, question):
+            return self.method.claim(question)
 
-        def unsupported(self, problem):
-            return self.method.unsupported(problem)
+        def unsupported(self, question):
+            return self.method.unsupported(question)
 
-        def run(self, problem, stream):
-            asked.append((type(self.method).__name__, len(problem)))
-            return self.method.run(problem, stream)
+        def run(self, question, stream):
+            asked.append((type(self.method).__name__, len(question)))
+            return self.method.run(question, stream)
 
     net, X = deep(1, rows=30)
     method = Cascade(Counting(IntervalBounds()), Counting(LinearBounds()), Counting(Exact()))
@@ -111,13 +111,13 @@ def test_draws_are_not_repeated_until_they_certify():
     class Own:
         """A method of a user's own, which draws."""
 
-        def claim(self, problem):
-            return Sampling().claim(problem)
+        def claim(self, question):
+            return Sampling().claim(question)
 
-        def unsupported(self, problem):
+        def unsupported(self, question):
             return None
 
-        def run(self, problem, stream):
+        def run(self, question, stream):
             raise AssertionError("nothing may be drawn")
 
     for methods in ([Sampling(), Sampling(n_samples=2000)], [Cascade(Sampling()), Sampling()], [Sampling(), Own()]):

@@ -7,22 +7,22 @@ import pytest
 
 from apas import FeedForward, LinfShifts
 from apas.certification.confirmation import confirmed_witness
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.shifts.box import inside_box
 
 
-def problem(net, X, target, delta, shifts=None):
+def question(net, X, target, delta, shifts=None):
     X = np.asarray(X, dtype=float)
     labels = np.empty(len(X), dtype=object)
     labels[:] = target
-    return Problem(net, X, labels, np.full(len(X), float(delta)), shifts or LinfShifts())
+    return Question(net, X, labels, np.full(len(X), float(delta)), shifts or LinfShifts())
 
 
 LINEAR = FeedForward([[[1.0]]], [[0.0]])
 
 
 def test_keeps_the_very_parameters():
-    asked = problem(LINEAR, [[1.0]], 1, 0.75)
+    asked = question(LINEAR, [[1.0]], 1, 0.75)
     values = inside_box(LINEAR.parameters.values, asked.radii, 0.75, -np.ones(2))
     found = confirmed_witness(asked, 0, values)
     assert found.delta == 0.75
@@ -33,26 +33,26 @@ def test_keeps_the_very_parameters():
 def test_the_last_bit_outside_is_outside():
     # 0.3 + 0.1 in real arithmetic lies between these two neighbours
     net = FeedForward([[[0.3]]], [[0.0]])
-    asked = problem(net, [[-1.0]], 1, 0.1)
+    asked = question(net, [[-1.0]], 1, 0.1)
     assert confirmed_witness(asked, 0, np.array([0.39999999999999997, -0.1])) is not None
     assert confirmed_witness(asked, 0, np.array([0.4, -0.1])) is None
 
 
 def test_parameters_that_do_not_move_must_not():
-    asked = problem(LINEAR, [[1.0]], 1, 5.0, LinfShifts(kinds=("weight",)))
+    asked = question(LINEAR, [[1.0]], 1, 5.0, LinfShifts(kinds=("weight",)))
     assert confirmed_witness(asked, 0, np.array([-1.0, 0.0])) is not None
     assert confirmed_witness(asked, 0, np.array([-1.0, -1e-300])) is None
 
 
 @pytest.mark.parametrize(("target", "fails"), [(1, False), (0, True)])
 def test_a_tie_fails_only_where_the_margin_must_be_positive(target, fails):
-    asked = problem(LINEAR, [[1.0]], target, 1.0)
+    asked = question(LINEAR, [[1.0]], target, 1.0)
     assert (confirmed_witness(asked, 0, np.array([0.5, -0.5])) is not None) is fails
 
 
 def test_float64_and_real_arithmetic_must_agree():
     net = FeedForward([[[0.0], [1.0], [1.0]]], [[0.0]])
-    asked = {target: problem(net, [[1.0, 1.0, -1.0]], target, 1.0) for target in (0, 1)}
+    asked = {target: question(net, [[1.0, 1.0, -1.0]], target, 1.0) for target in (0, 1)}
     # 1 - 1 + 1e-30 and 1 - 1 - 1e-30 are 0 in float64
     above, below = np.array([1e-30, 1.0, 1.0, 0.0]), np.array([-1e-30, 1.0, 1.0, 0.0])
     assert confirmed_witness(asked[1], 0, below) is None  # fails in real arithmetic, but not in float64
@@ -62,7 +62,7 @@ def test_float64_and_real_arithmetic_must_agree():
 
 def test_smooth_networks_must_fail_beyond_rounding():
     net = FeedForward([[[1.0]], [[1.0]]], [[0.0], [0.0]], activation="tanh")
-    asked = problem(net, [[1.0]], 1, 1.0)
+    asked = question(net, [[1.0]], 1, 1.0)
     values = np.array([1.0, 0.0, 1.0, -np.tanh(1.0)])
     for below, confirmed in ((1e-15, False), (1e-9, True)):
         values[3] = -np.tanh(1.0) - below
@@ -89,18 +89,18 @@ class Opaque:
 
 
 def test_opaque_models_must_fail_beyond_rounding():
-    asked = problem(Opaque(LINEAR), [[1.0]], 1, 1.0)
+    asked = question(Opaque(LINEAR), [[1.0]], 1, 1.0)
     assert confirmed_witness(asked, 0, np.array([0.5, -0.5 - 1e-14])) is None
     assert confirmed_witness(asked, 0, np.array([0.5, -0.6])).margin(LINEAR, [[1.0]], 1) < 0
 
 
 def test_never_from_numbers_that_are_not_finite():
-    asked = problem(LINEAR, [[1.0]], 1, 1.0)
+    asked = question(LINEAR, [[1.0]], 1, 1.0)
     for bad in (np.nan, -np.inf):
         assert confirmed_witness(asked, 0, np.array([0.0, bad])) is None
     huge = FeedForward([[[1e308, 1e308]], [[1e308], [-1e308]]], [[0.0, 0.0], [0.0]], activation="softplus")
     with np.errstate(over="ignore", invalid="ignore"):
-        assert confirmed_witness(problem(huge, [[1e3]], 1, 1.0), 0, huge.parameters.values) is None
+        assert confirmed_witness(question(huge, [[1e3]], 1, 1.0), 0, huge.parameters.values) is None
 
 
 def test_other_shift_sets_are_asked_themselves():
@@ -116,12 +116,12 @@ def test_other_shift_sets_are_asked_themselves():
             return self.inside
 
     for inside in (True, False):
-        asked = replace(problem(LINEAR, [[1.0]], 1, 2.0), shifts=Ball(inside))
+        asked = replace(question(LINEAR, [[1.0]], 1, 2.0), shifts=Ball(inside))
         assert (confirmed_witness(asked, 0, np.array([-1.0, 0.0])) is not None) is inside
 
 
 def test_the_row_decides_delta_and_target():
-    asked = problem(LINEAR, [[1.0], [1.0]], 1, 0.25)
+    asked = question(LINEAR, [[1.0], [1.0]], 1, 0.25)
     asked = replace(asked, delta=np.array([0.25, 0.75]))
     values = np.array([0.25, -0.75])
     assert confirmed_witness(asked, 0, values) is None

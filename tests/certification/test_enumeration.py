@@ -17,7 +17,7 @@ from apas import FeedForward, InputError, LinfShifts, Unsupported, Verdict
 from apas.certification.claims import Every, Most
 from apas.certification.methods import enumeration
 from apas.certification.methods.enumeration import Enumeration
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.shifts.box import within_box
 from apas.worst_case.enumeration import splitting
@@ -99,19 +99,19 @@ def test_coverage_is_compared_exactly():
     found = replace_split(0.5)
     for coverage, verdict in ((0.5, Verdict.CERTIFIED), (upper, Verdict.REFUTED)):
         method = Enumeration(coverage=coverage)
-        problem = problem_of(net, problem_rows, shifts)
-        answer = method._certificate(problem, 0, method.claim(problem), found, None)
+        question = problem_of(net, problem_rows, shifts)
+        answer = method._certificate(question, 0, method.claim(question), found, None)
         assert answer.verdict is verdict
     # an upper bound equal to the coverage leaves it possible
     answer = Enumeration(coverage=0.5)._certificate(
-        problem, 0, method.claim(problem), replace(found, lower=Fraction(0)), None
+        question, 0, method.claim(question), replace(found, lower=Fraction(0)), None
     )
     assert answer.verdict is Verdict.UNKNOWN
 
 
 def problem_of(net, rows, shifts, delta=1.0):
     target = np.array([1] * len(rows), dtype=object)
-    return Problem(net, np.array(rows), target, np.full(len(rows), delta), shifts)
+    return Question(net, np.array(rows), target, np.full(len(rows), delta), shifts)
 
 
 def replace_split(share):

@@ -87,7 +87,7 @@ def test_rows_blocks_and_workers_do_not_matter(monkeypatch):
     together = robust_fraction(net, rows, [0.1, 0.4], **ask_rows)
     assert list(together) == [robust_fraction(net, rows[i : i + 1], [0.1, 0.4], **ask_rows)[0] for i in range(6)]
     assert together == robust_fraction(net, rows, [0.1, 0.4], n_jobs=2, **ask_rows)
-    monkeypatch.setattr(fraction, "block_size", lambda problem: 7)
+    monkeypatch.setattr(fraction, "block_size", lambda question: 7)
     monkeypatch.setattr(fraction, "ROWS", 2)
     assert together == robust_fraction(net, rows, [0.1, 0.4], **ask_rows)
     computed = {"target": "predicted", "method": Enumeration(max_boxes=50)}

@@ -24,7 +24,7 @@ def network(sizes, seed=0):
     )
 
 
-def problem(sizes, rows=23):
+def question(sizes, rows=23):
     net = network(sizes)
     X = np.random.default_rng(1).normal(size=(rows, sizes[0]))
     deltas = np.where(np.arange(rows) % 2, 0.05, 0.2)
@@ -42,7 +42,7 @@ SIZES = [(3, 5, 1), (4, 6, 5, 3), (30, 40, 2)]
 @pytest.mark.parametrize(("numbers", "draws", "block", "rows"), [(1, 1, 1, 1), (700, 64, 100, 3), (1 << 14, 7 * 64, 1 << 12, 10), (1 << 22, 4096, 1 << 20, 10_000)])  # fmt: skip
 def test_block_sizes(monkeypatch, sizes, numbers, draws, block, rows):
     one_by_one = draws == rows == 1  # a pass for each draw and row, so there are fewer of both
-    net, X, deltas = problem(sizes, 13 if one_by_one else 23)
+    net, X, deltas = question(sizes, 13 if one_by_one else 23)
     method = Sampling(coverage=0.95, n_samples=700) if one_by_one else METHOD
     expected = evidence(net, X, deltas, method)
     assert len({e.failures for e in expected}) > 3  # the rows differ, so that a mix-up would show
@@ -56,7 +56,7 @@ def test_block_sizes(monkeypatch, sizes, numbers, draws, block, rows):
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_order_and_subset_of_rows(sizes):
-    net, X, deltas = problem(sizes)
+    net, X, deltas = question(sizes)
     expected = evidence(net, X, deltas)
     order = np.random.default_rng(2).permutation(len(X))
     assert evidence(net, X[order], deltas[order]) == [expected[i] for i in order]
@@ -67,7 +67,7 @@ def test_order_and_subset_of_rows(sizes):
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("n_jobs", [2, 3, -1])
 def test_number_of_workers(sizes, n_jobs):
-    net, X, deltas = problem(sizes)
+    net, X, deltas = question(sizes)
     assert evidence(net, X, deltas, n_jobs=n_jobs) == evidence(net, X, deltas)
 
 
@@ -98,7 +98,7 @@ def test_pipelines_and_frames():
 
 
 def test_same_seed_same_certificates_and_none_draws_new_ones():
-    net, X, deltas = problem((3, 5, 1))
+    net, X, deltas = question((3, 5, 1))
     calls = [apas.certify(net, X, deltas, target="predicted", method=METHOD, rng=r) for r in (3, 3, 4, None, None)]
     assert calls[0] == calls[1]
     assert calls[0] != calls[2]
@@ -112,7 +112,7 @@ def test_same_seed_same_certificates_and_none_draws_new_ones():
 
 def test_shift_options_do_not_disturb_memory_layouts():
     """Choosing layers, kinds and scales goes through other code than the plain box; the counts must follow."""
-    net, X, _ = problem((3, 5, 1))
+    net, X, _ = question((3, 5, 1))
     ones = [np.ones(shape) for shape in net.parameters.shapes]
     plain = evidence(net, X, 0.2)
     for shifts in (LinfShifts(scale=ones), LinfShifts(layers=[0, 1]), LinfShifts(scale={0: 1.0})):

@@ -84,19 +84,19 @@ def test_without_a_base_nothing_is_measured(certificates):
 
 def test_most_shifts_leave_some_out():
     # 99.8 % of the shifts keep the class, so that 99.5 % are certified; this one does not
-    problem = case("bias-almost")
-    certificates = apas.certify(problem.model, problem.X, problem.delta, target=1, shifts=problem.shifts, rng=0)
+    question = case("bias-almost")
+    certificates = apas.certify(question.model, question.X, question.delta, target=1, shifts=question.shifts, rng=0)
     assert certificates.certified.all()
-    values = problem.model.parameters.values.copy()
+    values = question.model.parameters.values.copy()
     values[-1] -= 0.301
-    report = apas.audit(certificates, problem.model.with_parameters(values), base=problem.model)
+    report = apas.audit(certificates, question.model.with_parameters(values), base=question.model)
     assert outcomes(report) == [Outcome.BROKEN_INSIDE]
     assert "at least 99.5 %" in report[0].reason
     assert "WRONG" not in report[0].reason
     assert report.wrong_certificates == 0
     # a weight moved too, which the certificate says does not
     values[0] -= 1e-9
-    report = apas.audit(certificates, problem.model.with_parameters(values), base=problem.model)
+    report = apas.audit(certificates, question.model.with_parameters(values), base=question.model)
     assert outcomes(report) == [Outcome.BROKEN_OUTSIDE]
 
 

@@ -16,11 +16,11 @@ from certificatefiles import changed, checker_in_process, content_of, network, r
 import apas
 from apas._random import Stream
 from apas.certification.api import decide
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.certification.results import Certificates
 from apas.contracts.json_values import Fields
 from apas.contracts.reports import Checked
-from apas.contracts.row_fingerprints import question, readings
+from apas.contracts.row_fingerprints import question_of, readings
 from apas.contracts.shiftsets import read_shifts
 from apas.models.digest import model_digest
 from apas.stats import allowed_failures, refuting_failures
@@ -55,7 +55,7 @@ def test_nothing_is_proved_of_every_normal_shift(proved):
     assert read_shifts(Fields(content["shifts"])) == shifts
     item = apas.load_certificates(proved)[0]
     row = np.array([content["certificates"][0]["encoded"]])
-    drawn = readings(question(NET, row, row, [item], shifts), [item])[0].first_draw
+    drawn = readings(question_of(NET, row, row, [item], shifts), [item])[0].first_draw
     write(proved, changed(content, ("certificates", 0, "margins", "first_draw"), drawn))
     assert codes(proved) == (1, 3)
 
@@ -204,10 +204,10 @@ BIAS = apas.FeedForward([[[0.0]]], [[1.0]])
 def drawn_on(path: Path, purpose: str, *, tries: int = 1, delta: float = 1.14, samples: int = 110):
     """Save and give the certificate of one row that was drawn on any stream of the seed 3 and says any number of tries."""
     shifts = apas.LinfShifts(kinds=("bias",))
-    problem = Problem(BIAS, np.zeros((1, 1)), np.array([1], dtype=object), np.array([delta]), shifts, tries=tries)
+    question = Question(BIAS, np.zeros((1, 1)), np.array([1], dtype=object), np.array([delta]), shifts, tries=tries)
     method = apas.Sampling(coverage=0.95, confidence=0.99, n_samples=samples)
-    items = decide(problem, method, Stream(3, purpose))
-    found = Certificates(items, points=problem.X, model_digest=model_digest(BIAS), shifts=shifts, model=BIAS)
+    items = decide(question, method, Stream(3, purpose))
+    found = Certificates(items, points=question.X, model_digest=model_digest(BIAS), shifts=shifts, model=BIAS)
     apas.save_certificates(found, path)
     return items[0]
 

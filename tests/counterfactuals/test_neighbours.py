@@ -15,7 +15,7 @@ from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.convert import predicted_classes
 
 
-def problem(seed: int, distance: str, rows: int = 90) -> tuple[Task, np.ndarray]:
+def question(seed: int, distance: str, rows: int = 90) -> tuple[Task, np.ndarray]:
     rng = np.random.default_rng(seed)
     space = random_space(rng, int(rng.integers(2, 7)))
     net = random_network(rng, space.coding.n_columns, int(rng.choice([1, 3])))
@@ -46,7 +46,7 @@ def by_brute_force(search: Search) -> dict[bytes, float]:
 @pytest.mark.parametrize("seed", range(20))
 def test_all_candidates_in_the_order_of_their_costs(seed: int, distance: str, monkeypatch) -> None:
     monkeypatch.setattr("apas.counterfactuals.sources.neighbours.FIRST", 1)  # as many bounds as there can be
-    task, inputs = problem(seed, distance)
+    task, inputs = question(seed, distance)
     for i, row in enumerate(inputs):
         for target in set(task.background_classes.tolist()):
             avoid = (frozenset({0}),) if i == 2 else ()
@@ -124,7 +124,7 @@ def test_nothing_that_may_change() -> None:
 
 
 def test_trees_are_made_once_per_class(monkeypatch) -> None:
-    task, inputs = problem(0, "l1")
+    task, inputs = question(0, "l1")
     made = []
     original = _Known.__init__
     monkeypatch.setattr(_Known, "__init__", lambda self, *a: (made.append(a), original(self, *a))[1])
@@ -149,7 +149,7 @@ def test_many_rows_are_not_all_looked_at(monkeypatch) -> None:
 
 
 def test_the_order_of_the_background_does_not_matter() -> None:
-    task, inputs = problem(3, "l1")
+    task, inputs = question(3, "l1")
     turned = Task(task.model, task.space, "l1", task.background[::-1])
     label = task.background_classes[0]
     one, two = (
@@ -185,7 +185,7 @@ def test_what_a_source_has_to_offer() -> None:
     source = NearestNeighbours()
     assert isinstance(source, CandidateSource)
     assert source.ordered
-    task, _ = problem(0, "l1")
+    task, _ = question(0, "l1")
     assert source.unsupported(task) is None
     assert source == NearestNeighbours()
 

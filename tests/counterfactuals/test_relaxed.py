@@ -12,7 +12,7 @@ from apas.counterfactuals.search.smooth import Polygons, Relaxed, on_simplex
 from apas.counterfactuals.search.source import Search, Task
 
 
-def problem(seed: int) -> tuple[Relaxed, np.random.Generator]:
+def question(seed: int) -> tuple[Relaxed, np.random.Generator]:
     rng = np.random.default_rng(seed)
     space = random_space(rng, int(rng.integers(2, 7)))
     net = random_network(rng, space.coding.n_columns, activation="tanh")
@@ -26,7 +26,7 @@ def wandered(relaxed: Relaxed, rng: np.random.Generator, rows: int = 40) -> np.n
 
 @pytest.mark.parametrize("seed", range(30))
 def test_rounded_points_are_allowed_rows_and_the_model_sees_them_as_such(seed: int) -> None:
-    relaxed, rng = problem(seed)
+    relaxed, rng = question(seed)
     search = relaxed.search
     points = relaxed.rounded(wandered(relaxed, rng))
     numbers = relaxed.numbers(points)
@@ -38,7 +38,7 @@ def test_rounded_points_are_allowed_rows_and_the_model_sees_them_as_such(seed: i
 
 @pytest.mark.parametrize("seed", range(30))
 def test_derivatives_are_those_of_the_margin(seed: int) -> None:
-    relaxed, rng = problem(seed)
+    relaxed, rng = question(seed)
     points = wandered(relaxed, rng, 5)
     margins, slopes = relaxed.gradients(points)
     np.testing.assert_array_equal(margins, relaxed.margins(points))

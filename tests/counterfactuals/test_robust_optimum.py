@@ -67,8 +67,8 @@ def test_the_optimum_of_a_linear_model_is_known():
     search = Search(task, 0, np.array([0.1, 0.2]), 1, trial=judge.trial(1, 0.4))
     best, _ = descended(search, search.trial, np.array([3.0, 0.2]))
     rank = judge.allowance[1]
-    problem = judge.problem(np.array([[1.0, 0.2]]), np.array([1], dtype=object), np.array([0.4]))
-    u = np.sort(problem.directions(apas._random.Stream(0, "generate/search"), 0, 4000)[:, 0])[rank]
+    question = judge.question(np.array([[1.0, 0.2]]), np.array([1], dtype=object), np.array([0.4]))
+    u = np.sort(question.directions(apas._random.Stream(0, "generate/search"), 0, 4000)[:, 0])[rank]
     assert best[0] == pytest.approx(0.8 / (1 + 0.4 * u), rel=2e-3)
     assert best[1] == 0.2
 

@@ -77,7 +77,7 @@ LATER = [network(i, NET, 0.5) for i in (10, 11)]
 KNOWN = table(80, 1)
 
 
-def problem():
+def question():
     """Inputs and what some tool says about them: rows of both classes, changes of nearly nothing, and gaps."""
     X = table(60, 2)
     points = table(60, 4).set_axis(X.index)
@@ -90,12 +90,12 @@ def problem():
 
 @pytest.fixture(scope="module")
 def given():
-    X, points = problem()
+    X, points = question()
     return Counterfactuals.from_frame(NET, X, points, space=SPACE)
 
 
 def test_the_protocol_naively(given):
-    X, points = problem()
+    X, points = question()
     there = [i for i in range(60) if not 50 <= i < 55]
     a, b = encoded(X), encoded(points.iloc[there])
     wanted = [0 if NET.margin(row[None], 1)[0] >= 0 else 1 for row in a]
@@ -162,7 +162,8 @@ def test_what_others_compute(given):
     lines = found.rows[there]
     assert lines["cost"].tolist() == [item.cost for item in given if item.is_found]
     assert (
-        lines["violations"].tolist() == (problem()[1]["age"][there] < problem()[0]["age"][there]).astype(float).tolist()
+        lines["violations"].tolist()
+        == (question()[1]["age"][there] < question()[0]["age"][there]).astype(float).tolist()
     )
     assert lines["delta_validity"].tolist() == proved.tolist()
     assert lines["robust_fraction"].tolist() == [float(c.estimate[0]) for c in curves]
@@ -174,7 +175,7 @@ def test_what_others_compute(given):
 
 
 def test_arrays_and_frames_agree(given):
-    X, points = problem()
+    X, points = question()
     arrays = Counterfactuals.from_frame(NET, X.to_numpy(), points.to_numpy(), space=SPACE)
     options = {"background": KNOWN, "metrics": ALL, "delta": 0.05, "retrained": LATER, "rng": 0}
     one, other = evaluate(arrays, **{**options, "background": KNOWN.to_numpy()}), evaluate(given, **options)

@@ -123,7 +123,7 @@ class RandomClock:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Question:
     """What is asked of `generate`, how often a claim of each rank is true, and how many must be found at least.
 
     `limits` are options that depend on the repetition: given a generator of random numbers, what it is cut off by.
@@ -195,31 +195,31 @@ LINES = {
 }  # fmt: skip
 HALF = float(simultaneous(CONFIDENCE, 2))
 PROBLEMS = {
-    "prototype": Problem(
+    "prototype": Question(
         **TERRACE, source=apas.Prototype(step=0.04, last=0.93, iterations=60, rounds=1, neighbours=3), options=ALONG_ONE
     ),
-    "roar": Problem(
+    "roar": Question(
         FAR.network, TERRACE["start"], FAR.share, apas.Roar(samples=500),
         options={"background": np.linspace(0, 0.5, 20)[:, None]},
     ),
-    "two": Problem(**PAIR, source="neighbours", options={**ALONG_BOTH, "k": 2}),
-    "two together": Problem(**PAIR, source="neighbours", options={**ALONG_BOTH, "k": 2}, confidence=HALF),
-    "two optima": Problem(**LINES, options={"k": 2}),
-    "time": Problem(
+    "two": Question(**PAIR, source="neighbours", options={**ALONG_BOTH, "k": 2}),
+    "two together": Question(**PAIR, source="neighbours", options={**ALONG_BOTH, "k": 2}, confidence=HALF),
+    "two optima": Question(**LINES, options={"k": 2}),
+    "time": Question(
         **SHORT, options=ALONG_FEW, found=0.3, cut=0.3, limits=lambda rng: {"time_limit": rng.uniform(1, 26)},
     ),
-    "time of an optimum": Problem(
+    "time of an optimum": Question(
         **LINES, found=0.3, cut=0.15, limits=lambda rng: {"time_limit": rng.uniform(1, 40)}
     ),
-    "candidates": Problem(
+    "candidates": Question(
         **SHORT, options=ALONG_FEW, found=0.3, cut=0.3,
         limits=lambda rng: {"max_candidates": int(rng.integers(1, 22))},
     ),
-    "many tests": Problem(
+    "many tests": Question(
         **TERRACE, source="neighbours", options=ALONG_MANY, found=0.3, cut=0.1,
         limits=lambda rng: {"max_candidates": int(rng.integers(60, 150))},
     ),
-    "none robust": Problem(
+    "none robust": Question(
         BARREN.network, TERRACE["start"], BARREN.share, "neighbours", options=ALONG_ONE, found=0.01
     ),
 }  # fmt: skip
@@ -238,25 +238,25 @@ def test_the_closed_form_is_right(terraces, points):
 
 @pytest.mark.parametrize(("name", "repetitions", "most"), [*QUICK, *LONG])
 def test_what_a_search_returns_is_rarely_false(name, repetitions, most, monkeypatch):
-    problem = PROBLEMS[name]
-    count = problem.counted(repetitions, monkeypatch)
-    for rank in range(problem.options.get("k", 1)):
-        assert count["found", rank] >= problem.found * repetitions
+    question = PROBLEMS[name]
+    count = question.counted(repetitions, monkeypatch)
+    for rank in range(question.options.get("k", 1)):
+        assert count["found", rank] >= question.found * repetitions
         assert count["false", rank] <= most
-    assert count["cut"] >= problem.cut * repetitions
+    assert count["cut"] >= question.cut * repetitions
     if name == "none robust":
         assert count["false"] == count["found", 0]
-    if problem.confidence > CONFIDENCE:  # the risk was divided
+    if question.confidence > CONFIDENCE:  # the risk was divided
         assert count["false"] <= most
 
 
 @pytest.mark.validity
 def test_what_a_search_returns_within_real_time_is_rarely_false():
     """The limit follows the machine, so that about half of the searches are cut off on any; each of them somewhere else."""
-    problem, count, usual = PROBLEMS["time"], Counter(), 0.05
+    question, count, usual = PROBLEMS["time"], Counter(), 0.05
     for seed in range(2000):
         part = np.random.default_rng([seed, 6]).uniform(0.05, 2.0)
-        count.update(found := problem.judged(problem.asked(seed, time_limit=usual * part)))
+        count.update(found := question.judged(question.asked(seed, time_limit=usual * part)))
         usual *= 1.02 if found["cut"] else 1 / 1.02
     assert count["found", 0] >= 600
     assert count["cut"] >= 600
@@ -267,20 +267,20 @@ def test_what_a_search_returns_within_real_time_is_rarely_false():
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_certified_on_what_was_searched_the_limit_would_be_exceeded(name, monkeypatch):
     """What the tests above are for: the same searches, certified on the draws that they have seen."""
-    stream, problem = Stream, PROBLEMS[name]
+    stream, question = Stream, PROBLEMS[name]
     monkeypatch.setattr(judge, "Stream", lambda entropy, purpose: stream(entropy, "generate/search"))
-    ranks = problem.options.get("k", 1)
+    ranks = question.options.get("k", 1)
     repetitions = 100 if ranks == 1 else 300  # rank 1 may use half of the risk, so a leak shows less there
-    count = problem.counted(repetitions, monkeypatch)
+    count = question.counted(repetitions, monkeypatch)
     for rank in range(ranks):
-        risk = (1 - problem.confidence) / max(1, rank * (rank + 1))
+        risk = (1 - question.confidence) / max(1, rank * (rank + 1))
         assert count["false", rank] > binom.ppf(0.999, repetitions, risk)
 
 
 @pytest.mark.validity
 def test_without_paying_for_tests_the_limit_would_be_exceeded(monkeypatch):
     """The same with fresh draws for each test, but the whole risk for each of them, too."""
-    asked = judge.Judge.problem
+    asked = judge.Judge.question
     monkeypatch.setattr(
         judge.Judge, "problem", lambda self, *rows, tries=1, shifts=None: asked(self, *rows, shifts=shifts)
     )

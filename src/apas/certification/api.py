@@ -20,7 +20,7 @@ from apas.certification.methods.cascade import Cascade
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.methods.exact import Exact
 from apas.certification.methods.sampling import Sampling, check_models, default_delta
-from apas.certification.question import ROUNDING, Method, Problem
+from apas.certification.question import ROUNDING, Method, Question
 from apas.certification.results import Certificates
 from apas.errors import InputError, Unsupported
 from apas.models.base import Arithmetic, LibraryBacked, Model, Named, class_indices, offers
@@ -121,7 +121,7 @@ def certify(
     check_flag(simultaneous, "simultaneous")
     points, encoded = encoded_rows(net, X)
     stream = Stream(entropy_of(rng), "certify")
-    problem = Problem(
+    question = Question(
         model=net,
         X=encoded,
         target=check_target(net, encoded, target),
@@ -131,12 +131,12 @@ def certify(
         n_jobs=check_jobs(n_jobs),
         points=points,
     )
-    complaint = chosen.unsupported(problem)
+    complaint = chosen.unsupported(question)
     if complaint is not None:
         raise Unsupported(complaint)
     check_agreement(net, points, encoded, shift_set)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
-        items = decide(problem, chosen, stream)
+        items = decide(question, chosen, stream)
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)
@@ -146,26 +146,26 @@ def certify(
     )
 
 
-def decide(problem: Problem, method: Method, stream: Stream) -> list[Certificate]:
+def decide(question: Question, method: Method, stream: Stream) -> list[Certificate]:
     """Refute rows that are not valid on the model itself, leave open those within its rounding, ask about the rest."""
-    near = problem.doubtful_rows()
-    ok = problem.valid_rows() & ~near
+    near = question.doubtful_rows()
+    ok = question.valid_rows() & ~near
     if ok.all():
-        return method.run(problem, stream) if len(problem) else []
-    claim = method.claim(problem)
-    certificates = [_by_model(problem, i, claim, method, bool(near[i])) for i in range(len(problem))]
-    answers = method.run(problem.take(ok), stream) if ok.any() else []
+        return method.run(question, stream) if len(question) else []
+    claim = method.claim(question)
+    certificates = [_by_model(question, i, claim, method, bool(near[i])) for i in range(len(question))]
+    answers = method.run(question.take(ok), stream) if ok.any() else []
     for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
         certificates[i] = answer
     return certificates
 
 
-def _by_model(problem: Problem, i: int, claim: Every | Most, method: Method, near: bool) -> Certificate:
+def _by_model(question: Question, i: int, claim: Every | Most, method: Method, near: bool) -> Certificate:
     """What the model itself says of a row that the method is not asked about."""
     kind, verdict = type(method), Verdict.UNKNOWN if near else Verdict.REFUTED
     name = next((alias for alias, known in METHODS.items() if known is kind), kind.__name__.lower())
     reason = NEAR_BOUNDARY if near else NOT_VALID
-    return Certificate(claim, verdict, float(problem.delta[i]), problem.target[i], name, BaseEvidence(), reason)
+    return Certificate(claim, verdict, float(question.delta[i]), question.target[i], name, BaseEvidence(), reason)
 
 
 def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas.certification.certificate import CornerShift, KeptShift, Witness
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.models.base import margins_from_scores, valid
 from apas.models.feedforward import FeedForward
 from apas.models.forward import scores
@@ -17,44 +17,44 @@ from apas.shifts.linf import LinfShifts
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 
-def confirmed_witness(problem: Problem, row: int, values: Floats) -> Witness | None:
+def confirmed_witness(question: Question, row: int, values: Floats) -> Witness | None:
     """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
 
     The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters;
     for piecewise linear networks also in exact rational arithmetic, and the two must agree. Other models, and those
     that are computed in float32, have to fail beyond what rounding could do.
     """
-    values, delta = np.asarray(values, dtype=np.float64), float(problem.delta[row])
-    if not _inside(problem, values, delta):
+    values, delta = np.asarray(values, dtype=np.float64), float(question.delta[row])
+    if not _inside(question, values, delta):
         return None
-    alone = problem.take(slice(row, row + 1))
-    network = problem.network
+    alone = question.take(slice(row, row + 1))
+    network = question.network
     margin = _margin(alone, network, values)
-    if network is not None and not problem.single and PIECEWISE_LINEAR.issuperset(network.activations):
+    if network is not None and not question.single and PIECEWISE_LINEAR.issuperset(network.activations):
         fails = not valid(margin, alone.strict)[0] and _fails_exactly(alone, network, values)
     else:  # written so that a NaN does not count
         fails = bool(margin[0] < -alone.band[0])
-    return compact(problem, delta, values) if fails else None
+    return compact(question, delta, values) if fails else None
 
 
-def compact(problem: Problem, delta: float, values: Floats) -> Witness:
+def compact(question: Question, delta: float, values: Floats) -> Witness:
     """A shift as signs if it is a corner of the box, else as parameters: large models have large witnesses."""
-    if isinstance(problem.shifts, LinfShifts):
-        base = problem.model.parameters.values
+    if isinstance(question.shifts, LinfShifts):
+        base = question.model.parameters.values
         signs = np.sign(values - base)
-        if np.array_equal(inside_box(base, problem.reach, delta, signs), values):
-            return CornerShift(problem.shifts, delta, signs.astype(np.int8))
+        if np.array_equal(inside_box(base, question.reach, delta, signs), values):
+            return CornerShift(question.shifts, delta, signs.astype(np.int8))
     return KeptShift(delta, values)
 
 
-def _inside(problem: Problem, values: Floats, delta: float) -> bool:
-    base = problem.model.parameters
-    if isinstance(problem.shifts, LinfShifts):
-        return bool(within_box(base.values, problem.reach, delta, values).all())
-    return bool(np.isfinite(values).all()) and problem.shifts.contains(base, replace(base, values=values), delta)
+def _inside(question: Question, values: Floats, delta: float) -> bool:
+    base = question.model.parameters
+    if isinstance(question.shifts, LinfShifts):
+        return bool(within_box(base.values, question.reach, delta, values).all())
+    return bool(np.isfinite(values).all()) and question.shifts.contains(base, replace(base, values=values), delta)
 
 
-def _margin(alone: Problem, network: FeedForward | None, values: Floats) -> Floats:
+def _margin(alone: Question, network: FeedForward | None, values: Floats) -> Floats:
     """The margin of a row by itself, so that it does not depend on which other rows are asked about."""
     if network is not None:
         a = scores(*_tensors(network, values), network.activations, alone.X)
@@ -63,7 +63,7 @@ def _margin(alone: Problem, network: FeedForward | None, values: Floats) -> Floa
     return np.asarray(alone.model.shifted_margins(alone.X, alone.target[0], move, 1.0)[0])
 
 
-def _fails_exactly(alone: Problem, network: FeedForward, values: Floats) -> bool:
+def _fails_exactly(alone: Question, network: FeedForward, values: Floats) -> bool:
     tensors = _tensors(network, values)
     sign = exact_sign(*tensors, network.activations, alone.X[0], int(alone.wanted[0]), network.offset)
     return sign < 0 or (sign == 0 and bool(alone.strict[0]))

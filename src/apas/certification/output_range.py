@@ -22,7 +22,7 @@ from apas.certification.claims import Every, Most
 from apas.certification.methods.bounds import IntervalBounds
 from apas.certification.methods.exact import Exact
 from apas.certification.methods.sampling import ROWS, Sampling, block_size, default_delta
-from apas.certification.question import Method, Problem
+from apas.certification.question import Method, Question
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
 from apas.display.progress import Progress
@@ -239,7 +239,7 @@ def output_range(
     chosen: Method = pick(method, METHODS, Method, "method")
     shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
     points, encoded = encoded_rows(net, X)
-    problem = Problem(
+    question = Question(
         model=net,
         X=encoded,
         target=check_target(net, encoded, target),
@@ -251,35 +251,35 @@ def output_range(
         raise InputError(f"`method` of output_range must be sampling, interval or exact, got {type(chosen).__name__}.")
     if isinstance(shift_set, ObservedShifts) and not isinstance(chosen, Sampling):
         raise Unsupported('output_range asks models that exist (ObservedShifts) with method="sampling" alone.')
-    complaint = chosen.unsupported(problem)
+    complaint = chosen.unsupported(question)
     if complaint is not None:
         raise Unsupported(complaint)
     check_agreement(net, points, encoded, shift_set)
     items: list[OutputRange] = []
-    if len(problem):
+    if len(question):
         with np.errstate(over="ignore", invalid="ignore"):
             if isinstance(chosen, Sampling):
-                items = _drawn(problem, chosen, Stream(entropy_of(rng), "range"))
+                items = _drawn(question, chosen, Stream(entropy_of(rng), "range"))
             else:
-                items = _proved(problem, chosen)
+                items = _proved(question, chosen)
     return OutputRanges(items, points=points, model_digest=model_digest(net), shifts=shift_set)
 
 
-def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRange]:
-    asked = method.claim(problem)
-    samples = method.plan(problem, asked)[0]
+def _drawn(question: Question, method: Sampling, stream: Stream) -> list[OutputRange]:
+    asked = method.claim(question)
+    samples = method.plan(question, asked)[0]
     # what Lemma 4 attaches to the extreme of so many draws: at least the share that was asked for
     share = max(method.coverage, coverage_lower(samples, 0, confidence=method.confidence))
     claim = Most(share, method.confidence, asked.measure)
-    low, high = np.full(len(problem), np.inf), np.full(len(problem), -np.inf)
-    undefined = np.zeros(len(problem), dtype=np.int64)
-    block = block_size(problem)
+    low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
+    undefined = np.zeros(len(question), dtype=np.int64)
+    block = block_size(question)
     with Progress(samples, "drawing shifted models") as progress:
         for begin in range(0, samples, block):
             end = min(begin + block, samples)
-            directions = problem.directions(stream, begin, end)
-            for chunk in range(0, len(problem), ROWS):
-                part = problem if len(problem) <= ROWS else problem.take(slice(chunk, chunk + ROWS))
+            directions = question.directions(stream, begin, end)
+            for chunk in range(0, len(question), ROWS):
+                part = question if len(question) <= ROWS else question.take(slice(chunk, chunk + ROWS))
                 margins = part.margins(directions)
                 rows = slice(chunk, chunk + len(part))
                 # a model that gives no number is on neither side of any: then no end is known
@@ -288,9 +288,9 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
                 low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
                 high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
             progress.advance(end - begin)
-    if problem.single:  # what the draws give in float32, whatever the order of its sums
-        low, high = low - problem.band, high + problem.band
-    base = problem.model.margin(problem.X, problem.one_target)
+    if question.single:  # what the draws give in float32, whatever the order of its sums
+        low, high = low - question.band, high + question.band
+    base = question.model.margin(question.X, question.one_target)
     return [
         OutputRange(
             float(low[i]),
@@ -299,85 +299,85 @@ def _drawn(problem: Problem, method: Sampling, stream: Stream) -> list[OutputRan
             claim,
             (bool(np.isfinite(low[i])), bool(np.isfinite(high[i]))),
             float(base[i]),
-            float(problem.delta[i]),
-            problem.target[i],
+            float(question.delta[i]),
+            question.target[i],
             "sampling",
             int(undefined[i]),
         )
-        for i in range(len(problem))
+        for i in range(len(question))
     ]
 
 
-def _proved(problem: Problem, method: IntervalBounds | Exact) -> list[OutputRange]:
-    network = problem.network
+def _proved(question: Question, method: IntervalBounds | Exact) -> list[OutputRange]:
+    network = question.network
     assert network is not None
-    claim = Every(problem.region)
-    base = problem.model.margin(problem.X, problem.one_target)
-    low, high = _enclosed(problem, network)
+    claim = Every(question.region)
+    base = question.model.margin(question.X, question.one_target)
+    low, high = _enclosed(question, network)
     # where the bounds overflow, infinity less infinity may stand for an end: none is known then
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
     binary = len(network.classes) == 2
-    closed = is_exact(network) and isinstance(problem.shifts, LinfShifts)
+    closed = is_exact(network) and isinstance(question.shifts, LinfShifts)
     name = "exact" if isinstance(method, Exact) else "interval"
     items = []
-    with Progress(len(problem), "going through the rows") as progress:
-        for i in range(len(problem)):
+    with Progress(len(question), "going through the rows") as progress:
+        for i in range(len(question)):
             ends, attained = (float(low[i]), float(high[i])), (closed, closed and binary)
-            if isinstance(method, Exact) and not closed and isinstance(problem.shifts, LinfShifts):
+            if isinstance(method, Exact) and not closed and isinstance(question.shifts, LinfShifts):
                 deadline = time.monotonic() + method.time_limit
-                below = _edge(problem, network, i, int(problem.wanted[i]), ends[0], float(base[i]), deadline)
+                below = _edge(question, network, i, int(question.wanted[i]), ends[0], float(base[i]), deadline)
                 above = (-ends[1], False)
                 if binary:  # the largest margin is the least one towards the other class, turned round
-                    other = 1 - int(problem.wanted[i])
-                    above = _edge(problem, network, i, other, -ends[1], -float(base[i]), deadline)
+                    other = 1 - int(question.wanted[i])
+                    above = _edge(question, network, i, other, -ends[1], -float(base[i]), deadline)
                 ends, attained = (below[0], -above[0]), (below[1], above[1])
             reached = (attained[0] and bool(np.isfinite(ends[0])), attained[1] and bool(np.isfinite(ends[1])))
             items.append(
                 OutputRange(
-                    *ends, claim, claim, reached, float(base[i]), float(problem.delta[i]), problem.target[i], name
+                    *ends, claim, claim, reached, float(base[i]), float(question.delta[i]), question.target[i], name
                 )
             )
             progress.advance(1)
     return items
 
 
-def _enclosed(problem: Problem, network: FeedForward) -> tuple[Floats, Floats]:
+def _enclosed(question: Question, network: FeedForward) -> tuple[Floats, Floats]:
     """Ends of a set that contains the margin of every shifted model."""
 
     def least(wanted: Indices) -> Floats:
-        if isinstance(problem.shifts, LpShifts):
+        if isinstance(question.shifts, LpShifts):
             bound, error = least_margins_ball(
-                network, problem.X, wanted, problem.radii, problem.shifts.p, problem.delta
+                network, question.X, wanted, question.radii, question.shifts.p, question.delta
             )
             return bound - error
-        boxes = Boxes(network, problem.X, wanted, problem.radii)
-        return boxes.bound(problem.delta) - boxes.error(problem.delta)
+        boxes = Boxes(network, question.X, wanted, question.radii)
+        return boxes.bound(question.delta) - boxes.error(question.delta)
 
-    low = least(problem.wanted)
+    low = least(question.wanted)
     if len(network.classes) == 2:
-        return low, -least(1 - problem.wanted)
-    if isinstance(problem.shifts, LpShifts):
+        return low, -least(1 - question.wanted)
+    if isinstance(question.shifts, LpShifts):
         raise Unsupported("output_range in a ball needs a model with two classes; use LinfShifts, or Sampling.")
     # the margin is at most what the wanted score can exceed any one rival by
-    high = np.full(len(problem), np.inf)
-    for rival in rivals(network, problem.wanted).T:
-        boxes = Boxes(network, problem.X, rival, problem.radii)
-        place = (rivals(network, rival) == problem.wanted[:, None]).argmax(axis=1)
-        against = np.stack([boxes.against(problem.delta, j) for j in range(len(boxes.outputs))])
-        least_lead = against[place, np.arange(len(problem))] - boxes.error(problem.delta)
+    high = np.full(len(question), np.inf)
+    for rival in rivals(network, question.wanted).T:
+        boxes = Boxes(network, question.X, rival, question.radii)
+        place = (rivals(network, rival) == question.wanted[:, None]).argmax(axis=1)
+        against = np.stack([boxes.against(question.delta, j) for j in range(len(boxes.outputs))])
+        least_lead = against[place, np.arange(len(question))] - boxes.error(question.delta)
         high = np.minimum(high, -least_lead)
     return low, high
 
 
 def _edge(
-    problem: Problem, network: FeedForward, row: int, wanted: int, low: float, known: float, deadline: float
+    question: Question, network: FeedForward, row: int, wanted: int, low: float, known: float, deadline: float
 ) -> tuple[float, bool]:
     """The least margin of one row: proved from below, and whether a shift attains it; by bisection over verdicts.
 
     Whether every margin exceeds s is the question whether every shift keeps the row of a network whose wanted score is
     lowered by s.
     """
-    x, delta = problem.X[row : row + 1], float(problem.delta[row])
+    x, delta = question.X[row : row + 1], float(question.delta[row])
     high = known
 
     def above(level: float) -> bool | None:
@@ -387,13 +387,13 @@ def _edge(
         def accept(_: int, direction: Floats) -> bool:
             nonlocal high
             label = network.classes[wanted]
-            margin = float(lowered.shifted_margins(x, label, (problem.radii * direction)[None, :], delta)[0, 0])
+            margin = float(lowered.shifted_margins(x, label, (question.radii * direction)[None, :], delta)[0, 0])
             high = min(high, margin + level)
             return margin <= 0
 
         left = max(deadline - time.monotonic(), 0.0)
         found = worst_cases(
-            lowered, x, np.array([wanted]), problem.radii, delta, steps=ALL_STEPS, time_limit=left, accept=accept
+            lowered, x, np.array([wanted]), question.radii, delta, steps=ALL_STEPS, time_limit=left, accept=accept
         )[0]
         return None if found.open else found.proved
 

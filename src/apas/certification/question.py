@@ -26,7 +26,7 @@ _ALL = slice(None)
 
 
 @dataclass(frozen=True)
-class Problem:
+class Question:
     """What a method gets: everything checked, nothing left to convert.
 
     Attributes
@@ -64,12 +64,12 @@ class Problem:
     def __len__(self) -> int:
         return len(self.X)
 
-    def take(self, rows: Array | slice) -> Problem:
+    def take(self, rows: Array | slice) -> Question:
         """The same question about some of the rows."""
         points = None if self.points is None else _part(self.points, rows)
         return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows], points=points)
 
-    def at(self, delta: float | Floats) -> Problem:
+    def at(self, delta: float | Floats) -> Question:
         """The same question at another delta, one for all rows or one per row."""
         return replace(self, delta=np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(self),)))
 
@@ -200,14 +200,14 @@ def _part(points: Any, rows: Array | slice) -> Any:
 class Method(Protocol):
     """A way to decide a claim."""
 
-    def claim(self, problem: Problem) -> Every | Most:
+    def claim(self, question: Question) -> Every | Most:
         """What the method will speak about."""
         ...
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None if the method can answer, else the error a user reads."""
         ...
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row; all rows are valid on the model itself."""
         ...

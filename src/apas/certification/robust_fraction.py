@@ -23,7 +23,7 @@ from apas.certification.api import SHIFTS, check_agreement, check_target, pick
 from apas.certification.certificate import NOT_TODAY
 from apas.certification.methods.enumeration import Enumeration, enclosed_shares
 from apas.certification.methods.sampling import ALIGN, ROWS, Sampling, block_size, default_delta
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
 from apas.display.progress import Progress
@@ -259,7 +259,7 @@ def robust_fraction(
     sizes = _check_deltas(default_delta(shift_set, deltas))
     points, encoded = encoded_rows(net, X)
     entropy = entropy_of(rng)
-    problem = Problem(
+    question = Question(
         model=net,
         X=encoded,
         target=check_target(net, encoded, target),
@@ -268,15 +268,15 @@ def robust_fraction(
         n_jobs=check_jobs(n_jobs),
         points=points,
     )
-    complaint = chosen.unsupported(problem)
+    complaint = chosen.unsupported(question)
     if complaint is not None:
         raise Unsupported(complaint)
     check_agreement(net, points, encoded, shift_set)
     items: list[FractionCurve] = []
-    if len(problem):
+    if len(question):
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
             sampled = isinstance(chosen, Sampling)
-            items = _sampled(problem, sizes, chosen, entropy) if sampled else _enclosed(problem, sizes, chosen)
+            items = _sampled(question, sizes, chosen, entropy) if sampled else _enclosed(question, sizes, chosen)
     return FractionCurves(
         items,
         points=points,
@@ -312,22 +312,22 @@ def _check_deltas(deltas: Any) -> Floats:
     return values
 
 
-def _enclosed(problem: Problem, deltas: Floats, method: Enumeration) -> list[FractionCurve]:
-    measure, valid = problem.measure_at(deltas), problem.valid_rows() | problem.doubtful_rows()
+def _enclosed(question: Question, deltas: Floats, method: Enumeration) -> list[FractionCurve]:
+    measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
     curves = []
-    for i, bounds in enumerate(enclosed_shares(problem, deltas, method)):
+    for i, bounds in enumerate(enclosed_shares(question, deltas, method)):
         lower, upper = np.array(bounds).T
         middle = 0.5 * (lower + upper)
-        curves.append(FractionCurve(deltas, middle, lower, upper, 0, 1.0, problem.target[i], measure, bool(valid[i])))
+        curves.append(FractionCurve(deltas, middle, lower, upper, 0, 1.0, question.target[i], measure, bool(valid[i])))
     return curves
 
 
-def _sampled(problem: Problem, deltas: Floats, method: Sampling, entropy: int) -> list[FractionCurve]:
-    samples = method.samples(problem, method.claim(problem))
-    failures, sure = _counted(problem, deltas, Stream(entropy, "fraction"), samples)
+def _sampled(question: Question, deltas: Floats, method: Sampling, entropy: int) -> list[FractionCurve]:
+    samples = method.samples(question, method.claim(question))
+    failures, sure = _counted(question, deltas, Stream(entropy, "fraction"), samples)
     # every end of every band has the same part of the risk
     level = 1 - (1 - Fraction(repr(method.confidence))) / (2 * len(deltas))
-    measure, valid = problem.measure_at(deltas), problem.valid_rows() | problem.doubtful_rows()
+    measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
     return [
         FractionCurve(
             deltas,
@@ -336,32 +336,32 @@ def _sampled(problem: Problem, deltas: Floats, method: Sampling, entropy: int) -
             np.array([coverage_upper(samples, int(k), confidence=level) for k in sure[:, i]]),
             samples,
             method.confidence,
-            problem.target[i],
+            question.target[i],
             measure,
             bool(valid[i]),
         )
-        for i in range(len(problem))
+        for i in range(len(question))
     ]
 
 
-def _counted(problem: Problem, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
+def _counted(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
     """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
-    questions = [replace(problem, delta=np.full(len(problem), delta)) for delta in deltas]
-    block = block_size(problem)
+    questions = [replace(question, delta=np.full(len(question), delta)) for delta in deltas]
+    block = block_size(question)
     blocks = -(-samples // block)
     size = block
-    if problem.n_jobs != 1:
+    if question.n_jobs != 1:
         from joblib import Parallel, delayed, effective_n_jobs
 
         # a few parts per worker, so that a slow one does not hold up the rest
-        size *= -(-blocks // min(blocks, 4 * effective_n_jobs(problem.n_jobs)))
+        size *= -(-blocks // min(blocks, 4 * effective_n_jobs(question.n_jobs)))
     ranges = [(a, min(a + size, samples)) for a in range(0, samples, size)]
-    if problem.n_jobs == 1:
+    if question.n_jobs == 1:
         parts = (_count(questions, stream, a, b, block) for a, b in ranges)
     else:
-        work = Parallel(n_jobs=problem.n_jobs, return_as="generator")
+        work = Parallel(n_jobs=question.n_jobs, return_as="generator")
         parts = work(delayed(_count)(questions, stream, a, b, block) for a, b in ranges)
-    total = np.zeros((2, len(deltas), len(problem)), dtype=np.int64)
+    total = np.zeros((2, len(deltas), len(question)), dtype=np.int64)
     with Progress(samples, "drawing shifted models") as progress:
         for (a, b), part in zip(ranges, parts, strict=True):
             total += part
@@ -369,18 +369,18 @@ def _counted(problem: Problem, deltas: Floats, stream: Stream, samples: int) -> 
     return total[0], total[1]
 
 
-def _count(questions: list[Problem], stream: Stream, start: int, stop: int, block: int) -> Integers:
+def _count(questions: list[Question], stream: Stream, start: int, stop: int, block: int) -> Integers:
     first = questions[0]
     counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
     for begin in range(start, stop, block):
         end = min(begin + block, stop)
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
         directions = first.directions(stream, begin, whole)
-        for problem, count in zip(questions, counts.transpose(1, 0, 2), strict=True):
-            for chunk in range(0, len(problem), ROWS):
+        for question, count in zip(questions, counts.transpose(1, 0, 2), strict=True):
+            for chunk in range(0, len(question), ROWS):
                 rows = slice(chunk, chunk + ROWS)
-                margins = problem.margins(directions, rows)[: end - begin]
-                band = problem.band[rows]
+                margins = question.margins(directions, rows)[: end - begin]
+                band = question.band[rows]
                 # written so that a NaN fails beyond doubt
                 count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
                 count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)

@@ -16,12 +16,12 @@ from apas.certification.api import check_agreement
 from apas.certification.certificate import Certificate
 from apas.certification.claims import Every
 from apas.certification.max_shift.result import MaxShift, MaxShifts
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.certification.results import Certificates
 from apas.contracts.file import load_certificates, read_content, stored_content
 from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.contracts.reports import AuditReport, AuditRow, Outcome
-from apas.contracts.row_fingerprints import Origin, Reading, origin_of, question, readings, rows_of
+from apas.contracts.row_fingerprints import Origin, Reading, origin_of, question_of, readings, rows_of
 from apas.contracts.shiftsets import AbsentModels, with_models
 from apas.counterfactuals.defaults import check_space
 from apas.counterfactuals.result import Counterfactuals
@@ -88,7 +88,7 @@ def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None)
     return None
 
 
-def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Problem, Floats]:
+def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Question, Floats]:
     """The question that the file answers, and its rows in model units as the model reads them now."""
     width = matched.model.n_features
     missing = (np.nan,) * width  # of a row that has another number of values, which is then no row of the model
@@ -96,20 +96,20 @@ def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Problem, F
     points, encoded = None, told
     if not matched.network_only:
         points, encoded = rows_of(matched.model, found.points, found.feature_names)
-    problem = question(matched.model, encoded, points, list(found), found.shifts)
-    return problem, told
+    question = question_of(matched.model, encoded, points, list(found), found.shifts)
+    return question, told
 
 
-def row_complaints(found: Certificates | MaxShifts, problem: Problem, told: Floats) -> list[str | None]:
+def row_complaints(found: Certificates | MaxShifts, question: Question, told: Floats) -> list[str | None]:
     """Per row what its target, its values in model units or its margins are not, or None."""
-    exact = not offers(problem.model, Raw)
-    allowed = 0.0 if exact else SAME_UNITS * np.maximum(1.0, np.abs(problem.X))
-    close: list[bool] = np.all(np.abs(told - problem.X) <= allowed, axis=1).tolist()
-    now = readings(problem, list(found))
+    exact = not offers(question.model, Raw)
+    allowed = 0.0 if exact else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
+    close: list[bool] = np.all(np.abs(told - question.X) <= allowed, axis=1).tolist()
+    now = readings(question, list(found))
     # margins of a dense network are computed in float64, whatever it is used in
-    same = problem.single and problem.network is not None and not offers(problem.shifts, OtherMoves)
-    precise = replace(problem, model=problem.network.with_dtype("float64")) if same and problem.network else problem
-    band = precise.band if len(problem) else np.empty(0)
+    same = question.single and question.network is not None and not offers(question.shifts, OtherMoves)
+    precise = replace(question, model=question.network.with_dtype("float64")) if same and question.network else question
+    band = precise.band if len(question) else np.empty(0)
     return [
         "its values in model units are not what the model makes of its raw values"
         if not close[i]
@@ -396,11 +396,11 @@ def audited(
     shifts = with_models(stored.shifts, found.shifts.models) if isinstance(found.shifts, ObservedShifts) else None
     shifts = stored.shifts if shifts is None else shifts
     new = read_successor(stored, new_model, base, validity_only=validity_only, known=found.model)
-    problem = rows_on(stored, new)
+    question = rows_on(stored, new)
     with np.errstate(over="ignore", invalid="ignore"):
-        valid = problem.valid_rows()
-        doubtful = np.abs(problem.model.margin(problem.X, problem.one_target)) <= problem.band
-        rounded = problem.doubtful_rows()
+        valid = question.valid_rows()
+        doubtful = np.abs(question.model.margin(question.X, question.one_target)) <= question.band
+        rounded = question.doubtful_rows()
     shift = new.shift(shifts)
     lies = {delta: new.lies_in(shifts, delta) for delta in {item.delta for item in stored}}
     rows = [
@@ -442,7 +442,7 @@ def _certificates(certificates: Any) -> Certificates:
     return found
 
 
-def rows_on(found: Certificates, new: Successor) -> Problem:
+def rows_on(found: Certificates, new: Successor) -> Question:
     """The question whether the rows are valid on the new model; the shifts of it play no part."""
     complaints = [said for said in wrong_targets(list(found), new.model.classes) if said]
     if complaints:
@@ -456,7 +456,7 @@ def rows_on(found: Certificates, new: Successor) -> Problem:
         except ApasError as error:
             raise InputError(f"`new_model` cannot read the rows of the certificates: {error}") from None
         check_agreement(new.model, points, encoded, name="`new_model`")
-    return question(new.model, encoded, points, list(found), LinfShifts())
+    return question_of(new.model, encoded, points, list(found), LinfShifts())
 
 
 def _own_columns(rows: Any, found: Certificates, model: Model) -> Any:

@@ -41,7 +41,7 @@ from apas.contracts.json_values import (
     table_cells,
     written,
 )
-from apas.contracts.row_fingerprints import Origin, Reading, question, readings, rows_of
+from apas.contracts.row_fingerprints import Origin, Reading, question_of, readings, rows_of
 from apas.contracts.shiftsets import described_shifts, read_shifts
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
@@ -252,7 +252,7 @@ def _fingerprints_of(found: Certificates | MaxShifts) -> list[Reading]:
     if model_digest(model) != found.model_digest:
         raise InputError("`certificates` are about a model that was changed since; certify again and save at once.")
     points, encoded = rows_of(model, found.points, found.feature_names)
-    return readings(question(model, encoded, points, list(found), found.shifts), list(found))
+    return readings(question_of(model, encoded, points, list(found), found.shifts), list(found))
 
 
 def _check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:

@@ -32,7 +32,7 @@ from apas.certification.methods.bounds import IntervalBounds, LinearBounds, deci
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.exact import Exact
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.contracts.json_values import Fields
 from apas.contracts.reports import Checked
 from apas.display.numbers import at_least, at_most
@@ -53,7 +53,7 @@ _Answer = tuple[Checked, str]
 _TEST = re.compile(r"generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
 
 
-def redrawn(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def redrawn(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
     """Check the certificates number `rows`, all of which have evidence of sampling."""
     answers: dict[int, _Answer] = {}
     groups: dict[Any, list[int]] = {}
@@ -61,7 +61,7 @@ def redrawn(problem: Problem, items: Sequence[Certificate], rows: Sequence[int])
     for i in rows:
         evidence, claim = items[i].evidence, items[i].claim
         assert isinstance(evidence, SamplingEvidence)
-        complaint = _accounts(items[i], evidence, problem, together[claim, hex(evidence.entropy)])
+        complaint = _accounts(items[i], evidence, question, together[claim, hex(evidence.entropy)])
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
         elif evidence.samples > MOST_DRAWS:
@@ -69,9 +69,11 @@ def redrawn(problem: Problem, items: Sequence[Certificate], rows: Sequence[int])
         else:
             groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
     for (claim, samples, entropy, purpose), part in groups.items():
-        found = _draw_again(problem, part, claim, samples, Stream(entropy, purpose))
+        found = _draw_again(question, part, claim, samples, Stream(entropy, purpose))
         for i, now in zip(part, found, strict=True):
-            answers[i] = _charged(problem, items[i], _compared_draws(items[i], now), _lower_ranks(items, rows, entropy))
+            answers[i] = _charged(
+                question, items[i], _compared_draws(items[i], now), _lower_ranks(items, rows, entropy)
+            )
     return answers
 
 
@@ -85,10 +87,10 @@ class Fresh:
 
 
 def confirmed_anew(
-    problem: Problem, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, _Answer], fresh: Fresh
+    question: Question, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, _Answer], fresh: Fresh
 ) -> dict[int, _Answer]:
     """Put certified rows, whose `answers` say that they hold, to a test on draws that nobody could have known."""
-    if _listed(problem):
+    if _listed(question):
         said = "there are no other models of these to draw"
         return {i: (answers[i][0], f"{answers[i][1]}; {said}") for i in rows}
     found: dict[int, _Answer] = {}
@@ -99,12 +101,12 @@ def confirmed_anew(
         groups.setdefault(claim, []).append(i)
     level = simultaneous(1 - MISTAKEN, len(rows))
     for claim, part in groups.items():
-        found |= _confirmed_anew(problem.take(np.array(part, dtype=np.intp)), claim, part, answers, fresh, level)
+        found |= _confirmed_anew(question.take(np.array(part, dtype=np.intp)), claim, part, answers, fresh, level)
     return found
 
 
 def _confirmed_anew(
-    some: Problem, claim: Most, part: list[int], answers: dict[int, _Answer], fresh: Fresh, level: Fraction
+    some: Question, claim: Most, part: list[int], answers: dict[int, _Answer], fresh: Fresh, level: Fraction
 ) -> dict[int, _Answer]:
     """The answers about rows that share a claim."""
     n = fresh.samples or min(MOST_DRAWS, _detecting(claim.coverage, level))
@@ -166,7 +168,7 @@ def _power(claim: Most, n: int, refuting: int, entropy: int) -> str:
     )
 
 
-def _accounts(item: Certificate, evidence: SamplingEvidence, problem: Problem, together: int) -> str | None:
+def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question, together: int) -> str | None:
     """What is wrong with how the claim accounts for the draws, or None."""
     claim = item.claim
     if not isinstance(claim, Most) or claim.confidence == 1.0:
@@ -180,9 +182,9 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, problem: Problem, t
         return f"nothing is certified on the stream {evidence.purpose!r}"
     if item.is_certified and evidence.draws != evidence.samples:
         return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
-    before = search_tries(0, test) if item.is_certified and not _listed(problem) else None
-    if claim.tries not in (before, _tries(problem, evidence)):
-        return _undercharged(problem, evidence, claim)
+    before = search_tries(0, test) if item.is_certified and not _listed(question) else None
+    if claim.tries not in (before, _tries(question, evidence)):
+        return _undercharged(question, evidence, claim)
     return too_many_rows(claim, together)
 
 
@@ -192,18 +194,18 @@ def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0 if evidence.purpose == "certify" else -1, 0)
 
 
-def _listed(problem: Problem) -> bool:
+def _listed(question: Question) -> bool:
     """Whether nothing is drawn: of models that exist there is one test, and its stream is a name only."""
-    return isinstance(problem.shifts, ObservedShifts)
+    return isinstance(question.shifts, ObservedShifts)
 
 
-def _tries(problem: Problem, evidence: SamplingEvidence) -> int:
+def _tries(question: Question, evidence: SamplingEvidence) -> int:
     """By what the risk of the test that a stream is for has to be divided."""
-    return 1 if _listed(problem) else search_tries(*_test_of(evidence))
+    return 1 if _listed(question) else search_tries(*_test_of(evidence))
 
 
-def _undercharged(problem: Problem, evidence: SamplingEvidence, claim: Most) -> str:
-    tries = _tries(problem, evidence)
+def _undercharged(question: Question, evidence: SamplingEvidence, claim: Most) -> str:
+    tries = _tries(question, evidence)
     return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
 
 
@@ -214,7 +216,7 @@ def _lower_ranks(items: Sequence[Certificate], rows: Sequence[int], entropy: int
     return next(rank for rank in range(len(rows) + 1) if rank not in ranks)
 
 
-def _charged(problem: Problem, item: Certificate, answer: _Answer, known: int) -> _Answer:
+def _charged(question: Question, item: Certificate, answer: _Answer, known: int) -> _Answer:
     """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price.
 
     Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless the
@@ -223,7 +225,7 @@ def _charged(problem: Problem, item: Certificate, answer: _Answer, known: int) -
     evidence, claim = item.evidence, item.claim
     assert isinstance(evidence, SamplingEvidence)
     assert isinstance(claim, Most)
-    tries, rank = _tries(problem, evidence), _test_of(evidence)[0]
+    tries, rank = _tries(question, evidence), _test_of(evidence)[0]
     if answer[0] is not Checked.HOLDS or claim.tries == tries:
         return answer
     confidence = replace(claim, tries=tries).row_confidence
@@ -231,8 +233,8 @@ def _charged(problem: Problem, item: Certificate, answer: _Answer, known: int) -
     if evidence.failures <= allowed:
         return Checked.HOLDS, f"{answer[1]}; for its rank of {rank} at most {allowed} may"
     if rank > known:
-        return Checked.FAILS, _undercharged(problem, evidence, claim)
-    return Checked.NOT_CHECKED, f"{answer[1]}, but {_undercharged(problem, evidence, claim)}: generate it again"
+        return Checked.FAILS, _undercharged(question, evidence, claim)
+    return Checked.NOT_CHECKED, f"{answer[1]}, but {_undercharged(question, evidence, claim)}: generate it again"
 
 
 def too_many_rows(claim: Most, together: int) -> str | None:
@@ -243,10 +245,10 @@ def too_many_rows(claim: Most, together: int) -> str | None:
 
 
 def _draw_again(
-    problem: Problem, rows: list[int], claim: Most, samples: int, stream: Stream
+    question: Question, rows: list[int], claim: Most, samples: int, stream: Stream
 ) -> Sequence[Certificate | str]:
     """The certificates that the draws give, or why they give none."""
-    some = replace(problem.take(np.array(rows, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
+    some = replace(question.take(np.array(rows, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
     try:
         method = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
         return decide(some, method, stream)
@@ -285,14 +287,14 @@ MOST_BOXES = 1_000_000
 SAME_SHARE = 1e-9
 
 
-def reproved(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def reproved(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
     """Check the certificates number `rows`, all of which have evidence of bounds."""
     answers: dict[int, _Answer] = {}
     groups: dict[str, list[int]] = {}
     for i in rows:
         item, evidence = items[i], items[i].evidence
         assert isinstance(evidence, BoundEvidence)
-        complaint = _consistent(problem, item, evidence)
+        complaint = _consistent(question, item, evidence)
         how = item.method.removeprefix("cascade: ")
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
@@ -301,9 +303,9 @@ def reproved(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]
         elif how in _AGAIN or (how == "exact" and evidence.step in _DIRECT):
             groups.setdefault(how, []).append(i)
         elif how == "exact" and evidence.step == "splitting" and item.is_certified:
-            answers[i] = _split_again(problem, i, item, evidence)
+            answers[i] = _split_again(question, i, item, evidence)
         elif item.verdict is Verdict.REFUTED:
-            answers[i] = replayed(problem, i, item)
+            answers[i] = replayed(question, i, item)
         elif item.verdict is Verdict.UNKNOWN:
             answers[i] = Checked.HOLDS, "nothing is claimed, so there is nothing to check"
         elif how == "attack":
@@ -313,12 +315,12 @@ def reproved(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]
             answers[i] = Checked.NOT_CHECKED, why
     for how, part in groups.items():
         method = _AGAIN.get(how, Exact(time_limit=0.0))
-        for i, now in zip(part, _prove_again(problem, part, items, method), strict=True):
-            answers[i] = _compared_proof(problem, i, items[i], now)
+        for i, now in zip(part, _prove_again(question, part, items, method), strict=True):
+            answers[i] = _compared_proof(question, i, items[i], now)
     return answers
 
 
-def enumerated_again(problem: Problem, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def enumerated_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
     """Check the certificates number `rows`, all of which have evidence of enumeration."""
     answers: dict[int, _Answer] = {}
     for i in rows:
@@ -336,37 +338,37 @@ def enumerated_again(problem: Problem, items: Sequence[Certificate], rows: Seque
         coverage = claim.coverage if isinstance(claim, Most) else 1.0
         # the gap at which the run ended is not in the file; the number of boxes ends it at the same place
         method = Enumeration(coverage=coverage, gap=1e-300, max_boxes=evidence.evaluated)
-        now = _prove_again(problem, [i], items, method)[0]
-        answers[i] = now if isinstance(now, tuple) else _same_share(problem, i, item, evidence, now)
+        now = _prove_again(question, [i], items, method)[0]
+        answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, evidence, now)
     return answers
 
 
-def replayed(problem: Problem, row: int, item: Certificate) -> _Answer:
+def replayed(question: Question, row: int, item: Certificate) -> _Answer:
     """Whether the shift that a certificate keeps lies in the set, and breaks the row."""
     witness, outside = item.witness, "its witness does not lie in the set or does not break the row"
     if witness is None:
         return Checked.FAILS, "it says that a shift breaks the row, but keeps none"
     if isinstance(witness, DrawnShift):
         try:
-            drawn = problem.directions(Stream(witness.entropy, witness.purpose), witness.index, witness.index + 1)
-            margin = problem.margins(drawn, np.array([row]))[0, 0]
+            drawn = question.directions(Stream(witness.entropy, witness.purpose), witness.index, witness.index + 1)
+            margin = question.margins(drawn, np.array([row]))[0, 0]
         except (ApasError, IndexError):
             return Checked.FAILS, "its witness is a draw that does not exist"
-        fails = bool(margin < -problem.band[row])
+        fails = bool(margin < -question.band[row])
         return (Checked.HOLDS, f"draw number {witness.index} breaks it again") if fails else (Checked.FAILS, outside)
     assert isinstance(witness, CornerShift | KeptShift)
-    size = len(problem.model.parameters)
+    size = len(question.model.parameters)
     given = witness.signs if isinstance(witness, CornerShift) else witness.values
     if witness.delta != item.delta or given.shape != (size,):
         return Checked.FAILS, "its witness has another delta or another number of parameters than the certificate"
-    if confirmed_witness(problem, row, witness.parameters(problem.model)) is None:
+    if confirmed_witness(question, row, witness.parameters(question.model)) is None:
         return Checked.FAILS, outside
     return Checked.HOLDS, "its witness lies in the set and breaks the row"
 
 
-def _split_again(problem: Problem, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
+def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
     """Prove a row by distinguishing cases once more, without a solver; cases may come out differently elsewhere."""
-    alone = problem.take(slice(row, row + 1))
+    alone = question.take(slice(row, row + 1))
     now = decided(alone, "exact", _WITHOUT_SOLVER, SECONDS)[0]
     same = isinstance(now.evidence, BoundEvidence) and now.evidence.nodes == evidence.nodes
     if now.verdict is Verdict.REFUTED:
@@ -374,14 +376,14 @@ def _split_again(problem: Problem, row: int, item: Certificate, evidence: BoundE
     if now.verdict is Verdict.UNKNOWN or not same:
         said = "was not found again" if now.verdict is Verdict.UNKNOWN else f"is another one here: {now.reason}"
         return Checked.NOT_CHECKED, f"the proof by {evidence.nodes} cases {said}"
-    return _compared_proof(problem, row, item, now)
+    return _compared_proof(question, row, item, now)
 
 
-def _consistent(problem: Problem, item: Certificate, evidence: BoundEvidence) -> str | None:
+def _consistent(question: Question, item: Certificate, evidence: BoundEvidence) -> str | None:
     """What in a certificate contradicts itself or the model, whatever the bounds are; None if nothing."""
     if not isinstance(item.claim, Every):
         return "bounds on the margin speak of every shift, which is not what is claimed"
-    region = problem.region
+    region = question.region
     if item.claim.measure != region:
         return f"the set is {region!r}, the file says {item.claim.measure!r}"
     proved = evidence.bound is not None and evidence.bound > 0
@@ -395,9 +397,9 @@ def _consistent(problem: Problem, item: Certificate, evidence: BoundEvidence) ->
 
 
 def _prove_again(
-    problem: Problem, rows: list[int], items: Sequence[Certificate], method: Any
+    question: Question, rows: list[int], items: Sequence[Certificate], method: Any
 ) -> Sequence[Certificate | _Answer]:
-    some = replace(problem.take(np.array(rows, dtype=np.intp)), claim_rows=1)
+    some = replace(question.take(np.array(rows, dtype=np.intp)), claim_rows=1)
     complaint = method.unsupported(some)
     if complaint is not None:
         return [(Checked.FAILS, complaint)] * len(rows)
@@ -406,7 +408,7 @@ def _prove_again(
     return [replace(c, claim=replace(c.claim, rows=n)) for c, n in zip(found, claims, strict=True)]
 
 
-def _compared_proof(problem: Problem, row: int, item: Certificate, now: Certificate | _Answer) -> _Answer:
+def _compared_proof(question: Question, row: int, item: Certificate, now: Certificate | _Answer) -> _Answer:
     if isinstance(now, tuple):
         return now
     if now.verdict is not item.verdict:
@@ -420,12 +422,12 @@ def _compared_proof(problem: Problem, row: int, item: Certificate, now: Certific
     if now.reason != item.reason:
         return Checked.FAILS, f"computed again, the reason is {now.reason!r}, the file says {item.reason!r}"
     if item.verdict is Verdict.REFUTED:
-        return replayed(problem, row, item)
+        return replayed(question, row, item)
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
 def _same_share(
-    problem: Problem, row: int, item: Certificate, evidence: EnumerationEvidence, now: Certificate
+    question: Question, row: int, item: Certificate, evidence: EnumerationEvidence, now: Certificate
 ) -> _Answer:
     found: Callable[[str], Any] = lambda key: getattr(now.evidence, key)  # noqa: E731
     if now.verdict is not item.verdict or now.claim != item.claim:
@@ -437,7 +439,7 @@ def _same_share(
     if (evidence.open, evidence.evaluated, stopped) != (found("open"), found("evaluated"), found("stopped")):
         return Checked.FAILS, f"computed again, the boxes are others: {now.reason}"
     if item.witness is not None or (item.verdict is Verdict.REFUTED and isinstance(item.claim, Every)):
-        return replayed(problem, row, item)
+        return replayed(question, row, item)
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
@@ -446,10 +448,10 @@ SAME_DELTA = 1e-9
 _PROOFS: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds()}
 
 
-def searched_again(problem: Problem, items: Sequence[MaxShift]) -> list[_Answer]:
+def searched_again(question: Question, items: Sequence[MaxShift]) -> list[_Answer]:
     """Check every largest shift, row by row: a row's answer does not depend on the others."""
-    near = problem.doubtful_rows()
-    valid = problem.valid_rows() & ~near if len(problem) else near
+    near = question.doubtful_rows()
+    valid = question.valid_rows() & ~near if len(question) else near
     shared = [(item.claim, item.trace.get("entropy")) for item in items]
     together = Counter(key for key, ok in zip(shared, valid, strict=True) if ok)
     answers: list[_Answer] = []
@@ -459,12 +461,12 @@ def searched_again(problem: Problem, items: Sequence[MaxShift]) -> list[_Answer]
             same = replace(item, trace={}, seconds=0.0) == within_rounding(item.target, item.claim)
             answers.append((Checked.HOLDS if same else Checked.FAILS, NEAR_BOUNDARY))
             continue
-        answer = _checked(problem.take(slice(i, i + 1)), item, ok) if crowded is None else (Checked.FAILS, crowded)
+        answer = _checked(question.take(slice(i, i + 1)), item, ok) if crowded is None else (Checked.FAILS, crowded)
         answers.append(answer)
     return answers
 
 
-def _checked(alone: Problem, item: MaxShift, valid: bool) -> _Answer:
+def _checked(alone: Question, item: MaxShift, valid: bool) -> _Answer:
     if valid == (item.reason == NOT_VALID):
         return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
     if not valid:
@@ -480,7 +482,7 @@ def _checked(alone: Problem, item: MaxShift, valid: bool) -> _Answer:
     return now if isinstance(now, tuple) else _compared_largest(item, now)
 
 
-def _searched(alone: Problem, item: MaxShift) -> MaxShift | _Answer:
+def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     trace, claim = Fields(dict(item.trace), "trace"), item.claim
     limit = trace.number("limit", above=0)
     if isinstance(claim, Every):

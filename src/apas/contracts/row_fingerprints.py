@@ -19,7 +19,7 @@ from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.sampling import SamplingEvidence
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.counterfactuals.space.coding import CodedModel
 from apas.models.base import Dense, Described, Model, Named, Raw, offers
 from apas.models.convert import encoded_rows
@@ -69,29 +69,29 @@ def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[A
     return encoded_rows(model, points)
 
 
-def question(
+def question_of(
     model: Model, encoded: Floats, points: Any, items: Sequence[Certificate | MaxShift], shifts: Any
-) -> Problem:
+) -> Question:
     """The question that certificates answer, with the deltas and targets that they name."""
     target = np.empty(len(items), dtype=object)
     target[:] = [item.target for item in items]
     # a row of which nothing is certified has the delta 0, at which nothing is asked
     delta = np.array([item.delta or 1.0 for item in items], dtype=np.float64)
-    return Problem(model, encoded, target, delta, shifts, points=points)
+    return Question(model, encoded, target, delta, shifts, points=points)
 
 
-def readings(problem: Problem, items: Sequence[Certificate | MaxShift]) -> list[Reading]:
-    """What the model of a problem makes of each of its rows."""
+def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> list[Reading]:
+    """What the model of a question makes of each of its rows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        margins = problem.model.margin(problem.X, problem.one_target) if len(problem) else np.empty(0)
-        drawn = np.full(len(problem), np.nan)
+        margins = question.model.margin(question.X, question.one_target) if len(question) else np.empty(0)
+        drawn = np.full(len(question), np.nan)
         for (entropy, purpose), rows in streams(items).items():
-            first = problem.directions(Stream(entropy, purpose), 0, 1)
-            drawn[rows] = problem.margins(first, rows)[0]
-    origin = origin_of(problem.model)
+            first = question.directions(Stream(entropy, purpose), 0, 1)
+            drawn[rows] = question.margins(first, rows)[0]
+    origin = origin_of(question.model)
     return [
         Reading(origin, tuple(row), _nine(margin), _nine(draw))
-        for row, margin, draw in zip(problem.X.tolist(), margins.tolist(), drawn.tolist(), strict=True)
+        for row, margin, draw in zip(question.X.tolist(), margins.tolist(), drawn.tolist(), strict=True)
     ]
 
 

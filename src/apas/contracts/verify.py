@@ -18,7 +18,7 @@ from apas.certification.claims import Every, Most, Verdict
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods.enumeration import EnumerationEvidence
 from apas.certification.methods.sampling import SamplingEvidence
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.certification.results import Certificates
 from apas.contracts.audit import Matched, asked, match_model, row_complaints, wrong_targets
 from apas.contracts.file import Stored, read_content, read_stored, stored_content
@@ -35,7 +35,7 @@ from apas.shifts.base import coordinates
 from apas.shifts.observed import ObservedShifts
 
 _Answer = tuple[Checked, str]
-_Check = Callable[[Problem, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
+_Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
 _CHECKS: tuple[tuple[type[Any], _Check], ...] = (
     (SamplingEvidence, redrawn),
     (BoundEvidence, reproved),
@@ -210,44 +210,44 @@ def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -
         rest = iter(_checked(found[np.array([said is None for said in complaints])], net, fresh))
         return [(Checked.FAILS, said) if said else next(rest) for said in complaints]
     try:
-        problem, told = asked(found, matched)
+        question, told = asked(found, matched)
         with np.errstate(over="ignore", invalid="ignore"):
-            answers = _answers(found, problem, told, fresh)
+            answers = _answers(found, question, told, fresh)
     except ApasError as error:  # a set that moves nothing of this model, rows that it cannot read
         return [(Checked.FAILS, f"the question makes no sense: {error}")] * len(found)
     return [_as_far_as_known(answer, matched) for answer in answers]
 
 
-def _answers(found: Certificates | MaxShifts, problem: Problem, told: Any, fresh: Fresh | None) -> list[_Answer]:
-    complaints = row_complaints(found, problem, told)
+def _answers(found: Certificates | MaxShifts, question: Question, told: Any, fresh: Fresh | None) -> list[_Answer]:
+    complaints = row_complaints(found, question, told)
     if isinstance(found, MaxShifts):
-        answers = dict(enumerate(searched_again(problem, list(found))))
+        answers = dict(enumerate(searched_again(question, list(found))))
     else:
-        answers = _certificates(problem, list(found), fresh)
+        answers = _certificates(question, list(found), fresh)
     return [answers[i] if said is None else (Checked.FAILS, said) for i, said in enumerate(complaints)]
 
 
-def _certificates(problem: Problem, items: list[Certificate], fresh: Fresh | None) -> dict[int, _Answer]:
-    near = problem.doubtful_rows()
-    valid = problem.valid_rows() & ~near
+def _certificates(question: Question, items: list[Certificate], fresh: Fresh | None) -> dict[int, _Answer]:
+    near = question.doubtful_rows()
+    valid = question.valid_rows() & ~near
     answers: dict[int, _Answer] = {}
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
         if isinstance(item.evidence, BaseEvidence) or not ok:
-            answers[i] = _base(problem, item, ok, bool(near[i]))
+            answers[i] = _base(question, item, ok, bool(near[i]))
     for kind, check in _CHECKS:
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
-        answers |= check(problem, items, rows) if rows else {}
+        answers |= check(question, items, rows) if rows else {}
     if fresh is not None:
         certified = [
             i
             for i, item in enumerate(items)
             if answers[i][0] is Checked.HOLDS and item.is_certified and isinstance(item.evidence, SamplingEvidence)
         ]
-        answers |= confirmed_anew(problem, items, certified, answers, fresh) if certified else {}
+        answers |= confirmed_anew(question, items, certified, answers, fresh) if certified else {}
     return answers
 
 
-def _base(problem: Problem, item: Certificate, valid: bool, near: bool) -> _Answer:
+def _base(question: Question, item: Certificate, valid: bool, near: bool) -> _Answer:
     """A row that the model itself decides, or leaves open by its rounding: whether it does."""
     verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if near else (Verdict.REFUTED, NOT_VALID)
     if near and not isinstance(item.evidence, BaseEvidence):
@@ -259,7 +259,7 @@ def _base(problem: Problem, item: Certificate, valid: bool, near: bool) -> _Answ
         return Checked.FAILS, f"{what} is {verdict} for that reason and no other"
     if item.method not in METHODS:
         return Checked.FAILS, f"there is no method {item.method!r}"
-    words = problem.region if isinstance(item.claim, Every) else problem.measure
+    words = question.region if isinstance(item.claim, Every) else question.measure
     if item.claim.measure != words:
         return Checked.FAILS, f"the set is {words!r}, the file says {item.claim.measure!r}"
     return Checked.HOLDS, reason

@@ -15,7 +15,7 @@ from apas.certification.api import METHODS, SHIFTS, check_agreement, pick
 from apas.certification.claims import Most
 from apas.certification.methods.attack import Attack
 from apas.certification.methods.sampling import Sampling, default_delta
-from apas.certification.question import Method, Problem
+from apas.certification.question import Method, Question
 from apas.counterfactuals.defaults import default_space, own_columns, wanted_classes, with_gaps
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.loop import Limits, Outcome, run_rows
@@ -151,7 +151,7 @@ def generate(
     raw, encoded = encoded_rows(bound, space.table(inputs))
     targets = wanted_classes(bound, encoded, target, one_way=True)
     deltas = check_delta(default_delta(shift_set, delta), len(inputs))
-    _check_method(chosen, Problem(bound, encoded, targets, deltas, shift_set, points=raw))
+    _check_method(chosen, Question(bound, encoded, targets, deltas, shift_set, points=raw))
     complaint = origin.unsupported(task)
     if complaint is not None:
         raise Unsupported(complaint)
@@ -175,15 +175,15 @@ def _seconds(time_limit: float | None) -> float:
     return float(time_limit)
 
 
-def _check_method(method: Method, problem: Problem) -> None:
+def _check_method(method: Method, question: Question) -> None:
     if isinstance(method, Attack):
         raise Unsupported(
             "Attack can only refute, so nothing would ever be found; use Exact, IntervalBounds or Sampling."
         )
-    complaint = method.unsupported(problem)
+    complaint = method.unsupported(question)
     if complaint is not None:
         raise Unsupported(complaint)
-    claim = method.claim(problem)
+    claim = method.claim(question)
     if isinstance(claim, Most) and claim.confidence < 1 and not isinstance(method, Sampling):
         raise Unsupported(
             f"generate gives each test its own draws and part of the risk, which it can do for Sampling alone, but "

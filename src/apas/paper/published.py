@@ -18,7 +18,7 @@ from apas._validation import check_integer, check_probability
 from apas.certification.api import certify
 from apas.certification.certificate import Certificate, KeptShift
 from apas.certification.claims import Most, Verdict
-from apas.certification.question import Method, Problem
+from apas.certification.question import Method, Question
 from apas.models.feedforward import FeedForward
 from apas.shifts.box import inside_box
 from apas.shifts.linf import LinfShifts
@@ -134,52 +134,54 @@ class PublishedSampling:
         object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", owner))
         object.__setattr__(self, "seed", check_integer(self.seed, "seed", owner, least=0))
 
-    def claim(self, problem: Problem) -> Most:
+    def claim(self, question: Question) -> Most:
         """What the method will speak about: each test by itself, whatever the number of tries."""
-        measure = f"{problem.measure}; the confidence is per test only, as published, with no allowance for a search"
-        per_row = Most(0.5, self.confidence, measure, problem.claim_rows).row_confidence
+        measure = f"{question.measure}; the confidence is per test only, as published, with no allowance for a search"
+        per_row = Most(0.5, self.confidence, measure, question.claim_rows).row_confidence
         shown = coverage_lower(self.n_samples, 0, confidence=per_row)
-        return Most(np.floor(shown * 10**DECIMALS) / 10**DECIMALS, self.confidence, measure, problem.claim_rows)
+        return Most(np.floor(shown * 10**DECIMALS) / 10**DECIMALS, self.confidence, measure, question.claim_rows)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None in boxes of shifts, else why not."""
-        if isinstance(problem.shifts, LinfShifts):
+        if isinstance(question.shifts, LinfShifts):
             return None
         return (
             "PublishedSampling draws from boxes of shifts only, as the paper did; "
-            f"use Sampling for {type(problem.shifts).__name__}."
+            f"use Sampling for {type(question.shifts).__name__}."
         )
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Test all rows on the same draws; the stream is not used."""
-        first = np.full(len(problem), self.n_samples)
+        first = np.full(len(question), self.n_samples)
         witnesses: dict[int, KeptShift] = {}
-        active = np.arange(len(problem))
-        for start, unit in self._unit(problem):
-            margins = problem.margins(unit * problem.reach, active)
-            failed = ~(margins > problem.band[active])  # written so that a NaN fails
+        active = np.arange(len(question))
+        for start, unit in self._unit(question):
+            margins = question.margins(unit * question.reach, active)
+            failed = ~(margins > question.band[active])  # written so that a NaN fails
             for column in np.flatnonzero(failed.any(axis=0)):
                 row, place = int(active[column]), int(failed[:, column].argmax())
                 first[row] = start + place
-                if not margins[place, column] >= -problem.band[row]:  # else its sign may be owed to rounding
-                    witnesses[row] = self._witness(problem, row, unit[place])
+                if not margins[place, column] >= -question.band[row]:  # else its sign may be owed to rounding
+                    witnesses[row] = self._witness(question, row, unit[place])
             active = active[~failed.any(axis=0)]
             if not len(active):
                 break
-        claim = self.claim(problem)
-        return [self._certificate(problem, i, claim, int(first[i]), witnesses.get(i)) for i in range(len(problem))]
+        claim = self.claim(question)
+        return [self._certificate(question, i, claim, int(first[i]), witnesses.get(i)) for i in range(len(question))]
 
-    def _unit(self, problem: Problem) -> Iterator[tuple[int, Floats]]:
+    def _unit(self, question: Question) -> Iterator[tuple[int, Floats]]:
         """Number of the first draw of each block, and the block, in units of how far each parameter may move."""
-        movers = np.flatnonzero(problem.radii)
+        movers = np.flatnonzero(question.radii)
         for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
-            yield start, unit if len(movers) == len(problem.radii) else placed(unit, movers, len(problem.radii))
+            yield start, unit if len(movers) == len(question.radii) else placed(unit, movers, len(question.radii))
 
-    def _witness(self, problem: Problem, row: int, unit: Floats) -> KeptShift:
-        delta = float(problem.delta[row])
-        return KeptShift(delta, inside_box(problem.model.parameters.values, problem.radii, delta, unit))
+    def _witness(self, question: Question, row: int, unit: Floats) -> KeptShift:
+        delta = float(question.delta[row])
+        return KeptShift(delta, inside_box(question.model.parameters.values, question.radii, delta, unit))
 
-    def _certificate(self, problem: Problem, i: int, claim: Most, first: int, witness: KeptShift | None) -> Certificate:
+    def _certificate(
+        self, question: Question, i: int, claim: Most, first: int, witness: KeptShift | None
+    ) -> Certificate:
         failed = first < self.n_samples
         verdict = Verdict.UNKNOWN if failed else Verdict.CERTIFIED
         reason = f"draw number {first + 1} of {self.n_samples} failed"
@@ -190,7 +192,9 @@ class PublishedSampling:
             )
         evidence = PublishedEvidence(self.seed, self.n_samples, first + failed, int(failed))
         name = type(self).__name__.lower()
-        return Certificate(claim, verdict, float(problem.delta[i]), problem.target[i], name, evidence, reason, witness)
+        return Certificate(
+            claim, verdict, float(question.delta[i]), question.target[i], name, evidence, reason, witness
+        )
 
 
 def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, Floats]]:

@@ -100,9 +100,9 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
 
 
 def _margins(rows: Any, successor: Successor) -> tuple[float, ...]:
-    problem = rows_on(rows, successor)
+    question = rows_on(rows, successor)
     with np.errstate(over="ignore", invalid="ignore"):
-        return tuple(problem.model.margin(problem.X, problem.one_target).tolist())
+        return tuple(question.model.margin(question.X, question.one_target).tolist())
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from apas._random import Stream, entropy_of
 from apas._typing import Array, Floats, Integers
 from apas._validation import is_frame
 from apas.certification.methods.sampling import Sampling
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurves, robust_fraction
 from apas.contracts.audit import asked
 from apas.contracts.row_fingerprints import rows_of
@@ -116,16 +116,16 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     deltas = _deltas(subject, later)
     if not len(deltas):
         return UNCERTIFIED
-    problem, _ = asked(subject.rows, matched)
-    rows, draws = _affordable(problem)
-    points: Any = problem.X
+    question, _ = asked(subject.rows, matched)
+    rows, draws = _affordable(question)
+    points: Any = question.X
     if not matched.network_only:
         points, _ = rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
     found = robust_fraction(
         matched.model,
         points.iloc[:rows] if is_frame(points) else points[:rows],
         deltas,
-        target=problem.target[:rows],
+        target=question.target[:rows],
         shifts=subject.rows.shifts,
         method=Sampling(confidence=CONFIDENCE, n_samples=draws),
         rng=entropy,
@@ -142,11 +142,11 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
     deltas = _own_deltas(subject)
     if not deltas.any():
         return UNCERTIFIED
-    problem = asked(subject.rows, subject.matched)[0].at(deltas)
-    rows, draws = _affordable(problem)
-    listed = isinstance(problem.shifts, ObservedShifts)
-    draws = len(problem.shifts) if isinstance(problem.shifts, ObservedShifts) else draws
-    some, block = problem.take(slice(0, rows)), max(1, min(draws, BLOCK // max(1, len(problem.coordinates))))
+    question = asked(subject.rows, subject.matched)[0].at(deltas)
+    rows, draws = _affordable(question)
+    listed = isinstance(question.shifts, ObservedShifts)
+    draws = len(question.shifts) if isinstance(question.shifts, ObservedShifts) else draws
+    some, block = question.take(slice(0, rows)), max(1, min(draws, BLOCK // max(1, len(question.coordinates))))
     parts, stream = [], Stream(entropy, "report")
     with Progress(draws, "margins on shifted models") as progress, np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, draws, block):
@@ -195,10 +195,10 @@ def _own_deltas(subject: Subject) -> Floats:
     return np.where(deltas > 0, deltas, np.median(deltas[deltas > 0])) if deltas.any() else deltas
 
 
-def _affordable(problem: Problem) -> tuple[int, int]:
+def _affordable(question: Question) -> tuple[int, int]:
     """How many rows to draw for, and how many models, if each row is looked at on a whole curve and a histogram."""
-    each = (DELTAS + OWN + 1) * max(1, len(problem.coordinates))
-    rows = max(1, min(len(problem), WORK // (each * FEWEST)))
+    each = (DELTAS + OWN + 1) * max(1, len(question.coordinates))
+    rows = max(1, min(len(question), WORK // (each * FEWEST)))
     return rows, int(min(MOST, max(FEWEST, WORK // (each * rows))))
 
 

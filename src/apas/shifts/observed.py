@@ -22,7 +22,7 @@ from apas.shifts.retraining import RetrainedModels
 
 #: How many differences of parameters are held at a time.
 NUMBERS = 1 << 20
-#: Rows of a problem as a model reads them.
+#: Rows of a question as a model reads them.
 _Rows = Callable[[int, Model], Floats]
 
 

@@ -15,7 +15,7 @@ from apas.certification.api import SHIFTS, check_agreement, check_target, pick
 from apas.certification.claims import Verdict
 from apas.certification.methods.sampling import block_size, default_delta, models_used
 from apas.certification.output_range import output_range
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, Described, Model, offers
@@ -333,7 +333,7 @@ def is_naturally_occurring(
         raise InputError("`X` of is_naturally_occurring must hold at least one row, got none.")
     if delta is None and not isinstance(shift_set, ObservedShifts):
         raise InputError("`delta` must be given: it is how far the parameters move.")
-    problem = Problem(
+    question = Question(
         model=net,
         X=encoded,
         target=check_target(net, encoded, _label(net, quantity, target)),
@@ -346,19 +346,19 @@ def is_naturally_occurring(
     samples = _samples(shift_set, n_samples)
     entropy = entropy_of(rng)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
-        original = _read(net.margin(encoded, problem.one_target), offset, logistic)
-        moments = _drawn(problem, Stream(entropy, "natural"), samples, original, offset, logistic)
+        original = _read(net.margin(encoded, question.one_target), offset, logistic)
+        moments = _drawn(question, Stream(entropy, "natural"), samples, original, offset, logistic)
     t, p = t_test(moments, alternative)
     risk = (1 - level) / (len(encoded) if simultaneous else 1)
-    low, high = _range(problem, original, offset, logistic)
+    low, high = _range(question, original, offset, logistic)
     # four bounds per row, each with a quarter of its risk
     spread = np.sqrt(moments.variance)
     reach = mean_reach(samples, spread, high - low, risk / 4)
     wide = spread_reach(samples, high - low, risk / 4)
-    base, shifted = _lipschitz(problem, quantity == "margin")
+    base, shifted = _lipschitz(question, quantity == "margin")
     return NaturalEvidence(
-        measure=problem.measure,
-        delta=float(problem.delta[0]),
+        measure=question.measure,
+        delta=float(question.delta[0]),
         draws=samples,
         entropy=entropy,
         quantity=quantity,
@@ -433,24 +433,31 @@ def _samples(shifts: ShiftSet, asked: int | None) -> int:
     return count
 
 
-def _drawn(problem: Problem, stream: Stream, samples: int, original: Floats, offset: float, logistic: bool) -> Moments:
+def _drawn(
+    question: Question, stream: Stream, samples: int, original: Floats, offset: float, logistic: bool
+) -> Moments:
     """Moments of the difference from the original outputs."""
-    moments, block = Moments.none(len(problem)), block_size(problem)
+    moments, block = Moments.none(len(question)), block_size(question)
     for begin in range(0, samples, block):
-        margins = problem.margins(problem.directions(stream, begin, min(begin + block, samples)))
+        margins = question.margins(question.directions(stream, begin, min(begin + block, samples)))
         moments.add(_read(margins, offset, logistic) - original)
     return moments
 
 
-def _range(problem: Problem, original: Floats, offset: float, logistic: bool) -> tuple[Floats, Floats]:
+def _range(question: Question, original: Floats, offset: float, logistic: bool) -> tuple[Floats, Floats]:
     """Between which numbers every output lies, as far as that is known."""
     if logistic:
-        return np.zeros(len(problem)), np.ones(len(problem))
-    known = problem.network is not None and isinstance(problem.shifts, LinfShifts | LpShifts)
-    if not known or (len(problem.model.classes) > 2 and isinstance(problem.shifts, LpShifts)):
-        return np.full(len(problem), -np.inf), np.full(len(problem), np.inf)
+        return np.zeros(len(question)), np.ones(len(question))
+    known = question.network is not None and isinstance(question.shifts, LinfShifts | LpShifts)
+    if not known or (len(question.model.classes) > 2 and isinstance(question.shifts, LpShifts)):
+        return np.full(len(question), -np.inf), np.full(len(question), np.inf)
     found = output_range(
-        problem.network, problem.X, problem.delta, target=problem.one_target, shifts=problem.shifts, method="interval"
+        question.network,
+        question.X,
+        question.delta,
+        target=question.one_target,
+        shifts=question.shifts,
+        method="interval",
     )
     low, high = (np.array([getattr(item, end) for item in found]) + offset for end in ("low", "high"))
     # the outputs are computed in float64
@@ -458,15 +465,15 @@ def _range(problem: Problem, original: Floats, offset: float, logistic: bool) ->
     return np.minimum(low, original) - room, np.maximum(high, original) + room
 
 
-def _lipschitz(problem: Problem, margin: bool) -> tuple[float | None, float | None]:
+def _lipschitz(question: Question, margin: bool) -> tuple[float | None, float | None]:
     """Bounds on the constants of the model itself, and of every shifted one; None where none is known."""
-    model, shifts = problem.model, problem.shifts
+    model, shifts = question.model, question.shifts
     base = lipschitz_bound(model.as_feedforward(), margin=margin) if offers(model, Dense) else None
     if isinstance(shifts, ObservedShifts):
-        if (problem.delta != 1).any() or not all(offers(other, Dense) for other in shifts.models):
+        if (question.delta != 1).any() or not all(offers(other, Dense) for other in shifts.models):
             return base, None
         return base, max(lipschitz_bound(other.as_feedforward(), margin=margin) for other in shifts.models)
-    if problem.network is None or not isinstance(shifts, LinfShifts | LpShifts):
+    if question.network is None or not isinstance(shifts, LinfShifts | LpShifts):
         return base, None
     # the ball of an LpShifts lies in the box of its radii
-    return base, lipschitz_bound(problem.network, float(problem.delta.max()) * problem.radii, margin=margin)
+    return base, lipschitz_bound(question.network, float(question.delta.max()) * question.radii, margin=margin)

@@ -33,7 +33,7 @@ from apas.certification.methods.bounds import IntervalBounds, LinearBounds
 from apas.certification.methods.cascade import Cascade
 from apas.certification.methods.exact import Exact
 from apas.certification.methods.sampling import Sampling
-from apas.certification.question import Method, Problem
+from apas.certification.question import Method, Question
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Named, offers
 from apas.models.convert import as_model, encoded_rows
@@ -119,7 +119,7 @@ def max_shift(
     check_flag(simultaneous, "simultaneous")
     points, encoded = encoded_rows(net, X)
     entropy = entropy_of(rng)
-    problem = Problem(
+    question = Question(
         model=net,
         X=encoded,
         target=check_target(net, encoded, target),
@@ -134,16 +134,16 @@ def max_shift(
             "certify(..., delta=1), or robust_fraction with deltas chosen beforehand."
         )
     check_agreement(net, points, encoded)
-    farthest = _limit(limit, problem)
+    farthest = _limit(limit, question)
     # only a method that speaks of every shift may ask what they are: not every set has an answer
     if sampler is None:
-        _check_proof(problem, proof)
-    claim = sampler.claim(problem) if sampler else Every(problem.region, problem.claim_rows)
-    near = problem.doubtful_rows()
-    ok = problem.valid_rows() & ~near if len(problem) else near
+        _check_proof(question, proof)
+    claim = sampler.claim(question) if sampler else Every(question.region, question.claim_rows)
+    near = question.doubtful_rows()
+    ok = question.valid_rows() & ~near if len(question) else near
     answers: list[MaxShift] = []
     if ok.any():
-        asked = problem.take(ok)
+        asked = question.take(ok)
         network = asked.network if isinstance(shift_set, LinfShifts | LpShifts) else None
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
             if isinstance(claim, Every):
@@ -154,7 +154,7 @@ def max_shift(
     others = (within_rounding if doubt else _not_valid for doubt in near.tolist())
     items = [
         next(waiting) if good else other(target, claim)
-        for good, other, target in zip(ok.tolist(), others, problem.target, strict=True)
+        for good, other, target in zip(ok.tolist(), others, question.target, strict=True)
     ]
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet
@@ -179,12 +179,12 @@ def _method(method: Any) -> tuple[Sampling | None, Method]:
     return None, chosen
 
 
-def _check_proof(problem: Problem, method: Method) -> list[Method]:
-    """The methods that can prove something about this problem; without one, or with a complaint, an error."""
-    complaint = method.unsupported(problem)
+def _check_proof(question: Question, method: Method) -> list[Method]:
+    """The methods that can prove something about this question; without one, or with a complaint, an error."""
+    complaint = method.unsupported(question)
     if complaint is not None:
         raise Unsupported(complaint)
-    usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(problem)]
+    usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(question)]
     if not any(isinstance(m, IntervalBounds | LinearBounds | Exact) for m in usable):
         raise Unsupported(
             "max_shift needs a method that proves, IntervalBounds, LinearBounds or Exact, in the Cascade; pass a "
@@ -193,16 +193,16 @@ def _check_proof(problem: Problem, method: Method) -> list[Method]:
     return usable
 
 
-def proved_answers(problem: Problem, method: Method, claim: Every, limit: float) -> list[MaxShift]:
+def proved_answers(question: Question, method: Method, claim: Every, limit: float) -> list[MaxShift]:
     """The largest delta that a method which speaks of every shift proves."""
-    usable = _check_proof(problem, method)
+    usable = _check_proof(question, method)
     exact = next((m for m in usable if isinstance(m, Exact)), None)
     kind = "exact" if exact else "linear" if any(isinstance(m, LinearBounds) for m in usable) else "interval"
-    if isinstance(problem.shifts, LpShifts):
-        return worst_case_in_ball(problem, claim, limit, kind)
-    network = problem.network
+    if isinstance(question.shifts, LpShifts):
+        return worst_case_in_ball(question, claim, limit, kind)
+    network = question.network
     assert network is not None
-    return worst_case(problem, network, claim, limit, kind, exact.time_limit if exact else np.inf)
+    return worst_case(question, network, claim, limit, kind, exact.time_limit if exact else np.inf)
 
 
 def _search(search: str | None, sampler: Sampling | None, net: Model) -> str:
@@ -215,11 +215,11 @@ def _search(search: str | None, sampler: Sampling | None, net: Model) -> str:
     return search
 
 
-def _limit(limit: float | None, problem: Problem) -> float:
+def _limit(limit: float | None, question: Question) -> float:
     if limit is None:
-        if getattr(problem.shifts, "relative", False) or offers(problem.shifts, OtherMoves):
+        if getattr(question.shifts, "relative", False) or offers(question.shifts, OtherMoves):
             return 10.0
-        return 10.0 * float(np.abs(problem.model.parameters.values).max(initial=0.0)) or 10.0
+        return 10.0 * float(np.abs(question.model.parameters.values).max(initial=0.0)) or 10.0
     number = isinstance(limit, Real) and not isinstance(limit, bool | np.bool_)
     if not number or not 0 < limit < 1e300:
         raise InputError(f"`limit` of max_shift must be a positive finite number, got {reprlib.repr(limit)}.")
@@ -236,22 +236,22 @@ def within_rounding(target: Any, claim: Every | Most) -> MaxShift:
 
 
 def sampled_answers(
-    problem: Problem, network: FeedForward | None, sampler: Sampling, search: str, entropy: int, limit: float
+    question: Question, network: FeedForward | None, sampler: Sampling, search: str, entropy: int, limit: float
 ) -> list[MaxShift]:
     """The largest deltas that draws certify, for rows that are valid on the model itself."""
-    claim = sampler.claim(problem)
-    proved, _, broken = proved_deltas(problem, network, limit)
-    samples, allowed, refuting = sampler.plan(problem, claim)
+    claim = sampler.claim(question)
+    proved, _, broken = proved_deltas(question, network, limit)
+    samples, allowed, refuting = sampler.plan(question, claim)
     if search == "rays":
-        return along_rays(problem, network, claim, entropy, (samples, allowed, refuting), limit, proved, broken)
+        return along_rays(question, network, claim, entropy, (samples, allowed, refuting), limit, proved, broken)
     if search == "confirm":
-        found = confirmed(problem, claim, entropy, samples, limit, proved)
+        found = confirmed(question, claim, entropy, samples, limit, proved)
     else:
         if sampler.n_samples is None:  # as published: no more draws than the claim needs
             samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
-        found = published(problem, entropy, samples, limit)
+        found = published(question, entropy, samples, limit)
     answers = []
-    for i in range(len(problem)):
+    for i in range(len(question)):
         delta = max(float(found.delta[i]), float(proved[i]))
         reason = found.reason[i] if delta > proved[i] or not delta else "proved for every shift"
         upper = float("inf")
@@ -264,7 +264,7 @@ def sampled_answers(
                 False,
                 delta >= limit,
                 claim,
-                problem.target[i],
+                question.target[i],
                 reason,
                 found.trace[i],
             )

@@ -13,7 +13,7 @@ from apas.certification.claims import Every
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.attack import broken_deltas
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
 from apas.shifts.box import inside_box
@@ -40,44 +40,44 @@ REASONS = {
 }
 
 
-def proved_deltas(problem: Problem, network: FeedForward | None, limit: float) -> tuple[Floats, Floats, Floats]:
+def proved_deltas(question: Question, network: FeedForward | None, limit: float) -> tuple[Floats, Floats, Floats]:
     """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
     if network is None:
-        return np.zeros(len(problem)), np.full(len(problem), np.inf), np.full(len(problem), np.inf)
-    if isinstance(problem.shifts, LpShifts):
-        nothing = np.full(len(problem), np.inf)
-        proved = ball_radius(network, problem.X, problem.wanted, problem.radii, problem.shifts.p, limit)
+        return np.zeros(len(question)), np.full(len(question), np.inf), np.full(len(question), np.inf)
+    if isinstance(question.shifts, LpShifts):
+        nothing = np.full(len(question), np.inf)
+        proved = ball_radius(network, question.X, question.wanted, question.radii, question.shifts.p, limit)
         return proved, nothing, nothing.copy()
-    boxes = Boxes(network, problem.X, problem.wanted, problem.radii)
+    boxes = Boxes(network, question.X, question.wanted, question.radii)
     proved, open_end = provable_radius(boxes, limit)
-    broken = np.full(len(problem), np.inf)
+    broken = np.full(len(question), np.inf)
     rows = np.flatnonzero(np.isfinite(open_end))
     if not len(rows):
         return proved, open_end, broken
-    step = max(TOGETHER, NUMBERS // len(problem.radii))
+    step = max(TOGETHER, NUMBERS // len(question.radii))
     for part in (rows[start : start + step] for start in range(0, len(rows), step)):
-        some = problem if len(part) == len(problem) else problem.take(part)
+        some = question if len(part) == len(question) else question.take(part)
         beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
-        corners = worst_corners(boxes if len(part) == len(problem) else boxes.take(part), beyond)
+        corners = worst_corners(boxes if len(part) == len(question) else boxes.take(part), beyond)
         if corners is None:
-            beyond, units = broken_radius(network, some.X, some.wanted, problem.radii, proved[part], limit)
-            corners = units * problem.radii
+            beyond, units = broken_radius(network, some.X, some.wanted, question.radii, proved[part], limit)
+            corners = units * question.radii
         broken[part] = first_break(some, corners, beyond)
     return proved, open_end, broken
 
 
-def first_break(problem: Problem, directions: Floats, delta: Floats) -> Floats:
+def first_break(question: Question, directions: Floats, delta: Floats) -> Floats:
     """Per row the delta given, or a little more, at which its own direction breaks it beyond rounding; else infinite.
 
     Evaluated outside the search that found the direction, on parameters pulled towards the base until they lie inside
     the set; a margin within rounding of 0 does not count, nor does one that is not a number.
     """
-    broken = np.full(len(problem), np.inf)
+    broken = np.full(len(question), np.inf)
     for more in RAISES:
         rows = np.flatnonzero(np.isinf(broken) & np.isfinite(delta))
         for start in range(0, len(rows), TOGETHER):
             part = rows[start : start + TOGETHER]
-            some = problem if len(part) == len(problem) else problem.take(part)
+            some = question if len(part) == len(question) else question.take(part)
             reached = delta[part] * (1 + more)
             # a push that stays inside although delta * direction is rounded
             moves = directions[part] * (reached * (1 - 2.0**-50))[:, None]
@@ -88,25 +88,25 @@ def first_break(problem: Problem, directions: Floats, delta: Floats) -> Floats:
 
 
 def worst_case(
-    problem: Problem, network: FeedForward, claim: Every, limit: float, kind: str, time_limit: float
+    question: Question, network: FeedForward, claim: Every, limit: float, kind: str, time_limit: float
 ) -> list[MaxShift]:
     """Algorithm 4: the largest delta at which every shift is proved to keep the class.
 
     `kind` is "interval", "linear" or "exact".
     """
-    proved, _, broken = proved_deltas(problem, network, limit)
+    proved, _, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
     reason = "interval" if closed else kind
     if not closed and kind != "interval":
         rows = np.flatnonzero(proved < limit).tolist()
-        jobs = [(problem.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
+        jobs = [(question.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
         with Progress(len(rows), "closing in on the largest shift") as progress:
-            for i, answer in zip(rows, _each(jobs, problem.n_jobs), strict=True):
+            for i, answer in zip(rows, _each(jobs, question.n_jobs), strict=True):
                 proved[i], broken[i] = answer
                 progress.advance(1)
     return [
         proved_answer(low, high, limit, claim, target, kind, REASONS[reason])
-        for low, high, target in zip(proved.tolist(), broken.tolist(), problem.target, strict=True)
+        for low, high, target in zip(proved.tolist(), broken.tolist(), question.target, strict=True)
     ]
 
 
@@ -130,7 +130,7 @@ def _each(jobs: list[tuple[Any, ...]], n_jobs: int) -> Iterable[tuple[float, flo
     return Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_bisected)(*job) for job in jobs)  # type: ignore[no-any-return]
 
 
-def _decider(alone: Problem, kind: str, deadline: float) -> Callable[[float], bool | None]:
+def _decider(alone: Question, kind: str, deadline: float) -> Callable[[float], bool | None]:
     """Whether every shift by delta keeps the one row: True if proved, False if broken by a shift, else None."""
     network, steps = alone.network, ("interval", "linear") if kind == "linear" else ALL_STEPS
     assert network is not None
@@ -158,7 +158,7 @@ def _decider(alone: Problem, kind: str, deadline: float) -> Callable[[float], bo
 
 
 def _bisected(
-    alone: Problem, kind: str, time_limit: float, proved: float, broken: float, limit: float
+    alone: Question, kind: str, time_limit: float, proved: float, broken: float, limit: float
 ) -> tuple[float, float]:
     """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row.
 
@@ -188,14 +188,14 @@ def _bisected(
     return low, broken
 
 
-def worst_case_in_ball(problem: Problem, claim: Every, limit: float, kind: str) -> list[MaxShift]:
+def worst_case_in_ball(question: Question, claim: Every, limit: float, kind: str) -> list[MaxShift]:
     """The largest delta at which every shift of the ball is proved to keep the class."""
-    network, shifts = problem.network, problem.shifts
+    network, shifts = question.network, question.shifts
     assert network is not None
     assert isinstance(shifts, LpShifts)
-    proved = ball_radius(network, problem.X, problem.wanted, problem.radii, shifts.p, limit)
-    broken, _ = broken_deltas(problem, proved, limit)
+    proved = ball_radius(network, question.X, question.wanted, question.radii, shifts.p, limit)
+    broken, _ = broken_deltas(question, proved, limit)
     return [
         proved_answer(low, high, limit, claim, target, kind, "proved for every shift of the ball")
-        for low, high, target in zip(proved.tolist(), broken.tolist(), problem.target, strict=True)
+        for low, high, target in zip(proved.tolist(), broken.tolist(), question.target, strict=True)
     ]

@@ -23,7 +23,7 @@ from apas.certification.max_shift.proved import first_break
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.max_shift.searches import LEAST, candidates
 from apas.certification.methods.sampling import block_size
-from apas.certification.question import ROUNDING, Problem
+from apas.certification.question import ROUNDING, Question
 from apas.display.progress import Progress
 from apas.models.activations import activate
 from apas.models.base import class_indices, margins_from_scores
@@ -54,13 +54,13 @@ def has_exact_roots(net: FeedForward) -> bool:
 
 
 def smallest_failures(
-    problem: Problem, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
+    question: Question, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
 ) -> list[Found]:
     """At least the `rank` smallest clear failures up to `limit` of each row, fewer if there are not so many."""
-    search = _Search(problem, net, stream, samples, limit, start)
+    search = _Search(question, net, stream, samples, limit, start)
     reach = search.guess(rank)
-    found = [_NOTHING] * len(problem)
-    rows = np.arange(len(problem))
+    found = [_NOTHING] * len(question)
+    rows = np.arange(len(question))
     with Progress(samples, "looking along rays") as progress:
         while len(rows):
             for row, answer in zip(rows, search.scan(rows, reach[rows], progress), strict=True):
@@ -73,11 +73,11 @@ def smallest_failures(
 
 class _Search:
     def __init__(
-        self, problem: Problem, net: FeedForward, stream: Stream, samples: int, limit: float, start: Floats
+        self, question: Question, net: FeedForward, stream: Stream, samples: int, limit: float, start: Floats
     ) -> None:
-        self.problem, self.net, self.stream, self.samples = problem, net, stream, samples
+        self.question, self.net, self.stream, self.samples = question, net, stream, samples
         self.limit, self.start = limit, start
-        self.wanted = class_indices(problem.model.classes, problem.one_target, len(problem))
+        self.wanted = class_indices(question.model.classes, question.one_target, len(question))
         self.exact = has_exact_roots(net)
         self.shares = (0.0, 1.0) if len(net.activations) < 2 else (0.0, 0.5, 1.0)
         widest = max(w.shape[1] for w in net.weights)
@@ -90,18 +90,18 @@ class _Search:
 
     def draw(self, begin: int, end: int) -> Floats:
         """Directions of a range of draws."""
-        return self.problem.shifts.directions(self.problem.model.parameters, self.stream, begin, end)
+        return self.question.shifts.directions(self.question.model.parameters, self.stream, begin, end)
 
     def guess(self, rank: int) -> Floats:
         """A delta per row at which somewhat more rays have failed than are needed."""
         count = min(self.samples, GUESSING[self.samples > 4096])
         wanted = min(count, int(np.ceil(1.5 * rank / self.samples * count)) + 3)
-        reach = np.empty(len(self.problem))
+        reach = np.empty(len(self.question))
         directions = self.draw(0, count)
         step = max(1, self.rows * self.rays // count)
-        for first in range(0, len(self.problem), step):
+        for first in range(0, len(self.question), step):
             part = slice(first, first + step)
-            rays = Rays(self.net, self.problem.X[part], self.wanted[part], directions)
+            rays = Rays(self.net, self.question.X[part], self.wanted[part], directions)
             low = np.log(self.start[part])
             high = np.full(len(low), np.log(self.limit))
             for _ in range(10):
@@ -113,7 +113,7 @@ class _Search:
 
     def scan(self, rows: Indices, reach: Floats, progress: Progress) -> list[Found]:
         """All first failures up to `reach` of some rows."""
-        scale = self.net.margin_scale(self.problem.X[rows], self.problem.radii, reach)
+        scale = self.net.margin_scale(self.question.X[rows], self.question.radii, reach)
         band = ROUNDING * scale
         pairs: list[list[tuple[Floats, Floats, Integers]]] = [[] for _ in rows]
         for begin, end in self.blocks(self.samples):
@@ -121,7 +121,7 @@ class _Search:
             for first in range(0, len(rows), self.rows):
                 part = slice(first, first + self.rows)
                 some = rows[part]
-                rays = Rays(self.net, self.problem.X[some], self.wanted[some], directions)
+                rays = Rays(self.net, self.question.X[some], self.wanted[some], directions)
                 points = [share * reach[part] for share in self.shares]
                 doubtful = ~(rays.floors(points) > band[part, None])
                 row, sample = np.nonzero(doubtful.any(axis=0))
@@ -208,9 +208,9 @@ def _sorted(pairs: list[tuple[Floats, Floats, Integers]]) -> Found:
 COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
 
 
-def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
+def lay_grid(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
     """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
-    centre = candidates(problem, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
+    centre = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
     centre = np.maximum(centre, limit * LEAST)
     fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
     far = fine[-1] * BEYOND ** np.arange(1, 40)
@@ -219,18 +219,18 @@ def lay_grid(problem: Problem, claim: Most, entropy: int, samples: int, limit: f
     return np.asarray(np.maximum(grid, floor[:, None]))
 
 
-def crossings(problem: Problem, stream: Stream, grid: Floats, samples: int, ranks: tuple[int, int]) -> Indices:
+def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ranks: tuple[int, int]) -> Indices:
     """Number of the first rung at which as many rays have failed, there or before, as each rank says.
 
     Shape (rows, 2); the grid's length if there is no such rung. The first rank counts rays that are not clearly valid,
     the second those that clearly fail.
     """
     rungs = grid.shape[1]
-    found = np.full((len(problem), 2), rungs)
-    failed = np.zeros((2, len(problem), samples), dtype=bool)  # not clearly valid, and clearly failing
-    rows = np.arange(len(problem))
+    found = np.full((len(question), 2), rungs)
+    failed = np.zeros((2, len(question), samples), dtype=bool)  # not clearly valid, and clearly failing
+    rows = np.arange(len(question))
     for rung in range(rungs):
-        part = replace(problem.take(rows), delta=grid[rows, rung])
+        part = replace(question.take(rows), delta=grid[rows, rung])
         failed[:, rows] |= _failing(part, stream, samples)
         counts = failed[:, rows].sum(axis=2)
         for k, rank in enumerate(ranks):
@@ -242,15 +242,15 @@ def crossings(problem: Problem, stream: Stream, grid: Floats, samples: int, rank
     return found
 
 
-def _failing(problem: Problem, stream: Stream, samples: int) -> Bools:
+def _failing(question: Question, stream: Stream, samples: int) -> Bools:
     """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
-    failing = np.empty((2, len(problem), samples), dtype=bool)
-    block = block_size(problem)
+    failing = np.empty((2, len(question), samples), dtype=bool)
+    block = block_size(question)
     for begin in range(0, samples, block):
         end = min(begin + block, samples)
-        margins = problem.margins(problem.directions(stream, begin, end))
-        failing[0, :, begin:end] = ~(margins > problem.band).T
-        failing[1, :, begin:end] = ~(margins >= -problem.band).T
+        margins = question.margins(question.directions(stream, begin, end))
+        failing[0, :, begin:end] = ~(margins > question.band).T
+        failing[1, :, begin:end] = ~(margins >= -question.band).T
     return failing
 
 
@@ -261,7 +261,7 @@ TOGETHER = 64
 
 
 def along_rays(
-    problem: Problem,
+    question: Question,
     network: FeedForward | None,
     claim: Most,
     entropy: int,
@@ -284,12 +284,12 @@ def along_rays(
         "refuting": refuting,
     }
     if network is None:
-        return _rays_on_grid(problem, claim, entropy, plan, limit, trace)
+        return _rays_on_grid(question, claim, entropy, plan, limit, trace)
     start = np.where(proved > 0, proved, limit * 1e-6)
     exact = has_exact_roots(network)
     trace |= {"claim": "pathwise", "exact_roots": exact}
     answers = []
-    for i, found in enumerate(_in_parallel(problem, network, stream, samples, refuting, limit, start)):
+    for i, found in enumerate(_in_parallel(question, network, stream, samples, refuting, limit, start)):
         grid = {} if exact else {"rungs_from": float(start[i]), "rungs_ratio": RATIO}
         enough = len(found.radii) > allowed
         refuted = len(found.sure) >= refuting
@@ -309,7 +309,7 @@ def along_rays(
             )
         breaks = float(broken[i])
         if np.isinf(breaks) and found.draw is not None:
-            breaks = _confirmed_break(problem, i, stream, found)
+            breaks = _confirmed_break(question, i, stream, found)
         answers.append(
             MaxShift(
                 delta,
@@ -319,7 +319,7 @@ def along_rays(
                 False,
                 delta >= limit,
                 claim,
-                problem.target[i],
+                question.target[i],
                 reason,
                 {**trace, **grid},
             )
@@ -334,48 +334,48 @@ def _rung_before(start: float, value: float, limit: float) -> float:
 
 
 def _in_parallel(
-    problem: Problem, network: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
+    question: Question, network: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
 ) -> list[Any]:
-    if problem.n_jobs == 1 or len(problem) == 1:
-        return smallest_failures(problem, network, stream, samples, rank, limit, start)
+    if question.n_jobs == 1 or len(question) == 1:
+        return smallest_failures(question, network, stream, samples, rank, limit, start)
     from joblib import Parallel, delayed, effective_n_jobs
 
-    parts = np.array_split(np.arange(len(problem)), min(len(problem), effective_n_jobs(problem.n_jobs)))
+    parts = np.array_split(np.arange(len(question)), min(len(question), effective_n_jobs(question.n_jobs)))
     work = (
-        delayed(smallest_failures)(problem.take(rows), network, stream, samples, rank, limit, start[rows])
+        delayed(smallest_failures)(question.take(rows), network, stream, samples, rank, limit, start[rows])
         for rows in parts
     )
-    return [found for part in Parallel(n_jobs=problem.n_jobs)(work) for found in part]
+    return [found for part in Parallel(n_jobs=question.n_jobs)(work) for found in part]
 
 
-def _confirmed_break(problem: Problem, row: int, stream: Stream, found: Found) -> float:
+def _confirmed_break(question: Question, row: int, stream: Stream, found: Found) -> float:
     """Where the first ray clearly fails, if the model itself agrees that it does."""
     draw, delta = int(found.draw or 0), float(found.sure[0])
-    direction = problem.shifts.directions(problem.model.parameters, stream, draw, draw + 1)
-    one = problem.take(slice(row, row + 1))
+    direction = question.shifts.directions(question.model.parameters, stream, draw, draw + 1)
+    one = question.take(slice(row, row + 1))
     return float(first_break(one, direction, np.array([delta]))[0])
 
 
 def _rays_on_grid(
-    problem: Problem, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
+    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
 ) -> list[MaxShift]:
     """The same for models that can only be asked for margins, some rows at a time."""
     answers: list[MaxShift] = []
     trace = {**trace, "claim": "pathwise", "exact_roots": False}
-    with Progress(len(problem), "looking along rays") as progress:
-        for begin in range(0, len(problem), TOGETHER):
-            part = problem.take(slice(begin, begin + TOGETHER))
+    with Progress(len(question), "looking along rays") as progress:
+        for begin in range(0, len(question), TOGETHER):
+            part = question.take(slice(begin, begin + TOGETHER))
             answers += _grid_answers(part, claim, entropy, plan, limit, trace)
             progress.advance(len(part))
     return answers
 
 
 def _grid_answers(
-    problem: Problem, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
+    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
 ) -> list[MaxShift]:
     samples, allowed, refuting = plan
-    grid = lay_grid(problem, claim, entropy, samples, limit, np.zeros(len(problem)))
-    found = crossings(problem, Stream(entropy, "max_shift/rays"), grid, samples, (allowed + 1, refuting))
+    grid = lay_grid(question, claim, entropy, samples, limit, np.zeros(len(question)))
+    found = crossings(question, Stream(entropy, "max_shift/rays"), grid, samples, (allowed + 1, refuting))
     rungs = grid.shape[1]
     answers = []
     for i, (certify_at, refute_at) in enumerate(found):
@@ -395,7 +395,7 @@ def _grid_answers(
                 exact=False,
                 reached_limit=ended,
                 claim=claim,
-                target=problem.target[i],
+                target=question.target[i],
                 reason=reason,
                 trace={**trace, "rungs": np.unique(grid[i, :certify_at]).tolist()},
             )

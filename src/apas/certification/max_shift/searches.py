@@ -11,7 +11,7 @@ from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
 from apas.certification.methods.sampling import first_failures
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
 
 #: How often a candidate may be tried on fresh draws, and by what factor the next one is smaller.
@@ -35,13 +35,13 @@ class Searched:
     trace: list[dict[str, Any]]
 
 
-def failures_at(problem: Problem, delta: Floats, stream: Stream, samples: int, limit: int) -> Indices:
+def failures_at(question: Question, delta: Floats, stream: Stream, samples: int, limit: int) -> Indices:
     """Per row how many of `samples` draws fail at its delta, counted up to `limit`."""
-    found = first_failures(replace(problem, delta=delta), stream, samples, limit, limit)
+    found = first_failures(replace(question, delta=delta), stream, samples, limit, limit)
     return np.diff(found.starts)
 
 
-def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Searched:
+def confirmed(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Searched:
     """Search on one stream, then test the candidate on fresh ones until it passes.
 
     A draw fails a test if it fails at any rung between the proved delta and the candidate; the rungs are fixed before
@@ -49,8 +49,8 @@ def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: 
     before; these risks add up to ``1 - confidence``, so that whichever candidate passes is certified at the full
     confidence, at all its rungs together.
     """
-    candidate = candidates(problem, claim, Stream(entropy, "max_shift/search"), samples, limit, floor)
-    delta, tests = np.zeros(len(problem)), np.zeros(len(problem), dtype=int)
+    candidate = candidates(question, claim, Stream(entropy, "max_shift/search"), samples, limit, floor)
+    delta, tests = np.zeros(len(question)), np.zeros(len(question), dtype=int)
     rungs: list[list[float]] = [[] for _ in delta]
     reason = ["the search found no delta that was worth a test"] * len(delta)
     rows = np.flatnonzero(candidate > floor)
@@ -66,7 +66,7 @@ def confirmed(problem: Problem, claim: Most, entropy: int, samples: int, limit: 
         ladder = np.roll(_ladder(start, candidate[rows], RUNGS), 1, axis=1)
         failed = [_NONE] * len(rows)
         fresh = Stream(entropy, f"max_shift/confirm/{j}")
-        climbed = _climbed(problem.take(rows), ladder, fresh, drawn, allowed, failed)
+        climbed = _climbed(question.take(rows), ladder, fresh, drawn, allowed, failed)
         tests[rows] += 1
         passed = climbed == RUNGS
         for i, row in enumerate(rows):
@@ -93,18 +93,18 @@ def _ladder(low: Floats, high: Floats, rungs: int) -> Floats:
 
 
 def _climbed(
-    problem: Problem, ladder: Floats, stream: Stream, samples: int, most: int, failed: list[Integers]
+    question: Question, ladder: Floats, stream: Stream, samples: int, most: int, failed: list[Integers]
 ) -> Indices:
     """How many rungs each row climbs before more than `most` of the draws have failed at one of them.
 
     `failed` holds per row the draws that failed before; those that fail on the climbed rungs are added.
     """
-    climbed = np.full(len(problem), ladder.shape[1], dtype=np.intp)
-    rows = np.arange(len(problem))
+    climbed = np.full(len(question), ladder.shape[1], dtype=np.intp)
+    rows = np.arange(len(question))
     for rung in range(ladder.shape[1]):
         # a row with no more than `most` failures has them all counted; one with more is at its end anyway
         found = first_failures(
-            replace(problem.take(rows), delta=ladder[rows, rung]), stream, samples, most + 1, most + 1
+            replace(question.take(rows), delta=ladder[rows, rung]), stream, samples, most + 1, most + 1
         )
         for i, row in enumerate(rows):
             together = np.union1d(failed[row], found.of(i)[0])
@@ -118,7 +118,7 @@ def _climbed(
     return climbed
 
 
-def candidates(problem: Problem, claim: Most, stream: Stream, planned: int, limit: float, floor: Floats) -> Floats:
+def candidates(question: Question, claim: Most, stream: Stream, planned: int, limit: float, floor: Floats) -> Floats:
     """Per row a delta up to which about 60 % of the failures that the claim allows are seen, or the floor.
 
     Any heuristic would do here. This one climbs, so that a network that recovers does not lure it beyond the failures.
@@ -127,10 +127,10 @@ def candidates(problem: Problem, claim: Most, stream: Stream, planned: int, limi
     allowed = allowed_failures(planned, coverage=claim.coverage, confidence=claim.row_confidence)
     most = int(max(0.6 * allowed, 0.3) / planned * samples)
     low = np.where(floor > 0, floor, limit * LEAST)
-    high = np.full(len(problem), limit)
+    high = np.full(len(question), limit)
     failed = [_NONE] * len(low)
     ladder = _ladder(low, high, COARSE)
-    climbed = _climbed(problem, ladder, stream, samples, most, failed)
+    climbed = _climbed(question, ladder, stream, samples, most, failed)
     found = np.where(climbed > 0, ladder[np.arange(len(low)), climbed - 1], floor)
     rows = np.flatnonzero((climbed < COARSE) & (found > 0))
     high[rows] = ladder[rows, climbed[rows]]
@@ -139,7 +139,7 @@ def candidates(problem: Problem, claim: Most, stream: Stream, planned: int, limi
             break
         middle = np.sqrt(found[rows]) * np.sqrt(high[rows])
         some = [failed[row] for row in rows]
-        passed = _climbed(problem.take(rows), middle[:, None], stream, samples, most, some) == 1
+        passed = _climbed(question.take(rows), middle[:, None], stream, samples, most, some) == 1
         for row, seen in zip(rows, some, strict=True):
             failed[row] = seen
         found[rows] = np.where(passed, middle, found[rows])
@@ -147,13 +147,13 @@ def candidates(problem: Problem, claim: Most, stream: Stream, planned: int, limi
     return found
 
 
-def published(problem: Problem, entropy: int, samples: int, limit: float) -> Searched:
+def published(question: Question, entropy: int, samples: int, limit: float) -> Searched:
     """Algorithm 1 as published: double from 1e-4 while no draw fails, then bisect to 1e-4.
 
     Every test draws anew. The confidence holds for each test by itself, not for the delta that comes out: that one was
     chosen among several by looking at their results.
     """
-    tests = np.zeros(len(problem), dtype=int)
+    tests = np.zeros(len(question), dtype=int)
 
     def passes(rows: Indices, delta: Floats) -> Bools:
         tests[rows] += 1
@@ -161,11 +161,11 @@ def published(problem: Problem, entropy: int, samples: int, limit: float) -> Sea
         for number in np.unique(tests[rows]):  # a row's draws depend on its own tests alone
             some = tests[rows] == number
             stream = Stream(entropy, f"max_shift/paper/{number}")
-            passed[some] = failures_at(problem.take(rows[some]), delta[some], stream, samples, 1) == 0
+            passed[some] = failures_at(question.take(rows[some]), delta[some], stream, samples, 1) == 0
         return passed
 
-    low, high = np.zeros(len(problem)), np.full(len(problem), PUBLISHED)
-    rows = np.arange(len(problem))
+    low, high = np.zeros(len(question)), np.full(len(question), PUBLISHED)
+    rows = np.arange(len(question))
     while len(rows):
         passed = passes(rows, high[rows])
         rows = rows[passed]
@@ -179,7 +179,7 @@ def published(problem: Problem, entropy: int, samples: int, limit: float) -> Sea
         passed = passes(rows, middle) if len(rows) else np.empty(0, dtype=bool)
         low[rows] = np.where(passed, middle, low[rows])
         high[rows] = np.where(passed, high[rows], middle)
-    reason = ["as published: the confidence holds for each of its tests, not for the delta they led to"] * len(problem)
+    reason = ["as published: the confidence holds for each of its tests, not for the delta they led to"] * len(question)
     trace = [
         {
             "search": "paper",

@@ -18,7 +18,7 @@ from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.methods.bounds import unbounded
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
 from apas.shifts.box import inside_box
@@ -33,24 +33,24 @@ from apas.worst_case.attack.unit_pushes import UnitPushes
 class Hunt:
     """The ground, the ball it is searched in, and the random starts."""
 
-    problem: Problem
+    question: Question
     landscape: UnitPushes | ParameterMoves
     ball: Ball
     draw: Draw
 
     @classmethod
-    def of(cls, problem: Problem, stream: Stream) -> Hunt:
+    def of(cls, question: Question, stream: Stream) -> Hunt:
         """Pushes of units for dense networks in a box; else the parameters themselves."""
-        network, shifts, parameters = problem.network, problem.shifts, problem.model.parameters
+        network, shifts, parameters = question.network, question.shifts, question.model.parameters
         if network is not None and isinstance(shifts, LinfShifts):
-            units = UnitPushes(network, problem.X, problem.wanted, problem.radii, problem.delta)
+            units = UnitPushes(network, question.X, question.wanted, question.radii, question.delta)
             size = units.size
-            return cls(problem, units, Box(np.ones(size)), lambda a, b: unit_cube(size, stream, a, b))
+            return cls(question, units, Box(np.ones(size)), lambda a, b: unit_cube(size, stream, a, b))
         # that there are gradients and a ball has been asked before: `Attack.unsupported`
-        model = cast(Differentiable, problem.model if network is None else network)
-        ball = Box(problem.radii) if isinstance(shifts, LinfShifts) else cast(Ball, shifts)
-        moves = ParameterMoves(model, problem.X, problem.target, problem.radii > 0, problem.delta)
-        return cls(problem, moves, ball, lambda a, b: shifts.directions(parameters, stream, a, b))
+        model = cast(Differentiable, question.model if network is None else network)
+        ball = Box(question.radii) if isinstance(shifts, LinfShifts) else cast(Ball, shifts)
+        moves = ParameterMoves(model, question.X, question.target, question.radii > 0, question.delta)
+        return cls(question, moves, ball, lambda a, b: shifts.directions(parameters, stream, a, b))
 
     @property
     def closed_form(self) -> bool:
@@ -59,11 +59,11 @@ class Hunt:
 
     def take(self, rows: Indices) -> Hunt:
         """The same for some of the rows."""
-        return replace(self, problem=self.problem.take(rows), landscape=self.landscape.take(rows))
+        return replace(self, question=self.question.take(rows), landscape=self.landscape.take(rows))
 
     def at(self, delta: Floats) -> Hunt:
         """The same with shifts of other sizes."""
-        return replace(self, problem=replace(self.problem, delta=delta), landscape=self.landscape.at(delta))
+        return replace(self, question=replace(self.question, delta=delta), landscape=self.landscape.at(delta))
 
     @property
     def goal(self) -> Floats:
@@ -71,28 +71,28 @@ class Hunt:
 
         A power of two at least twice the band, so that its last bits, which depend on the batch, do not count.
         """
-        band = self.problem.band
+        band = self.question.band
         return np.where(np.isfinite(band), -np.ldexp(2.0, np.frexp(band)[1]), -np.inf)
 
     def search(self, *, restarts: int, steps: int, goal: Floats | None = None, warm: Floats | None = None) -> Found:
         """Look for the least margins, or for ones below `goal`."""
-        least = np.full(len(self.problem), -np.inf) if goal is None else goal
+        least = np.full(len(self.question), -np.inf) if goal is None else goal
         return search(self.landscape, self.ball, self.draw, least, restarts=restarts, steps=steps, warm=warm)
 
     def witness(self, row: int, point: Floats) -> Witness | None:
         """The shift of a row that a point stands for, if it lies in the set and fails."""
-        base, delta = self.problem.model.parameters, float(self.problem.delta[row])
+        base, delta = self.question.model.parameters, float(self.question.delta[row])
         if isinstance(self.landscape, UnitPushes):
             direction = self.landscape.direction(row, point)
-            values = inside_box(base.values, self.problem.radii, delta, direction)
+            values = inside_box(base.values, self.question.radii, delta, direction)
         else:
             values = self.ball.pull_inside(base, base.values + delta * point, delta)
-        return confirmed_witness(self.problem, row, values)
+        return confirmed_witness(self.question, row, values)
 
 
-def differentiable(problem: Problem) -> bool:
+def differentiable(question: Question) -> bool:
     """Whether there are gradients to follow."""
-    return problem.network is not None or offers(problem.model, Differentiable)
+    return question.network is not None or offers(question.model, Differentiable)
 
 
 #: How many rows, and how many coordinates of points, are held at a time.
@@ -134,50 +134,50 @@ class Attack:
         object.__setattr__(self, "restarts", check_integer(self.restarts, "restarts", "Attack", least=1))
         object.__setattr__(self, "steps", check_integer(self.steps, "steps", "Attack", least=1))
 
-    def claim(self, problem: Problem) -> Every:
+    def claim(self, question: Question) -> Every:
         """What the method will speak about."""
-        return Every(problem.region, problem.claim_rows)
+        return Every(question.region, question.claim_rows)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None if there are gradients and a ball to follow them in, else the error a user reads."""
-        if isinstance(problem.shifts, GaussianShifts):
-            return unbounded(problem.shifts, "Attack")
-        if not differentiable(problem):
+        if isinstance(question.shifts, GaussianShifts):
+            return unbounded(question.shifts, "Attack")
+        if not differentiable(question):
             return (
-                f"Attack needs a model with gradients (`parameter_gradient`), which {type(problem.model).__name__} "
+                f"Attack needs a model with gradients (`parameter_gradient`), which {type(question.model).__name__} "
                 'does not offer; use method="sampling", which takes every model.'
             )
-        if not isinstance(problem.shifts, LinfShifts) and not offers(problem.shifts, Ball):
+        if not isinstance(question.shifts, LinfShifts) and not offers(question.shifts, Ball):
             return (
                 f"Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts), got "
-                f'{problem.shifts}; use method="sampling", which takes every set of shifts.'
+                f'{question.shifts}; use method="sampling", which takes every set of shifts.'
             )
         return None
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Search, confirm, decide: one certificate per row."""
-        own, parts = Stream(stream.entropy, "attack"), _parts(problem)
+        own, parts = Stream(stream.entropy, "attack"), _parts(question)
         certificates: list[Certificate] = []
-        with Progress(len(problem), "looking for failing shifts") as progress:
-            if problem.n_jobs == 1 or len(problem) == 1:
-                work = (self._run(problem.take(rows), own) for rows in parts)
+        with Progress(len(question), "looking for failing shifts") as progress:
+            if question.n_jobs == 1 or len(question) == 1:
+                work = (self._run(question.take(rows), own) for rows in parts)
             else:
                 from joblib import Parallel, delayed
 
-                work = Parallel(n_jobs=problem.n_jobs, return_as="generator")(
-                    delayed(self._run)(problem.take(rows), own) for rows in parts
+                work = Parallel(n_jobs=question.n_jobs, return_as="generator")(
+                    delayed(self._run)(question.take(rows), own) for rows in parts
                 )
             for part in work:
                 certificates += part
                 progress.advance(len(part))
         return certificates
 
-    def _run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def _run(self, question: Question, stream: Stream) -> list[Certificate]:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what is not finite is never confirmed
-            hunt = Hunt.of(problem, stream)
+            hunt = Hunt.of(question, stream)
             goal = hunt.goal
             found = hunt.search(restarts=self.restarts, steps=self.steps, goal=goal)
-            claim = self.claim(problem)
+            claim = self.claim(question)
             close = found.margins <= -goal  # failing, or within rounding of it
             rows = zip(found.points, found.used.tolist(), close.tolist(), strict=True)
             return [self._certificate(hunt, i, claim, *row) for i, row in enumerate(rows)]
@@ -194,14 +194,14 @@ class Attack:
         else:
             verdict, reason = Verdict.UNKNOWN, f"none of the {used} shifts tried loses it, which proves nothing"
         evidence = BoundEvidence("attack", None, used)
-        problem = hunt.problem
+        question = hunt.question
         return Certificate(
-            claim, verdict, float(problem.delta[i]), problem.target[i], "attack", evidence, reason, witness
+            claim, verdict, float(question.delta[i]), question.target[i], "attack", evidence, reason, witness
         )
 
 
 def broken_deltas(
-    problem: Problem, start: Floats, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
+    question: Question, start: Floats, limit: float, *, attack: Attack | None = None, stream: Stream | None = None
 ) -> tuple[Floats, list[Witness | None]]:
     """Per row the smallest delta at which the attack finds a failing shift.
 
@@ -210,11 +210,11 @@ def broken_deltas(
     """
     attack = attack if attack is not None else Attack()
     own = Stream(0 if stream is None else stream.entropy, "attack")
-    deltas, witnesses = np.full(len(problem), np.inf), list[Witness | None]()
-    with Progress(len(problem), "looking for failing shifts") as progress:
-        for rows in _parts(problem):
+    deltas, witnesses = np.full(len(question), np.inf), list[Witness | None]()
+    with Progress(len(question), "looking for failing shifts") as progress:
+        for rows in _parts(question):
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                hunt = Hunt.of(problem.take(rows), own)
+                hunt = Hunt.of(question.take(rows), own)
                 delta, points = _least(hunt, start[rows], limit, attack)
                 found = [_confirmed(hunt, i, points[i], float(delta[i]), limit) for i in range(len(rows))]
             deltas[rows] = [d for d, _ in found]
@@ -223,9 +223,9 @@ def broken_deltas(
     return deltas, witnesses
 
 
-def _parts(problem: Problem) -> list[Indices]:
+def _parts(question: Question) -> list[Indices]:
     """Rows that are looked at together: few enough that a point for each fits into memory."""
-    rows, step = np.arange(len(problem)), max(1, min(ROWS, POINTS // len(problem.model.parameters)))
+    rows, step = np.arange(len(question)), max(1, min(ROWS, POINTS // len(question.model.parameters)))
     return [rows[first : first + step] for first in range(0, len(rows), step)]
 
 

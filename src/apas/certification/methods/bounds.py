@@ -12,7 +12,7 @@ from apas._typing import Floats, Indices
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.shifts.box import inside_box
@@ -24,34 +24,34 @@ from apas.worst_case.ball.bounds import is_exact_ball, least_margins_ball, worst
 from apas.worst_case.decide import Finding, worst_cases
 
 
-def is_exact_in_ball(problem: Problem) -> bool:
+def is_exact_in_ball(question: Question) -> bool:
     """Whether the least margin over the ball is known in closed form."""
-    return problem.network is not None and is_exact_ball(problem.network, problem.radii)
+    return question.network is not None and is_exact_ball(question.network, question.radii)
 
 
-def decided_in_ball(problem: Problem, method: str) -> list[Certificate]:
+def decided_in_ball(question: Question, method: str) -> list[Certificate]:
     """One certificate per row: proved by a bound, or broken where the worst shift is known in closed form."""
-    network, shifts = problem.network, problem.shifts
+    network, shifts = question.network, question.shifts
     assert network is not None
     assert isinstance(shifts, LpShifts)
-    bound, error = least_margins_ball(network, problem.X, problem.wanted, problem.radii, shifts.p, problem.delta)
+    bound, error = least_margins_ball(network, question.X, question.wanted, question.radii, shifts.p, question.delta)
     found = [Finding(bound=value) for value in (bound - error).tolist()]
-    witnesses: list[Witness | None] = [None] * len(problem)
+    witnesses: list[Witness | None] = [None] * len(question)
     rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
     for finding in found:
         if finding.bound > 0:
             finding.prove("ball", finding.bound)
-    some = problem.take(np.array(rows, dtype=np.intp))
-    points = worst_points_ball(network, some.X, some.wanted, problem.radii, shifts.p, some.delta) if rows else None
+    some = question.take(np.array(rows, dtype=np.intp))
+    points = worst_points_ball(network, some.X, some.wanted, question.radii, shifts.p, some.delta) if rows else None
     for row, point in zip(rows, [] if points is None else points, strict=False):
-        delta, base = float(problem.delta[row]), problem.model.parameters
+        delta, base = float(question.delta[row]), question.model.parameters
         values = shifts.pull_inside(base, base.values + delta * point, delta)
-        witnesses[row] = confirmed_witness(problem, row, values)
+        witnesses[row] = confirmed_witness(question, row, values)
         if witnesses[row] is not None:
             found[row].broken, found[row].step = True, "ball"
-    claim = every(problem)
+    claim = every(question)
     return [
-        certificate(problem, i, claim, method, finding, witness, np.inf)
+        certificate(question, i, claim, method, finding, witness, np.inf)
         for i, (finding, witness) in enumerate(zip(found, witnesses, strict=True))
     ]
 
@@ -67,9 +67,9 @@ PROOFS = {
 }
 
 
-def every(problem: Problem) -> Every:
+def every(question: Question) -> Every:
     """The claim of all worst-case methods."""
-    return Every(problem.region, problem.claim_rows)
+    return Every(question.region, question.claim_rows)
 
 
 def unbounded(shifts: GaussianShifts, name: str) -> str:
@@ -80,13 +80,13 @@ def unbounded(shifts: GaussianShifts, name: str) -> str:
     )
 
 
-def unsupported_dense(problem: Problem, name: str) -> str | None:
+def unsupported_dense(question: Question, name: str) -> str | None:
     """Why a method for dense networks in boxes cannot answer, or None."""
-    shifts = problem.shifts
+    shifts = question.shifts
     if isinstance(shifts, GaussianShifts):
         return unbounded(shifts, name)
     searchable = isinstance(shifts, LinfShifts | LpShifts)
-    if problem.network is None and searchable:
+    if question.network is None and searchable:
         return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
     if not isinstance(shifts, LinfShifts):
         instead = "IntervalBounds, Attack or Sampling" if searchable else "Sampling"
@@ -96,38 +96,38 @@ def unsupported_dense(problem: Problem, name: str) -> str | None:
     return None
 
 
-def decided(problem: Problem, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
+def decided(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
     """One certificate per row; `steps` are those of `apas.worst_case.decide`."""
-    parts = _parts(problem)
-    with Progress(len(problem), "going through the rows") as progress:
+    parts = _parts(question)
+    with Progress(len(question), "going through the rows") as progress:
         if len(parts) == 1:
-            found, witnesses = _findings(problem, steps, time_limit, progress)
+            found, witnesses = _findings(question, steps, time_limit, progress)
         else:
-            found, witnesses = _in_parallel(problem, parts, steps, time_limit, progress)
-    claim = every(problem)
+            found, witnesses = _in_parallel(question, parts, steps, time_limit, progress)
+    claim = every(question)
     return [
-        certificate(problem, i, claim, method, finding, witness, time_limit)
+        certificate(question, i, claim, method, finding, witness, time_limit)
         for i, (finding, witness) in enumerate(zip(found, witnesses, strict=True))
     ]
 
 
-def _parts(problem: Problem) -> list[Indices]:
-    if problem.n_jobs == 1 or len(problem) < 2:
-        return [np.arange(len(problem))]
+def _parts(question: Question) -> list[Indices]:
+    if question.n_jobs == 1 or len(question) < 2:
+        return [np.arange(len(question))]
     from joblib import effective_n_jobs
 
-    return np.array_split(np.arange(len(problem)), min(len(problem), 4 * effective_n_jobs(problem.n_jobs)))
+    return np.array_split(np.arange(len(question)), min(len(question), 4 * effective_n_jobs(question.n_jobs)))
 
 
 def _in_parallel(
-    problem: Problem, parts: list[Indices], steps: Sequence[str], time_limit: float, progress: Progress
+    question: Question, parts: list[Indices], steps: Sequence[str], time_limit: float, progress: Progress
 ) -> tuple[list[Finding], list[Witness | None]]:
     from joblib import Parallel, delayed
 
     found: list[Finding] = []
     witnesses: list[Witness | None] = []
-    jobs = (delayed(_findings)(problem.take(rows), steps, time_limit) for rows in parts)
-    for part in Parallel(n_jobs=problem.n_jobs, return_as="generator")(jobs):
+    jobs = (delayed(_findings)(question.take(rows), steps, time_limit) for rows in parts)
+    for part in Parallel(n_jobs=question.n_jobs, return_as="generator")(jobs):
         found += part[0]
         witnesses += part[1]
         progress.advance(len(part[0]))
@@ -135,26 +135,26 @@ def _in_parallel(
 
 
 def _findings(
-    problem: Problem, steps: Sequence[str], time_limit: float, progress: Progress | None = None
+    question: Question, steps: Sequence[str], time_limit: float, progress: Progress | None = None
 ) -> tuple[list[Finding], list[Witness | None]]:
-    network = problem.network
+    network = question.network
     assert network is not None
-    found = [Finding() for _ in range(len(problem))]
-    witnesses: list[Witness | None] = [None] * len(problem)
-    for delta in np.unique(problem.delta).tolist():
-        rows = np.flatnonzero(problem.delta == delta)
+    found = [Finding() for _ in range(len(question))]
+    witnesses: list[Witness | None] = [None] * len(question)
+    for delta in np.unique(question.delta).tolist():
+        rows = np.flatnonzero(question.delta == delta)
 
         def accept(i: int, direction: Floats, rows: Indices = rows, delta: float = delta) -> bool:
             row = int(rows[i])
-            values = inside_box(network.parameters.values, problem.reach, delta, direction)
-            witnesses[row] = confirmed_witness(problem, row, values)
+            values = inside_box(network.parameters.values, question.reach, delta, direction)
+            witnesses[row] = confirmed_witness(question, row, values)
             return witnesses[row] is not None
 
         part = worst_cases(
             network,
-            problem.X[rows],
-            problem.wanted[rows],
-            problem.radii,
+            question.X[rows],
+            question.wanted[rows],
+            question.radii,
             delta,
             steps=steps,
             time_limit=time_limit,
@@ -167,7 +167,7 @@ def _findings(
 
 
 def certificate(
-    problem: Problem, i: int, claim: Every, method: str, finding: Finding, witness: Witness | None, time_limit: float
+    question: Question, i: int, claim: Every, method: str, finding: Finding, witness: Witness | None, time_limit: float
 ) -> Certificate:
     """Say in words what was found about row `i`."""
     written = at_least(finding.bound) if np.isfinite(finding.bound) else None
@@ -180,7 +180,7 @@ def certificate(
     else:
         verdict, reason = Verdict.UNKNOWN, _open(finding, time_limit)
     evidence = BoundEvidence(finding.step, bound, finding.nodes, finding.exact)
-    return Certificate(claim, verdict, float(problem.delta[i]), problem.target[i], method, evidence, reason, witness)
+    return Certificate(claim, verdict, float(question.delta[i]), question.target[i], method, evidence, reason, witness)
 
 
 def _open(finding: Finding, time_limit: float) -> str:
@@ -207,21 +207,21 @@ class IntervalBounds:
     'CERTIFIED'
     """
 
-    def claim(self, problem: Problem) -> Every:
+    def claim(self, question: Question) -> Every:
         """What the method will speak about."""
-        return every(problem)
+        return every(question)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes and balls of shifts, else why not."""
-        if problem.network is not None and isinstance(problem.shifts, LpShifts):
+        if question.network is not None and isinstance(question.shifts, LpShifts):
             return None
-        return unsupported_dense(problem, "IntervalBounds")
+        return unsupported_dense(question, "IntervalBounds")
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        if isinstance(problem.shifts, LpShifts):
-            return decided_in_ball(problem, "interval")
-        return decided(problem, "interval", ("interval",))
+        if isinstance(question.shifts, LpShifts):
+            return decided_in_ball(question, "interval")
+        return decided(question, "interval", ("interval",))
 
 
 @dataclass(frozen=True)
@@ -238,14 +238,14 @@ class LinearBounds:
     'CERTIFIED'
     """
 
-    def claim(self, problem: Problem) -> Every:
+    def claim(self, question: Question) -> Every:
         """What the method will speak about."""
-        return every(problem)
+        return every(question)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes of shifts, else why not."""
-        return unsupported_dense(problem, "LinearBounds")
+        return unsupported_dense(question, "LinearBounds")
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        return decided(problem, "linear", ("interval", "linear"))
+        return decided(question, "linear", ("interval", "linear"))

@@ -13,7 +13,7 @@ from apas.certification.claims import Every, Most, Verdict
 from apas.certification.methods.attack import Attack
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds
 from apas.certification.methods.exact import Exact
-from apas.certification.question import Method, Problem
+from apas.certification.question import Method, Question
 from apas.errors import InputError
 
 
@@ -52,19 +52,19 @@ class Cascade:
             chosen += method.methods if isinstance(method, Cascade) else (method,)
         object.__setattr__(self, "methods", tuple(chosen))
 
-    def claim(self, problem: Problem) -> Every | Most:
+    def claim(self, question: Question) -> Every | Most:
         """What all of the methods speak about."""
-        return self._usable(problem)[0].claim(problem)
+        return self._usable(question)[0].claim(question)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None if some method can answer and all that can speak of the same claim."""
-        usable = self._usable(problem)
+        usable = self._usable(question)
         if not usable:
             # the first of its methods asks for least; the others say much the same
-            return f"Cascade has no method that applies: {self.methods[0].unsupported(problem)}"
-        claims = {m.claim(problem) for m in usable}
+            return f"Cascade has no method that applies: {self.methods[0].unsupported(question)}"
+        claims = {m.claim(question) for m in usable}
         if len(claims) > 1:
-            listed = ", ".join(f"{type(m).__name__} of {str(m.claim(problem))!r}" for m in usable)
+            listed = ", ".join(f"{type(m).__name__} of {str(m.claim(question))!r}" for m in usable)
             return f"Cascade needs methods that speak of the same claim, got {listed}; ask them one by one."
         if len(usable) > 1 and _has_risk(claims.pop()):
             return (
@@ -73,19 +73,19 @@ class Cascade:
             )
         return None
 
-    def _usable(self, problem: Problem) -> list[Method]:
-        return [m for m in self.methods if m.unsupported(problem) is None]
+    def _usable(self, question: Question) -> list[Method]:
+        return [m for m in self.methods if m.unsupported(question) is None]
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row, from the method that decided it, or from the last one asked."""
-        usable = self._usable(problem)
-        if _has_risk(usable[0].claim(problem)):
+        usable = self._usable(question)
+        if _has_risk(usable[0].claim(question)):
             # alone and under its own name: who reads "cascade: sampling" could not tell how many samples there were
-            return usable[0].run(problem, stream)
-        answers: list[Any] = [None] * len(problem)
-        rows = np.arange(len(problem))
+            return usable[0].run(question, stream)
+        answers: list[Any] = [None] * len(question)
+        rows = np.arange(len(question))
         for method in usable:
-            found = method.run(problem.take(rows), stream)
+            found = method.run(question.take(rows), stream)
             for row, certificate in zip(rows.tolist(), found, strict=True):
                 says_more = certificate.evidence.to_dict().get("bound") is not None
                 if answers[row] is None or certificate.verdict is not Verdict.UNKNOWN or says_more:

@@ -22,7 +22,7 @@ from apas._validation import check_integer, check_probability
 from apas.certification.certificate import Certificate, Witness
 from apas.certification.claims import Every, Most, Verdict
 from apas.certification.confirmation import confirmed_witness
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError
@@ -35,8 +35,8 @@ from apas.worst_case.enumeration.splitting import FAILING, ShiftBox, Split, spli
 class FailingShift:
     """Looks for a failing shift in parts of a box: at their middles, and where the margin falls from there."""
 
-    def __init__(self, problem: Problem, row: int, box: ShiftBox) -> None:
-        self.problem, self.row, self.box = problem, row, box
+    def __init__(self, question: Question, row: int, box: ShiftBox) -> None:
+        self.question, self.row, self.box = question, row, box
         self.witness: Witness | None = None
 
     def __call__(self, start: Floats, width: Floats) -> bool:
@@ -48,7 +48,7 @@ class FailingShift:
         margins = np.concatenate([at_middle, self._margins(corners)[0]])
         worst = int(np.where(np.isnan(margins), np.inf, margins).argmin())
         if margins[worst] <= 0:
-            self.witness = _confirmed(self.problem, self.row, self.box, points[worst])
+            self.witness = _confirmed(self.question, self.row, self.box, points[worst])
         return self.witness is not None
 
     def _margins(self, points: Floats) -> tuple[Floats, Floats]:
@@ -58,21 +58,21 @@ class FailingShift:
         return parameter_gradients(box.net, X, wanted, box.delta * box.radii * box.directions(points))
 
 
-def failing_shift(problem: Problem, row: int, found: Split) -> Witness | None:
+def failing_shift(question: Question, row: int, found: Split) -> Witness | None:
     """A failing shift of a finished run, if one is easily found: in its largest part that fails, or in the whole."""
     nodes = found.tree.having(FAILING)
     if len(nodes):
         start, width = found.tree.coordinates(nodes[[found.tree.depth(nodes).argmin()]])
-        return _confirmed(problem, row, found.box, (start + 0.5 * width)[0])
-    search = FailingShift(problem, row, found.box)
+        return _confirmed(question, row, found.box, (start + 0.5 * width)[0])
+    search = FailingShift(question, row, found.box)
     if found.upper < 1:
         search(*found.tree.coordinates(np.zeros(1, dtype=np.int64)))
     return search.witness
 
 
-def _confirmed(problem: Problem, row: int, box: ShiftBox, point: Floats) -> Witness | None:
+def _confirmed(question: Question, row: int, box: ShiftBox, point: Floats) -> Witness | None:
     direction = box.directions(point[None, :])[0]
-    return confirmed_witness(problem, row, inside_box(box.net.parameters.values, box.radii, box.delta, direction))
+    return confirmed_witness(question, row, inside_box(box.net.parameters.values, box.radii, box.delta, direction))
 
 
 @dataclass(frozen=True)
@@ -169,44 +169,44 @@ class Enumeration:
         object.__setattr__(self, "gap", check_probability(self.gap, "gap", "Enumeration"))
         object.__setattr__(self, "max_boxes", check_integer(self.max_boxes, "max_boxes", "Enumeration", least=1))
 
-    def claim(self, problem: Problem) -> Every | Most:
+    def claim(self, question: Question) -> Every | Most:
         """What the method will speak about."""
         if self.coverage == 1.0:
-            return Every(problem.region, problem.claim_rows)
-        return Most(self.coverage, 1.0, problem.measure, problem.claim_rows)
+            return Every(question.region, question.claim_rows)
+        return Most(self.coverage, 1.0, question.measure, question.claim_rows)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None for dense networks in a box of shifts, else the error a user reads."""
-        if not isinstance(problem.shifts, LinfShifts):
+        if not isinstance(question.shifts, LinfShifts):
             return (
-                f"Enumeration cuts up boxes, so `shifts` must be LinfShifts(...), got {type(problem.shifts).__name__}; "
-                'use method="sampling" for other sets.'
+                "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...), got "
+                f'{type(question.shifts).__name__}; use method="sampling" for other sets.'
             )
-        if problem.network is None:
+        if question.network is None:
             return (
-                f"Enumeration needs a dense network, but {type(problem.model).__name__} cannot be written as one with "
+                f"Enumeration needs a dense network, but {type(question.model).__name__} cannot be written as one with "
                 'the same parameters; use method="sampling".'
             )
         return None
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Cut up the box of each row: one certificate per row, none of which depends on the others."""
-        claim = self.claim(problem)
-        answers = _each_row(self._decide, problem, self.max_boxes)
-        return [self._certificate(problem, i, claim, *answer) for i, answer in enumerate(answers)]
+        claim = self.claim(question)
+        answers = _each_row(self._decide, question, self.max_boxes)
+        return [self._certificate(question, i, claim, *answer) for i, answer in enumerate(answers)]
 
-    def _decide(self, problem: Problem, i: int, report: Any = None) -> tuple[Split, Witness | None]:
-        box = _box(problem, i, float(problem.delta[i]))
+    def _decide(self, question: Question, i: int, report: Any = None) -> tuple[Split, Witness | None]:
+        box = _box(question, i, float(question.delta[i]))
         if self.coverage < 1.0:
             gap, coverage = Fraction(repr(self.gap)), Fraction(repr(self.coverage))
             found = split(box, gap=gap, max_boxes=self.max_boxes, coverage=coverage, report=report)
-            return found, failing_shift(problem, i, found)
-        search = FailingShift(problem, i, box)
+            return found, failing_shift(question, i, found)
+        search = FailingShift(question, i, box)
         found = split(box, gap=Fraction(0), max_boxes=self.max_boxes, probe=search, report=report)
         return found, search.witness
 
     def _certificate(
-        self, problem: Problem, i: int, claim: Every | Most, found: Split, witness: Witness | None
+        self, question: Question, i: int, claim: Every | Most, found: Split, witness: Witness | None
     ) -> Certificate:
         coverage = Fraction(repr(self.coverage))
         verdict = Verdict.UNKNOWN
@@ -216,32 +216,32 @@ class Enumeration:
             verdict = Verdict.REFUTED
         reason = _reason(found, coverage == 1 and witness is not None)
         evidence = EnumerationEvidence.of(found)
-        delta, target = float(problem.delta[i]), problem.target[i]
+        delta, target = float(question.delta[i]), question.target[i]
         return Certificate(claim, verdict, delta, target, "enumeration", evidence, reason, witness)
 
 
-def enclosed_shares(problem: Problem, deltas: Floats, method: Enumeration) -> list[list[tuple[float, float]]]:
+def enclosed_shares(question: Question, deltas: Floats, method: Enumeration) -> list[list[tuple[float, float]]]:
     """Bounds on the share of valid shifts of every row at every delta, each to the method's gap or limit of boxes."""
     asked = partial(_enclose, deltas=deltas, method=method)
-    return list(_each_row(asked, problem, len(deltas) * method.max_boxes))
+    return list(_each_row(asked, question, len(deltas) * method.max_boxes))
 
 
 def _enclose(
-    problem: Problem, i: int, report: Any = None, *, deltas: Floats, method: Enumeration
+    question: Question, i: int, report: Any = None, *, deltas: Floats, method: Enumeration
 ) -> list[tuple[float, float]]:
     gap = Fraction(repr(method.gap))
     bounds = []
     for delta in deltas:
-        found = split(_box(problem, i, float(delta)), gap=gap, max_boxes=method.max_boxes, report=report)
+        found = split(_box(question, i, float(delta)), gap=gap, max_boxes=method.max_boxes, report=report)
         bounds.append(found.interval)
     return bounds
 
 
-def _each_row(ask: Any, problem: Problem, steps: int) -> Iterable[Any]:
+def _each_row(ask: Any, question: Question, steps: int) -> Iterable[Any]:
     """Ask about every row, on several cores if wanted; of a row that ends early, the progress skips the rest."""
-    rows = range(len(problem))
+    rows = range(len(question))
     with Progress(len(rows) * steps, "cutting up boxes of shifts") as progress:
-        if problem.n_jobs == 1 or len(rows) == 1:
+        if question.n_jobs == 1 or len(rows) == 1:
             for i in rows:
                 done: list[int] = []
 
@@ -249,19 +249,19 @@ def _each_row(ask: Any, problem: Problem, steps: int) -> Iterable[Any]:
                     done.append(count)
                     progress.advance(count)
 
-                yield ask(problem, i, report)
+                yield ask(question, i, report)
                 progress.advance(steps - sum(done))
             return
         from joblib import Parallel, delayed
 
-        for answer in Parallel(n_jobs=problem.n_jobs, return_as="generator")(delayed(ask)(problem, i) for i in rows):
+        for answer in Parallel(n_jobs=question.n_jobs, return_as="generator")(delayed(ask)(question, i) for i in rows):
             yield answer
             progress.advance(steps)
 
 
-def _box(problem: Problem, i: int, delta: float) -> ShiftBox:
-    assert problem.network is not None  # `unsupported` says so
-    return ShiftBox(problem.network, problem.X[i], int(problem.wanted[i]), problem.radii, delta)
+def _box(question: Question, i: int, delta: float) -> ShiftBox:
+    assert question.network is not None  # `unsupported` says so
+    return ShiftBox(question.network, question.X[i], int(question.wanted[i]), question.radii, delta)
 
 
 def _check_coverage(value: Any) -> float:

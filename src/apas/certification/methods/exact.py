@@ -12,7 +12,7 @@ from apas.certification.certificate import Certificate
 from apas.certification.claims import Every
 from apas.certification.methods.bounds import decided, decided_in_ball, every, is_exact_in_ball, unsupported_dense
 from apas.certification.methods.sampling import decided_one_by_one
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.errors import InputError
 from apas.shifts.lp import LpShifts
 from apas.shifts.observed import ObservedShifts
@@ -59,18 +59,18 @@ class Exact:
             raise InputError(f"`time_limit` of Exact must be a number of at least 0, got {self.time_limit!r}.")
         object.__setattr__(self, "time_limit", float(self.time_limit))
 
-    def claim(self, problem: Problem) -> Every:
+    def claim(self, question: Question) -> Every:
         """What the method will speak about."""
-        return every(problem)
+        return every(question)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None where exact answers are possible, else why not."""
-        network = problem.network
-        if isinstance(problem.shifts, ObservedShifts):
+        network = question.network
+        if isinstance(question.shifts, ObservedShifts):
             return None
-        if isinstance(problem.shifts, LpShifts) and is_exact_in_ball(problem):
+        if isinstance(question.shifts, LpShifts) and is_exact_in_ball(question):
             return None
-        complaint = unsupported_dense(problem, "Exact")
+        complaint = unsupported_dense(question, "Exact")
         if complaint is None and network is not None and not is_exact(network):
             others = sorted(set(network.activations) - PIECEWISE_LINEAR)
             if others:
@@ -80,10 +80,10 @@ class Exact:
                 )
         return complaint
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        if isinstance(problem.shifts, ObservedShifts):
-            return decided_one_by_one(problem, "exact")
-        if isinstance(problem.shifts, LpShifts):
-            return decided_in_ball(problem, "exact")
-        return decided(problem, "exact", ALL_STEPS, self.time_limit)
+        if isinstance(question.shifts, ObservedShifts):
+            return decided_one_by_one(question, "exact")
+        if isinstance(question.shifts, LpShifts):
+            return decided_in_ball(question, "exact")
+        return decided(question, "exact", ALL_STEPS, self.time_limit)

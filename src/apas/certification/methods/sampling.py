@@ -22,7 +22,7 @@ from apas._typing import Bools, Floats, Indices, Integers
 from apas._validation import check_integer, check_probability
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Every, Most, Verdict
-from apas.certification.question import Problem
+from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.errors import GuaranteeWarning, InputError
@@ -63,7 +63,7 @@ class Failures:
         return self.draws[part], self.sure[part]
 
 
-def first_failures(problem: Problem, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
+def first_failures(question: Question, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
     """The first failing draws of each row among draws number 0 to `samples`.
 
     At least up to the one that makes `limit` failures, or `sure_limit` beyond rounding of 0, and at most `limit`.
@@ -71,26 +71,26 @@ def first_failures(problem: Problem, stream: Stream, samples: int, limit: int, s
     Block sizes, the other rows and the number of workers do not change the answer: a draw is a pure function of its
     number, and a margin within rounding of 0 counts as failing whatever its sign.
     """
-    block = block_size(problem)
+    block = block_size(question)
     with Progress(samples, "drawing shifted models") as progress:
-        if problem.n_jobs == 1 or samples <= block:
-            parts = [_scan(problem, stream, 0, samples, (limit, sure_limit), block, progress)]
+        if question.n_jobs == 1 or samples <= block:
+            parts = [_scan(question, stream, 0, samples, (limit, sure_limit), block, progress)]
         else:
-            parts = _scan_in_parallel(problem, stream, samples, (limit, sure_limit), block, progress)
+            parts = _scan_in_parallel(question, stream, samples, (limit, sure_limit), block, progress)
     rows, draws, sure = join(parts)
     if not len(rows):
-        return Failures(draws, sure, np.zeros(len(problem) + 1, dtype=np.intp))
+        return Failures(draws, sure, np.zeros(len(question) + 1, dtype=np.intp))
     order = np.lexsort((draws, rows))
     rows, draws, sure = rows[order], draws[order], sure[order]
-    starts = np.searchsorted(rows, np.arange(len(problem) + 1))
+    starts = np.searchsorted(rows, np.arange(len(question) + 1))
     keep = np.arange(len(rows)) - starts[rows] < limit
-    return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], np.arange(len(problem) + 1)))
+    return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], np.arange(len(question) + 1)))
 
 
-def block_size(problem: Problem) -> int:
+def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    fits = NUMBERS // max(1, len(problem.coordinates))
-    most = DRAWS if len(problem) <= FEW_ROWS else DRAWS_MANY_ROWS
+    fits = NUMBERS // max(1, len(question.coordinates))
+    most = DRAWS if len(question) <= FEW_ROWS else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
 
@@ -98,7 +98,7 @@ _Part = tuple[Indices, Integers, Bools]
 
 
 def _scan(
-    problem: Problem,
+    question: Question,
     stream: Stream,
     start: int,
     stop: int,
@@ -106,21 +106,21 @@ def _scan(
     block: int,
     progress: Progress | None,
 ) -> _Part:
-    failed = np.zeros((2, len(problem)), dtype=np.int64)  # all failures, and those beyond rounding
-    active = np.arange(len(problem))
+    failed = np.zeros((2, len(question)), dtype=np.int64)  # all failures, and those beyond rounding
+    active = np.arange(len(question))
     found: list[_Part] = [_NOTHING]
     for begin in range(start, stop, block):
         end = min(begin + block, stop)
         # a whole group of directions costs no more than a part of it, and needs no copy
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
-        directions = problem.directions(stream, begin, whole)
+        directions = question.directions(stream, begin, whole)
         for chunk in range(0, len(active), ROWS):
             rows = active[chunk : chunk + ROWS]
-            column, sample, sure = _failing(problem, rows, directions, end - begin)
+            column, sample, sure = _failing(question, rows, directions, end - begin)
             if len(column):
                 found.append((rows[column], begin + sample, sure))
-                failed[0] += np.bincount(rows[column], minlength=len(problem))
-                failed[1] += np.bincount(rows[column[sure]], minlength=len(problem))
+                failed[0] += np.bincount(rows[column], minlength=len(question))
+                failed[1] += np.bincount(rows[column[sure]], minlength=len(question))
         if len(found) > 1:
             active = active[(failed[0, active] < limits[0]) & (failed[1, active] < limits[1])]
             if not len(active):
@@ -137,13 +137,13 @@ def join(parts: list[_Part]) -> _Part:
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def _failing(problem: Problem, rows: Indices, directions: Floats, count: int) -> _Part:
+def _failing(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
     """Row and sample of each margin that is not clearly positive, and whether it is clearly not.
 
     Only the first `count` directions are asked about.
     """
-    some = slice(None) if len(rows) == len(problem) else rows
-    band, margins = problem.band[some], problem.margins(directions, some)[:count]
+    some = slice(None) if len(rows) == len(question) else rows
+    band, margins = question.band[some], question.margins(directions, some)[:count]
     good = margins > band  # written so that a NaN fails
     if good.all():
         return _NOTHING
@@ -155,18 +155,18 @@ _NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.e
 
 
 def _scan_in_parallel(
-    problem: Problem, stream: Stream, samples: int, limits: tuple[int, int], block: int, progress: Progress
+    question: Question, stream: Stream, samples: int, limits: tuple[int, int], block: int, progress: Progress
 ) -> list[_Part]:
     from joblib import Parallel, delayed, effective_n_jobs
 
     # a few parts per worker, so that a slow one does not hold up the rest; each part is a whole number of blocks
-    parts = min(-(-samples // block), 4 * effective_n_jobs(problem.n_jobs))
+    parts = min(-(-samples // block), 4 * effective_n_jobs(question.n_jobs))
     size = -(-samples // (parts * block)) * block
     ranges = [(a, min(a + size, samples)) for a in range(0, samples, size)]
-    work = Parallel(n_jobs=problem.n_jobs, return_as="generator")
+    work = Parallel(n_jobs=question.n_jobs, return_as="generator")
     results = []
     for (a, b), part in zip(
-        ranges, work(delayed(_scan)(problem, stream, a, b, limits, block, None) for a, b in ranges), strict=True
+        ranges, work(delayed(_scan)(question, stream, a, b, limits, block, None) for a, b in ranges), strict=True
     ):
         results.append(part)
         progress.advance(b - a)
@@ -222,24 +222,24 @@ def check_models(shifts: ObservedShifts, model: Model, points: Any) -> Iterator[
             raise InputError(f"{name} cannot read the rows: {error}") from error
 
 
-def decided_one_by_one(problem: Problem, method: str) -> list[Certificate]:
+def decided_one_by_one(question: Question, method: str) -> list[Certificate]:
     """Ask every listed model: one certificate per row about all of them."""
-    shifts = problem.shifts
+    shifts = question.shifts
     assert isinstance(shifts, ObservedShifts)
-    claim = Every(problem.region, problem.claim_rows)
+    claim = Every(question.region, question.claim_rows)
     nowhere = Stream(0, "listed")  # nothing is drawn
-    least, doubtful = np.full(len(problem), np.inf), np.zeros(len(problem), dtype=bool)
-    broken = np.full(len(problem), -1)
-    for begin in range(0, len(shifts), block_size(problem)):
-        margins = problem.margins(problem.directions(nowhere, begin, begin + block_size(problem)))
-        fails = ~(margins >= -problem.band)  # written so that a NaN fails
+    least, doubtful = np.full(len(question), np.inf), np.zeros(len(question), dtype=bool)
+    broken = np.full(len(question), -1)
+    for begin in range(0, len(shifts), block_size(question)):
+        margins = question.margins(question.directions(nowhere, begin, begin + block_size(question)))
+        fails = ~(margins >= -question.band)  # written so that a NaN fails
         first = np.where(fails.any(axis=0) & (broken < 0), begin + fails.argmax(axis=0), -1)
         broken = np.where(broken < 0, first, broken)
-        doubtful |= (~fails & ~(margins > problem.band)).any(axis=0)
-        least = np.minimum(least, (margins - problem.band).min(axis=0))
+        doubtful |= (~fails & ~(margins > question.band)).any(axis=0)
+        least = np.minimum(least, (margins - question.band).min(axis=0))
     answers = []
     for i, number in enumerate(broken.tolist()):
-        delta, witness, bound = float(problem.delta[i]), None, None
+        delta, witness, bound = float(question.delta[i]), None, None
         if number >= 0:
             verdict, reason = Verdict.REFUTED, f"model number {number} does not keep it"
             witness = DrawnShift(shifts, delta, nowhere.entropy, nowhere.purpose, number)
@@ -251,7 +251,7 @@ def decided_one_by_one(problem: Problem, method: str) -> list[Certificate]:
             asked = f"each of the {len(shifts)}" if len(shifts) > 1 else "it"
             reason = f"{asked} was asked, and the least margin is {written}"
         evidence = BoundEvidence("models", bound, len(shifts), exact=bound is not None)
-        answers.append(Certificate(claim, verdict, delta, problem.target[i], method, evidence, reason, witness))
+        answers.append(Certificate(claim, verdict, delta, question.target[i], method, evidence, reason, witness))
     return answers
 
 
@@ -362,40 +362,40 @@ class Sampling:
         if self.n_samples is not None:
             object.__setattr__(self, "n_samples", check_integer(self.n_samples, "n_samples", "Sampling", least=1))
 
-    def claim(self, problem: Problem) -> Most:
+    def claim(self, question: Question) -> Most:
         """What the method will speak about."""
-        return Most(self.coverage, self.confidence, problem.measure, problem.claim_rows, problem.tries)
+        return Most(self.coverage, self.confidence, question.measure, question.claim_rows, question.tries)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, question: Question) -> str | None:
         """None: sampling works on every model and shift set."""
         return None
 
-    def run(self, problem: Problem, stream: Stream) -> list[Certificate]:
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Draw, count, decide: one certificate per row."""
-        claim = self.claim(problem)
-        samples, allowed, refuting = self.plan(problem, claim)
-        found = first_failures(problem, stream, samples, DOUBT * refuting, refuting)
+        claim = self.claim(question)
+        samples, allowed, refuting = self.plan(question, claim)
+        found = first_failures(question, stream, samples, DOUBT * refuting, refuting)
         clean = SamplingEvidence(stream.entropy, stream.purpose, samples, allowed, refuting, samples, 0, 0, None)
         return [
-            self._certificate(problem, i, claim, _with_failures(clean, *found.of(i)) if found.any(i) else clean)
-            for i in range(len(problem))
+            self._certificate(question, i, claim, _with_failures(clean, *found.of(i)) if found.any(i) else clean)
+            for i in range(len(question))
         ]
 
-    def samples(self, problem: Problem, claim: Most) -> int:
+    def samples(self, question: Question, claim: Most) -> int:
         """How many draws to make; whether they are enough for the claim is not asked."""
-        if isinstance(problem.shifts, ObservedShifts):
-            return models_used(problem.shifts, self.n_samples)
+        if isinstance(question.shifts, ObservedShifts):
+            return models_used(question.shifts, self.n_samples)
         if self.n_samples is not None:
             return self.n_samples
-        cheap = min(20_000, 10**8 // max(1, int(np.count_nonzero(problem.radii))))
+        cheap = min(20_000, 10**8 // max(1, int(np.count_nonzero(question.radii))))
         return max(sample_size(coverage=claim.coverage, confidence=claim.row_confidence), cheap)
 
-    def plan(self, problem: Problem, claim: Most) -> tuple[int, int, int]:
+    def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
         coverage, confidence = claim.coverage, claim.row_confidence
-        samples = self.samples(problem, claim)
+        samples = self.samples(question, claim)
         allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
-        if allowed < 0 and isinstance(problem.shifts, ObservedShifts) and samples == len(problem.shifts):
+        if allowed < 0 and isinstance(question.shifts, ObservedShifts) and samples == len(question.shifts):
             raise InputError(too_few_models(claim, samples))
         if allowed < 0:
             needed = sample_size(coverage=coverage, confidence=confidence)
@@ -408,18 +408,18 @@ class Sampling:
         refuting = refuting_failures(samples, coverage=coverage, confidence=confidence)
         return samples, allowed, max(refuting, allowed + 1)
 
-    def _certificate(self, problem: Problem, i: int, claim: Most, evidence: SamplingEvidence) -> Certificate:
+    def _certificate(self, question: Question, i: int, claim: Most, evidence: SamplingEvidence) -> Certificate:
         verdict = Verdict.UNKNOWN
         if evidence.failures <= evidence.allowed:
             verdict = Verdict.CERTIFIED
         elif evidence.failures - evidence.doubtful >= evidence.refuting:
             verdict = Verdict.REFUTED
-        delta = float(problem.delta[i])
+        delta = float(question.delta[i])
         witness = None
         if evidence.first_failure is not None:
-            witness = DrawnShift(problem.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
+            witness = DrawnShift(question.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
         return Certificate(
-            claim, verdict, delta, problem.target[i], "sampling", evidence, _reason(verdict, evidence), witness
+            claim, verdict, delta, question.target[i], "sampling", evidence, _reason(verdict, evidence), witness
         )
 
 

@@ -24,7 +24,7 @@ from apas.certification.api import decide
 from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, search_tries
 from apas.certification.methods.sampling import Sampling, block_size
-from apas.certification.question import Method, Problem
+from apas.certification.question import Method, Question
 from apas.counterfactuals.search.observed_split import ReadModels, differences
 from apas.counterfactuals.search.source import Task, Trial
 from apas.models.base import offers
@@ -128,8 +128,8 @@ class SampledTrial:
         """Margins on all draws, block by block, and below which margin a sign may be owed to rounding."""
         if self.read is not None:
             return iter([self.read.margins(points, self.target)]), np.zeros(len(points))
-        problem = self._problem(points)
-        return (self._margins(problem, directions) for directions in self._blocks(problem)), problem.band
+        question = self._question(points)
+        return (self._margins(question, directions) for directions in self._blocks(question)), question.band
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
@@ -144,8 +144,8 @@ class SampledTrial:
         keep = max(KEPT, 8 * (self.rank + 1))
         if self.samples <= keep or self.read is not None:
             return self
-        problem = self._problem(point[None])
-        blocks = [(block, self._margins(problem, block)[:, 0]) for block in self._blocks(problem)]
+        question = self._question(point[None])
+        blocks = [(block, self._margins(question, block)[:, 0]) for block in self._blocks(question)]
         margins = np.nan_to_num(np.concatenate([m for _, m in blocks]), nan=-np.inf)
         worst = np.zeros(len(margins), dtype=bool)
         worst[np.argpartition(margins, keep)[:keep]] = True
@@ -153,32 +153,32 @@ class SampledTrial:
         kept = [block[worst[a : a + len(block)]] for (block, _), a in zip(blocks, ends[:-1], strict=True)]
         return replace(self, directions=np.concatenate(kept))
 
-    def _margins(self, problem: Problem, directions: Floats) -> Floats:
+    def _margins(self, question: Question, directions: Floats) -> Floats:
         if self.fixed:
-            return problem.model.shifted_margins(problem.X, self.target, directions, 1.0)
-        return problem.margins(directions)
+            return question.model.shifted_margins(question.X, self.target, directions, 1.0)
+        return question.margins(directions)
 
-    def _problem(self, points: Floats) -> Problem:
+    def _question(self, points: Floats) -> Question:
         labels, deltas = _repeated(self.target, self.delta, len(points))
         if self.judge.searched is not None and not self.fixed:
-            return self.judge.problem(points, labels, deltas, shifts=self.judge.searched)
+            return self.judge.question(points, labels, deltas, shifts=self.judge.searched)
         if not self.fixed and offers(self.judge.shifts, OnPoints):
-            return self.judge.problem(points, labels, deltas)
+            return self.judge.question(points, labels, deltas)
         task = self.judge.task  # without a detour through data frames, which costs more than the margins
         shifts = LinfShifts() if self.fixed else self.judge.shifts
-        return Problem(task.model, task.encoded(points), labels, deltas, shifts)
+        return Question(task.model, task.encoded(points), labels, deltas, shifts)
 
-    def _blocks(self, problem: Problem) -> Iterable[Floats]:
+    def _blocks(self, question: Question) -> Iterable[Floats]:
         if self.directions is not None:
             return [self.directions]
-        if self.judge.searched is None and self.samples * len(problem.coordinates) <= HELD:
-            return self.judge.task.once("search draws", lambda: list(self._drawn(problem)))
-        return self._drawn(problem)
+        if self.judge.searched is None and self.samples * len(question.coordinates) <= HELD:
+            return self.judge.task.once("search draws", lambda: list(self._drawn(question)))
+        return self._drawn(question)
 
-    def _drawn(self, problem: Problem) -> Iterator[Floats]:
-        stream, block = Stream(self.judge.entropy, "generate/search"), block_size(problem)
+    def _drawn(self, question: Question) -> Iterator[Floats]:
+        stream, block = Stream(self.judge.entropy, "generate/search"), block_size(question)
         for start in range(0, self.samples, block):
-            yield problem.directions(stream, start, min(start + block, self.samples)).copy()
+            yield question.directions(stream, start, min(start + block, self.samples)).copy()
 
 
 def least_margins(blocks: Iterable[Floats], count: int) -> Floats:
@@ -223,12 +223,12 @@ class Judge:
     entropy: int
     searched: ObservedShifts | None = None
 
-    def problem(
+    def question(
         self, points: Floats, targets: Array, deltas: Floats, tries: int = 1, shifts: ShiftSet | None = None
-    ) -> Problem:
+    ) -> Question:
         """The question about candidates, as `certify` would ask it about the same rows in raw units."""
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
-        return Problem(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
+        return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
 
     def can_test(self, rank: int, number: int) -> bool:
         """Whether test number `number` of a rank could certify anything: with few draws the later ones cannot.
@@ -248,16 +248,16 @@ class Judge:
             rows = zip(points, targets, deltas, strict=True)
             slacks = [float(self.trial(target, delta).slacks(point[None])[0]) for point, target, delta in rows]
             return [Look(slack, slack >= 0) for slack in slacks]
-        problem = self.problem(points, targets, deltas, tries=search_tries(rank, 1))
+        question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
         if isinstance(self.method, Sampling):
-            return _sampled(self.method, problem, Stream(self.entropy, "generate/search"))
-        return [_proved(a) for a in decide(problem, self.method, Stream(self.entropy, "generate"))]
+            return _sampled(self.method, question, Stream(self.entropy, "generate/search"))
+        return [_proved(a) for a in decide(question, self.method, Stream(self.entropy, "generate"))]
 
     def tested(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
         tries = 1 if self.searched is not None else search_tries(rank, number)
-        problem = self.problem(points, targets, deltas, tries=tries)
-        return decide(problem, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
+        question = self.question(points, targets, deltas, tries=tries)
+        return decide(question, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
 
     def trial(self, target: Any, delta: float, rank: int = 0) -> Trial:
         """What the search for one counterfactual of a row may ask as often as it likes."""
@@ -288,7 +288,7 @@ class Judge:
         assert isinstance(self.method, Sampling)
         if self.searched is not None:
             return len(self.searched), 0  # the test allows next to none
-        problem = Problem(
+        question = Question(
             self.task.model,
             np.empty((0, self.task.model.n_features)),
             np.empty(0, dtype=object),
@@ -296,7 +296,7 @@ class Judge:
             self.shifts,
         )
         claim = Most(self.method.coverage, self.method.confidence, "")
-        samples = self.method.samples(problem, claim)
+        samples = self.method.samples(question, claim)
         return samples, allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
 
 
@@ -307,19 +307,19 @@ def _proved(answer: Certificate) -> Look:
     return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, answer)
 
 
-def _sampled(method: Sampling, problem: Problem, stream: Stream) -> list[Look]:
+def _sampled(method: Sampling, question: Question, stream: Stream) -> list[Look]:
     """How the candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
-    claim = Most(method.coverage, method.confidence, "", problem.claim_rows, problem.tries)  # in words for nobody
-    samples = method.samples(problem, claim)
+    claim = Most(method.coverage, method.confidence, "", question.claim_rows, question.tries)  # in words for nobody
+    samples = method.samples(question, claim)
     allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
     if allowed < 0:  # enough for the one test of a path only, which has the whole risk
         allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
     bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
-    block = block_size(problem)
-    drawn = (problem.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
-    least = least_margins((problem.margins(directions) for directions in drawn), allowed + 1)
-    slacks = _cut(np.partition(least, bearable, axis=0)[bearable] - problem.band, problem.band)
-    hopeful = least.max(axis=0) > problem.band
+    block = block_size(question)
+    drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
+    least = least_margins((question.margins(directions) for directions in drawn), allowed + 1)
+    slacks = _cut(np.partition(least, bearable, axis=0)[bearable] - question.band, question.band)
+    hopeful = least.max(axis=0) > question.band
     return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
 
 
