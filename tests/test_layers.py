@@ -28,7 +28,18 @@ ORDER = [
     "models",
 ]
 BESIDE = {"theory": "paper", "experiments": "paper", "datasets": "paper"}
-LEAVES = {"stats", "display", "errors", "_validation", "_optional", "_random", "_atomic", "_sanitise"}
+LEAVES = {
+    "stats",
+    "display",
+    "errors",
+    "_validation",
+    "_optional",
+    "_random",
+    "_atomic",
+    "_sanitise",
+    "_typing",
+    "_parallel",
+}
 
 
 def layer(module: str) -> str:

@@ -34,7 +34,7 @@ def test_what_is_offered_can_be_run(entry):
 def test_what_is_not_there_is_not_imported():
     entry = Entry("nothing", "Nothing")
     assert not entry.exists
-    assert "apas.experiments.nothing" not in sys.modules
+    assert "apas.paper.nothing" not in sys.modules
     with pytest.raises(ModuleNotFoundError, match="nothing"):
         entry.load()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apas._parallel import in_parallel, ranges
 from apas._random import Stream, entropy_of
 from apas._typing import Floats, Integers
 from apas._validation import check_jobs
@@ -348,22 +349,11 @@ def _counted(question: Question, deltas: Floats, stream: Stream, samples: int) -
     """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
     questions = [replace(question, delta=np.full(len(question), delta)) for delta in deltas]
     block = block_size(question)
-    blocks = -(-samples // block)
-    size = block
-    if question.n_jobs != 1:
-        from joblib import Parallel, delayed, effective_n_jobs
-
-        # a few parts per worker, so that a slow one does not hold up the rest
-        size *= -(-blocks // min(blocks, 4 * effective_n_jobs(question.n_jobs)))
-    ranges = [(a, min(a + size, samples)) for a in range(0, samples, size)]
-    if question.n_jobs == 1:
-        parts = (_count(questions, stream, a, b, block) for a, b in ranges)
-    else:
-        work = Parallel(n_jobs=question.n_jobs, return_as="generator")
-        parts = work(delayed(_count)(questions, stream, a, b, block) for a, b in ranges)
+    cuts = ranges(samples, block, question.n_jobs)
+    parts = in_parallel(_count, ((questions, stream, a, b, block) for a, b in cuts), question.n_jobs)
     total = np.zeros((2, len(deltas), len(question)), dtype=np.int64)
     with Progress(samples, "drawing shifted models") as progress:
-        for (a, b), part in zip(ranges, parts, strict=True):
+        for (a, b), part in zip(cuts, parts, strict=True):
             total += part
             progress.advance(b - a)
     return total[0], total[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from apas._parallel import in_parallel, workers
 from apas._random import entropy_of
 from apas._typing import Floats
 from apas._validation import check_delta, check_integer, check_jobs
@@ -223,13 +224,11 @@ def _run(
         if n_jobs == 1 or len(searches) < 2:
             parts = [slice(a, a + BATCH) for a in range(0, len(searches), BATCH)]
             return [o for p in parts for o in run_rows(searches[p], deltas[p], source, judge, limits, progress.advance)]
-        from joblib import Parallel, delayed, effective_n_jobs
-
-        size = max(1, min(BATCH, -(-len(searches) // (2 * effective_n_jobs(n_jobs)))))
+        size = max(1, min(BATCH, -(-len(searches) // (2 * workers(n_jobs)))))
         parts = [slice(a, a + size) for a in range(0, len(searches), size)]
-        work = Parallel(n_jobs=n_jobs, return_as="generator")
+        jobs = ((searches[p], deltas[p], source, judge, limits, _silent) for p in parts)
         found: list[Outcome] = []
-        for part in work(delayed(run_rows)(searches[p], deltas[p], source, judge, limits, _silent) for p in parts):
+        for part in in_parallel(run_rows, jobs, n_jobs):
             found += part
             progress.advance(len(part))
         return found

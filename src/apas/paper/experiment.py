@@ -101,13 +101,13 @@ class Entry:
 
     def load(self) -> Experiment:
         """Import the module."""
-        module: Any = import_module(f"apas.experiments.{self.name}")
+        module: Any = import_module(f"apas.paper.{self.name}")
         return module  # type: ignore[no-any-return]
 
     @property
     def exists(self) -> bool:
         """Whether there is such a module; nothing is imported to find out."""
-        return files("apas").joinpath("experiments", f"{self.name}.py").is_file()
+        return files("apas").joinpath("paper", f"{self.name}.py").is_file()
 
 
 #: In the order in which they are run. A new experiment is a module and a line here.

@@ -23,9 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
-
+from apas._parallel import in_parallel
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.paper.data_folder import data_folder, data_from, dataset_path
@@ -204,10 +202,9 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
         progress.advance(sum(key not in open_ for key, _ in asked))
         # here and not below: joblib asks for most jobs in threads of its own, which know nothing of `data_from`
         folder = data_folder() if any(unit.data for unit in open_.values()) else None
-        jobs = (delayed(_done)(key, unit, folder) for key, unit in open_.items())
+        jobs = ((key, unit, folder) for key, unit in open_.items())
         # short units are not bundled: a kill would lose the finished ones of a bundle
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-        for key, result, seconds in parallel(jobs):
+        for key, result, seconds in in_parallel(_done, jobs, n_jobs, return_as="generator_unordered", batch_size=1):
             unit = open_[key]
             store.put(key, unit.experiment, unit.settings, result, seconds=seconds)
             progress.advance(sum(key == other for other, _ in asked))
@@ -217,6 +214,8 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
 
 
 def _done(key: str, unit: Unit, folder: Path | None) -> tuple[str, dict[str, Any], float]:
+    from threadpoolctl import threadpool_limits
+
     began = time.perf_counter()
     with data_from(folder), threadpool_limits(1):  # the processes share the cores
         result = unit.work(**unit.settings)

@@ -14,6 +14,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from apas._parallel import in_parallel
 from apas._random import Stream, entropy_of
 from apas._typing import Floats, Integers
 from apas._validation import check_flag, check_integer, check_jobs
@@ -274,12 +275,7 @@ def _seeded(estimator: Any, seeds: Stream, i: int) -> Any:
 
 
 def _each(recipe: _Recipe, n_models: int, n_jobs: int) -> Iterable[tuple[Any, _Caught]]:
-    if n_jobs == 1 or n_models == 1:
-        return map(recipe.train, range(n_models))
-    from joblib import Parallel, delayed
-
-    train: Callable[[int], Any] = delayed(recipe.train)
-    return Parallel(n_jobs=n_jobs, return_as="generator")(train(i) for i in range(n_models))  # type: ignore[no-any-return]
+    return in_parallel(recipe.train, ((i,) for i in range(n_models)), n_jobs if n_models > 1 else 1)
 
 
 def _check_rows(X: Any) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from apas._parallel import in_parallel
 from apas._typing import Floats
 from apas.certification.claims import Every
 from apas.certification.confirmation import confirmed_witness
@@ -101,7 +102,7 @@ def worst_case(
         rows = np.flatnonzero(proved < limit).tolist()
         jobs = [(question.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
         with Progress(len(rows), "closing in on the largest shift") as progress:
-            for i, answer in zip(rows, _each(jobs, question.n_jobs), strict=True):
+            for i, answer in zip(rows, in_parallel(_bisected, jobs, question.n_jobs), strict=True):
                 proved[i], broken[i] = answer
                 progress.advance(1)
     return [
@@ -120,14 +121,6 @@ def proved_answer(low: float, high: float, limit: float, claim: Every, target: A
         text = "the model itself is within rounding of the boundary, or no bound was found"
     trace = {"method": kind, "claim": "every shift up to delta"}
     return MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace)
-
-
-def _each(jobs: list[tuple[Any, ...]], n_jobs: int) -> Iterable[tuple[float, float]]:
-    if n_jobs == 1 or len(jobs) < 2:
-        return (_bisected(*job) for job in jobs)
-    from joblib import Parallel, delayed
-
-    return Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_bisected)(*job) for job in jobs)  # type: ignore[no-any-return]
 
 
 def _decider(alone: Question, kind: str, deadline: float) -> Callable[[float], bool | None]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from apas._parallel import in_parallel, row_parts
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
@@ -336,16 +337,11 @@ def _rung_before(start: float, value: float, limit: float) -> float:
 def _in_parallel(
     question: Question, network: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
 ) -> list[Any]:
-    if question.n_jobs == 1 or len(question) == 1:
+    parts = row_parts(len(question), question.n_jobs, per_worker=1)
+    if len(parts) == 1:
         return smallest_failures(question, network, stream, samples, rank, limit, start)
-    from joblib import Parallel, delayed, effective_n_jobs
-
-    parts = np.array_split(np.arange(len(question)), min(len(question), effective_n_jobs(question.n_jobs)))
-    work = (
-        delayed(smallest_failures)(question.take(rows), network, stream, samples, rank, limit, start[rows])
-        for rows in parts
-    )
-    return [found for part in Parallel(n_jobs=question.n_jobs)(work) for found in part]
+    jobs = ((question.take(rows), network, stream, samples, rank, limit, start[rows]) for rows in parts)
+    return [found for part in in_parallel(smallest_failures, jobs, question.n_jobs) for found in part]
 
 
 def _confirmed_break(question: Question, row: int, stream: Stream, found: Found) -> float:

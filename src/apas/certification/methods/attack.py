@@ -11,6 +11,7 @@ from typing import cast
 
 import numpy as np
 
+from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas._validation import check_integer
@@ -159,15 +160,7 @@ class Attack:
         own, parts = Stream(stream.entropy, "attack"), _parts(question)
         certificates: list[Certificate] = []
         with Progress(len(question), "looking for failing shifts") as progress:
-            if question.n_jobs == 1 or len(question) == 1:
-                work = (self._run(question.take(rows), own) for rows in parts)
-            else:
-                from joblib import Parallel, delayed
-
-                work = Parallel(n_jobs=question.n_jobs, return_as="generator")(
-                    delayed(self._run)(question.take(rows), own) for rows in parts
-                )
-            for part in work:
+            for part in in_parallel(self._run, ((question.take(rows), own) for rows in parts), question.n_jobs):
                 certificates += part
                 progress.advance(len(part))
         return certificates

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from apas._parallel import in_parallel, row_parts
 from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
@@ -98,7 +99,7 @@ def unsupported_dense(question: Question, name: str) -> str | None:
 
 def decided(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
     """One certificate per row; `steps` are those of `apas.worst_case.decide`."""
-    parts = _parts(question)
+    parts = row_parts(len(question), question.n_jobs)
     with Progress(len(question), "going through the rows") as progress:
         if len(parts) == 1:
             found, witnesses = _findings(question, steps, time_limit, progress)
@@ -111,23 +112,13 @@ def decided(question: Question, method: str, steps: Sequence[str], time_limit: f
     ]
 
 
-def _parts(question: Question) -> list[Indices]:
-    if question.n_jobs == 1 or len(question) < 2:
-        return [np.arange(len(question))]
-    from joblib import effective_n_jobs
-
-    return np.array_split(np.arange(len(question)), min(len(question), 4 * effective_n_jobs(question.n_jobs)))
-
-
 def _in_parallel(
     question: Question, parts: list[Indices], steps: Sequence[str], time_limit: float, progress: Progress
 ) -> tuple[list[Finding], list[Witness | None]]:
-    from joblib import Parallel, delayed
-
     found: list[Finding] = []
     witnesses: list[Witness | None] = []
-    jobs = (delayed(_findings)(question.take(rows), steps, time_limit) for rows in parts)
-    for part in Parallel(n_jobs=question.n_jobs, return_as="generator")(jobs):
+    jobs = ((question.take(rows), steps, time_limit) for rows in parts)
+    for part in in_parallel(_findings, jobs, question.n_jobs):
         found += part[0]
         witnesses += part[1]
         progress.advance(len(part[0]))

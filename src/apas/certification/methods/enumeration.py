@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats
 from apas._validation import check_integer, check_probability
@@ -252,9 +253,7 @@ def _each_row(ask: Any, question: Question, steps: int) -> Iterable[Any]:
                 yield ask(question, i, report)
                 progress.advance(steps - sum(done))
             return
-        from joblib import Parallel, delayed
-
-        for answer in Parallel(n_jobs=question.n_jobs, return_as="generator")(delayed(ask)(question, i) for i in rows):
+        for answer in in_parallel(ask, ((question, i) for i in rows), question.n_jobs):
             yield answer
             progress.advance(steps)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from apas._parallel import in_parallel, ranges
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas._validation import check_integer, check_probability
@@ -76,7 +77,11 @@ def first_failures(question: Question, stream: Stream, samples: int, limit: int,
         if question.n_jobs == 1 or samples <= block:
             parts = [_scan(question, stream, 0, samples, (limit, sure_limit), block, progress)]
         else:
-            parts = _scan_in_parallel(question, stream, samples, (limit, sure_limit), block, progress)
+            parts, cuts = [], ranges(samples, block, question.n_jobs)
+            jobs = ((question, stream, a, b, (limit, sure_limit), block, None) for a, b in cuts)
+            for (a, b), part in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
+                parts.append(part)
+                progress.advance(b - a)
     rows, draws, sure = join(parts)
     if not len(rows):
         return Failures(draws, sure, np.zeros(len(question) + 1, dtype=np.intp))
@@ -152,25 +157,6 @@ def _failing(question: Question, rows: Indices, directions: Floats, count: int) 
 
 
 _NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
-
-
-def _scan_in_parallel(
-    question: Question, stream: Stream, samples: int, limits: tuple[int, int], block: int, progress: Progress
-) -> list[_Part]:
-    from joblib import Parallel, delayed, effective_n_jobs
-
-    # a few parts per worker, so that a slow one does not hold up the rest; each part is a whole number of blocks
-    parts = min(-(-samples // block), 4 * effective_n_jobs(question.n_jobs))
-    size = -(-samples // (parts * block)) * block
-    ranges = [(a, min(a + size, samples)) for a in range(0, samples, size)]
-    work = Parallel(n_jobs=question.n_jobs, return_as="generator")
-    results = []
-    for (a, b), part in zip(
-        ranges, work(delayed(_scan)(question, stream, a, b, limits, block, None) for a, b in ranges), strict=True
-    ):
-        results.append(part)
-        progress.advance(b - a)
-    return results
 
 
 def default_delta(shifts: ShiftSet, delta: Any) -> Any:

@@ -1,7 +1,7 @@
 """Model files: which format a file has, reading it without running anything in it, and writing it in one step.
 
-Reading never unpickles. What a file could do, each reader says: `jsonfile`, `safetensorsfile`, `skopsfile`, `onnxfile`
-and `statedict`.
+Reading never unpickles. What a file could do, each reader says: `json`, `safetensors`, `skops`, `onnx` and
+`torch_state`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from apas.models.files.description import CONVERT, Stated
 
 #: Where each format is read and written: module, reader, writer. A module is imported when such a file turns up.
 _FORMATS = {
-    ".json": ("jsonfile", "read_json", "json_bytes"),
-    ".safetensors": ("safetensorsfile", "read_safetensors", "safetensors_bytes"),
-    ".onnx": ("onnxfile", "read_onnx", "onnx_bytes"),
-    ".skops": ("skopsfile", "read_skops", None),
-    ".pt": ("statedict", "read_state", None),
-    ".pth": ("statedict", "read_state", None),
+    ".json": ("json", "read_json", "json_bytes"),
+    ".safetensors": ("safetensors", "read_safetensors", "safetensors_bytes"),
+    ".onnx": ("onnx", "read_onnx", "onnx_bytes"),
+    ".skops": ("skops", "read_skops", None),
+    ".pt": ("torch_state", "read_state", None),
+    ".pth": ("torch_state", "read_state", None),
 }
 _WRITTEN = [suffix for suffix, (_, _, writer) in _FORMATS.items() if writer is not None]
 #: Formats that we read but leave to their own library to write.
@@ -71,7 +71,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     network = _network(model, suffix)
     module, _, writer = _FORMATS[suffix]
     try:
-        content: bytes = getattr(import_module(f"apas.models.{module}"), str(writer))(network)
+        content: bytes = getattr(import_module(f"apas.models.files.{module}"), str(writer))(network)
         write_bytes(target, content)
     except OSError as error:
         raise InputError(
@@ -139,7 +139,7 @@ def load_model(
     module, reader, _ = _FORMATS[source.suffix.lower()]
     stated = Stated(activation, output, threshold, classes, feature_names)
     try:
-        read: Callable[[Path, bytes, Stated], Model] = getattr(import_module(f"apas.models.{module}"), reader)
+        read: Callable[[Path, bytes, Stated], Model] = getattr(import_module(f"apas.models.files.{module}"), reader)
         return read(source, _content(source), stated)
     except MemoryError:
         raise InputError(f"{source} needs more memory than there is, so it is no model for this machine.") from None

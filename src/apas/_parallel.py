@@ -1,0 +1,57 @@
+"""One way to run in parallel: parts of the work, by joblib in processes here, or on Dask's workers once it is told.
+
+What is computed never depends on how it is cut: draws, rows and refits are pure functions of their numbers, so parts
+may be of any size, and their answers come back in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from apas._typing import Indices
+
+Answer = TypeVar("Answer")
+#: Parts per worker: a few, so that a slow one does not hold up the rest.
+PARTS = 4
+
+
+def in_parallel(
+    function: Callable[..., Answer], jobs: Iterable[Sequence[Any]], n_jobs: int, **how: Any
+) -> Iterator[Answer]:
+    """``function(*job)`` of each job in their order, as they are asked for; one process, or one job, needs no other."""
+    waiting = iter(jobs)
+    first = list(islice(waiting, 2))
+    if n_jobs == 1 or len(first) < 2:
+        return (function(*job) for job in chain(first, waiting))
+    from joblib import Parallel, delayed
+
+    work = Parallel(n_jobs=n_jobs, **{"return_as": "generator", **how})
+    return iter(work(delayed(function)(*job) for job in chain(first, waiting)))
+
+
+def workers(n_jobs: int) -> int:
+    """How many processes there are."""
+    if n_jobs == 1:
+        return 1
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(n_jobs))
+
+
+def ranges(total: int, block: int, n_jobs: int) -> list[tuple[int, int]]:
+    """Draws number 0 to `total` in a few parts per worker, each a whole number of blocks."""
+    blocks = -(-total // block)
+    parts = blocks if n_jobs == 1 else min(blocks, PARTS * workers(n_jobs))
+    size = -(-blocks // max(1, parts)) * block
+    return [(a, min(a + size, total)) for a in range(0, total, size)]
+
+
+def row_parts(count: int, n_jobs: int, per_worker: int = PARTS) -> list[Indices]:
+    """Rows number 0 to `count` in a few parts per worker; in one part where there is one worker."""
+    import numpy as np
+
+    parts = 1 if n_jobs == 1 or count < 2 else min(count, per_worker * workers(n_jobs))
+    return np.array_split(np.arange(count), parts)
