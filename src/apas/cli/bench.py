@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apas._typing import Floats, Integers
 from apas.cli import options
 from apas.cli.output import print_json, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
+    from apas._typing import Floats, Integers
     from apas.models.feedforward import FeedForward
 
 

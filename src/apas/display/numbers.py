@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
-import numpy as np
-
 
 def plain(value: Any) -> Any:
     """Give a NumPy or pandas scalar as the Python value that JSON can hold, anything unusual as text."""
+    import numpy as np
+
     value = value.item() if isinstance(value, np.generic) else value
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
