@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 import apas
 from apas import InputError, Verdict
 from apas.theory import LEMMA_EXAMPLE, PlausibleExample, UnboundedFamily, is_naturally_occurring
-from apas.theory.shift_notions import is_naturally_occurring as same_function
+from apas.theory.natural import is_naturally_occurring as same_function
 
 
 def test_names():
