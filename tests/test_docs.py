@@ -193,6 +193,11 @@ def test_links_to_files_resolve(page: Path) -> None:
             assert (page.parent / target).exists(), f"{name_of(page)} links to {target}, which is not there"
 
 
+def test_documentation_keeps_its_diet() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len([page for page in PAGES if page.parent.name == "docs"]) <= 26
+
+
 def test_readme_example_is_short() -> None:
     examples = [block for block in blocks(ROOT / "README.md") if block.info == "python"]
     assert examples
