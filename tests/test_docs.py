@@ -193,6 +193,14 @@ def test_links_to_files_resolve(page: Path) -> None:
             assert (page.parent / target).exists(), f"{name_of(page)} links to {target}, which is not there"
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_files_of_the_checkout_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|benchmarks|notebooks|checker)/[\w/]+\.py)`", text)
+    named += [f"benchmarks/{name}.py" for name in re.findall(r"python -m benchmarks\.(\w+)", text)]
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_documentation_keeps_its_diet() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
     assert len([page for page in PAGES if page.parent.name == "docs"]) <= 26
