@@ -193,6 +193,14 @@ def test_links_to_files_resolve(page: Path) -> None:
             assert (page.parent / target).exists(), f"{name_of(page)} links to {target}, which is not there"
 
 
+@pytest.mark.parametrize("page", [page for page in SHOWN if page.parent == ROOT], ids=name_of)
+def test_anchors_from_outside_the_site_resolve(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((docs/[\w-]+\.md)#([\w-]+)\)", page.read_text(encoding="utf-8")):
+        titles = re.findall(r"^#+ (.*)$", (ROOT / target).read_text(encoding="utf-8"), re.MULTILINE)
+        slugs = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+        assert anchor in slugs, f"{name_of(page)} links to {target}#{anchor}, which is not there"
+
+
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
 def test_files_of_the_checkout_that_are_named_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
