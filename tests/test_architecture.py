@@ -117,11 +117,12 @@ def test_figures_are_those_of_the_trace():
 
 def test_the_checks_can_fail():
     assert missing_files(PAGE + "`certification/nothing.py`") == ["certification/nothing.py"]
-    assert missing_files(PAGE.replace("`certification/question.py`", "`certification/entry.py`")) == [
-        "certification/entry.py"
-    ]
-    assert missing_folders(PAGE.replace("  |  max_shift/ ", "  |  ")) == ["certification/max_shift"]
-    assert missing_folders(PAGE.replace("optimize/ ", "elsewhere/ ")) == ["optimize"]
-    assert layers(PAGE.replace("\nmetrics/", "\nmodels/")) != ORDER
-    assert "report/api.py" in steps("audit", PAGE.replace("`contracts/reports.py`", "`report/api.py`"))
-    assert "report/api.py" not in traces()["audit"].files
+    for layer in ORDER:
+        assert layer in missing_folders(PAGE.replace(f"\n{layer}/ ", "\nelsewhere/ "))
+    for folder in {p.parent for p in SOURCE.glob("*/*/__init__.py")}:
+        gone = PAGE.replace(f"  {folder.name}/ ", "  elsewhere/ ")
+        assert folder.relative_to(SOURCE).as_posix() in missing_folders(gone)
+    assert layers(PAGE.replace(f"\n{ORDER[3]}/", f"\n{ORDER[4]}/")) != ORDER
+    start = "## A row through `audit`\n\n1. "
+    assert steps("audit", PAGE.replace(start, f"{start}`cli/demo.py` ")) - steps("audit") == {"cli/demo.py"}
+    assert "cli/demo.py" not in traces()["audit"].files
