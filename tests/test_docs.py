@@ -193,6 +193,27 @@ def test_links_to_files_resolve(page: Path) -> None:
             assert (page.parent / target).exists(), f"{name_of(page)} links to {target}, which is not there"
 
 
+@pytest.mark.parametrize("page", [page for page in SHOWN if page.parent == ROOT], ids=name_of)
+def test_anchors_from_outside_the_site_resolve(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((docs/[\w-]+\.md)#([\w-]+)\)", page.read_text(encoding="utf-8")):
+        titles = re.findall(r"^#+ (.*)$", (ROOT / target).read_text(encoding="utf-8"), re.MULTILINE)
+        slugs = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+        assert anchor in slugs, f"{name_of(page)} links to {target}#{anchor}, which is not there"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_files_of_the_checkout_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|benchmarks|notebooks|checker)/[\w/]+\.py)`", text)
+    named += [f"benchmarks/{name}.py" for name in re.findall(r"python -m benchmarks\.(\w+)", text)]
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_documentation_keeps_its_diet() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len([page for page in PAGES if page.parent.name == "docs"]) <= 26
+
+
 def test_readme_example_is_short() -> None:
     examples = [block for block in blocks(ROOT / "README.md") if block.info == "python"]
     assert examples
