@@ -9,11 +9,11 @@ import pytest
 
 import apas
 from apas import Exact, FeedForward, LinfShifts, Verdict
+from apas.optimize.highs import Advice, advise
 from apas.worst_case import decide as worstcase
 from apas.worst_case.attack.unit_pushes import broken_radius
 from apas.worst_case.branch_and_bound import Outcome
 from apas.worst_case.decide import ALL_STEPS, Pair, worst_cases
-from apas.worst_case.milp import Advice, advise
 
 STEPS = [("interval",), ("interval", "linear"), ("interval", "linear", "attack", "splitting"), ALL_STEPS]
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
+from apas.optimize.highs import advise, verified_bound
 from apas.worst_case.attack.unit_pushes import (
     Pushes,
     UnitPushes,
@@ -29,7 +30,7 @@ from apas.worst_case.attack.unit_pushes import (
 from apas.worst_case.branch_and_bound import split_phases
 from apas.worst_case.intervals import Boxes, is_exact, rivals
 from apas.worst_case.linear import Lines, ascend, carried_back
-from apas.worst_case.milp import advise, reduced_program, tolerance, verified_bound
+from apas.worst_case.milp import reduced_program, tolerance
 from apas.worst_case.relaxation import Relaxation, Units
 
 #: Ascent steps of the linear bounds of rows that are still open.

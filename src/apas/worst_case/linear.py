@@ -57,6 +57,10 @@ class Pencil:
         """Height at 0 of the lines with such slopes."""
         return self.value - slope * self.at
 
+    def leaning(self, low: Floats, high: Floats) -> Floats:
+        """The slope that loses least: steep where more of the range lies beyond the pivot than before it."""
+        return np.where(high - self.at > self.at - low, self.steep, self.flat)
+
 
 def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     """Lines below the activation (or its mirror image) on [low, high]."""
@@ -243,7 +247,7 @@ class Lines:
         low_u, high_l = (units.low_l, units.high_u) if name in LOWEST else (units.low_u, units.high_l)
         down = pencil(name, units.low_l, high_l, mirrored=False)
         up = pencil(name, -units.high_u, -low_u, mirrored=True)
-        slopes = _leaning(down, units.low_l, high_l), _leaning(up, -units.high_u, -low_u)
+        slopes = down.leaning(units.low_l, high_l), up.leaning(-units.high_u, -low_u)
         none = np.zeros((1, 1))
         magnitude = (none, none) if name in POSITIVE else chord_of_magnitude(units.low, units.high)
         return cls(down, up, *slopes, *magnitude, units.low, units.high, name in POSITIVE)
@@ -267,11 +271,6 @@ def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     # whatever rounding did to the slope, the line is above the magnitude at both ends
     lift = np.where(crossing, np.maximum(-low * (1 + tilt), high * (1 - tilt)), 0.0)
     return tilt, lift
-
-
-def _leaning(lines: Pencil, low: Floats, high: Floats) -> Floats:
-    """The slope that loses least: steep where more of the range lies beyond the pivot than before it."""
-    return np.where(high - lines.at > lines.at - low, lines.steep, lines.flat)
 
 
 @dataclass(frozen=True)
