@@ -15,7 +15,7 @@ from apas.worst_case.attack.unit_pushes import output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import split_phases
 from apas.worst_case.decide import Pair
 from apas.worst_case.intervals import rivals
-from apas.worst_case.relaxation import Relaxation
+from apas.worst_case.linear import Relaxation
 
 SHAPES = [
     ((3, 6, 6, 1), "relu"), ((3, 5, 5, 1), "leaky_relu"), ((2, 3, 3, 1), "hard_tanh"), ((3, 4, 4, 1), "identity"),

@@ -13,8 +13,7 @@ from apas import IntervalBounds, LinearBounds, Verdict
 from apas.models.activations import ACTIVATIONS, activate
 from apas.worst_case.decide import Pair
 from apas.worst_case.intervals import Boxes, least_margins, rivals
-from apas.worst_case.linear import carried_back
-from apas.worst_case.relaxation import Relaxation
+from apas.worst_case.linear import Relaxation, carried_back
 
 SHAPES = [((4, 5, 4, 1), "sigmoid"), ((3, 5, 4, 4, 1), "identity"), ((3, 4, 4, 4, 3, 1), "sigmoid"), ((3, 5, 4, 3), "softmax"), ((3, 4, 4, 2), "softmax")]  # fmt: skip
 

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._typing import Bools, Floats, Indices
-from apas.worst_case.attack.unit_pushes import Pushes, pushes_towards
-from apas.worst_case.linear import Carried, Lines, Objective, Pencil, ascend, carried_back, cases
-from apas.worst_case.relaxation import Relaxation, Units
+from apas.worst_case.attack.unit_pushes import RivalPushes
+from apas.worst_case.linear import Carried, Lines, Objective, Pencil, Relaxation, Units, ascend, carried_back, cases
 
 _Phases = NDArray[np.int8]
 #: Ascent steps per round of cases.
@@ -141,7 +140,12 @@ class _Cases:
 
 
 def split_phases(
-    relaxation: Relaxation, units: list[Units], lines: list[Lines], pushes: Pushes, allowance: float, deadline: float
+    relaxation: Relaxation,
+    units: list[Units],
+    lines: list[Lines],
+    pushes: RivalPushes,
+    allowance: float,
+    deadline: float,
 ) -> Outcome:
     """Decide one row against one rival."""
     tree = _Tree(relaxation, units, lines)
@@ -178,7 +182,7 @@ def split_phases(
         if not len(open_cases):
             return Outcome(True, floor - allowance, best, least, nodes)
         # the points at which the bound was least, on average: where the least margin is not at a corner
-        found, shift = _averaged(relaxation, pushes, [m[open_cases] for m in means])
+        found, shift = _averaged(pushes, [m[open_cases] for m in means])
         if found < least:
             least, best = found, shift
         if least < -allowance or nodes >= CASES or time.monotonic() > deadline:
@@ -194,7 +198,7 @@ def split_phases(
     return Outcome(False, min(float(highest.min()), floor) - allowance, best, least, nodes)
 
 
-def _attacked(pushes: Pushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
+def _attacked(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
     """The least margin among shifts that push every unit against its coefficient, improved where it is least."""
     starts = [np.where(c >= 0, -1.0, 1.0) for c in coefficients]
     several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
@@ -205,11 +209,10 @@ def _attacked(pushes: Pushes, coefficients: list[Floats]) -> tuple[float, list[F
     return float(improved[i]), [s[i] for s in shifts]
 
 
-def _averaged(relaxation: Relaxation, pushes: Pushes, points: list[Floats]) -> tuple[float, list[Floats]]:
+def _averaged(pushes: RivalPushes, points: list[Floats]) -> tuple[float, list[Floats]]:
     """The least margin among shifts that bring the units near given activations."""
-    items = np.zeros(len(points[0]), dtype=np.intp)
-    several = pushes.take(items)
-    starts = pushes_towards(relaxation, pushes.X[items], points)
+    several = pushes.take(np.zeros(len(points[0]), dtype=np.intp))
+    starts = several.towards(points)
     margins, _ = several.margins(starts)
     i = int(np.argmin(margins))
     return float(margins[i]), [s[i] for s in starts]

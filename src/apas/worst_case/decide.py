@@ -19,19 +19,11 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.optimize.highs import advise, verified_bound
-from apas.worst_case.attack.unit_pushes import (
-    Pushes,
-    UnitPushes,
-    output_push,
-    pushed_parameters,
-    pushes_towards,
-    worst_corners,
-)
+from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, output_push, pushed_parameters, worst_corners
 from apas.worst_case.branch_and_bound import split_phases
 from apas.worst_case.intervals import Boxes, is_exact, rivals
-from apas.worst_case.linear import Lines, ascend, carried_back
+from apas.worst_case.linear import Lines, Relaxation, Units, ascend, carried_back
 from apas.worst_case.milp import reduced_program, tolerance
-from apas.worst_case.relaxation import Relaxation, Units
 
 #: Ascent steps of the linear bounds of rows that are still open.
 STEPS = 6
@@ -53,7 +45,7 @@ class Pair:
         self.rival, self.units, self.current, self.allowance = rival, units, lines, allowance
         self.layers = relaxation.layers
         self.objective = relaxation.objective(wanted, rival)
-        self.pushes = Pushes(relaxation, X, self.objective)
+        self.pushes = RivalPushes(relaxation, X, self.objective)
         lin, rho, const = self.objective.lin, self.objective.rho, self.objective.const
         ends = (lin * end - rho * np.abs(end) for end in (units[-1].low, units[-1].high))
         self.interval = np.minimum(*ends).sum(axis=1) + const - allowance
@@ -265,7 +257,7 @@ class _Search:
             return None if bound is None else bound - allowance
         if advice.point is not None:
             wish = [advice.point[columns] for columns in program.activations]
-            start = pushes_towards(self.relaxation, self.X[row : row + 1], wish)
+            start = pair.pushes.towards(wish)
             least, pushes = pair.pushes.improved(start)
             if pair.pushes.margins(start)[0][0] <= least[0]:
                 pushes = start

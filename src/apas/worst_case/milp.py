@@ -17,8 +17,7 @@ from apas._typing import Floats, Indices
 from apas.models.activations import LEAKY_SLOPE
 from apas.optimize.highs import FEASIBILITY, INTEGRALITY
 from apas.optimize.program import Program, ProgramBuilder
-from apas.worst_case.linear import Objective
-from apas.worst_case.relaxation import Relaxation, Units
+from apas.worst_case.linear import Objective, Relaxation, Units
 
 
 @dataclass(frozen=True)
