@@ -68,6 +68,16 @@ def _gelu_slope(z: Floats) -> Floats:
     return np.asarray(ndtr(z) + z * np.exp(-0.5 * z * z) * (2.0 * np.pi) ** -0.5)
 
 
+def interval_product(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Ends of the product of two intervals: of the four products of ends, the least and the largest."""
+    corners = [x * y for x in a for y in b]
+    least, most = np.minimum(corners[0], corners[1]), np.maximum(corners[0], corners[1])
+    for corner in corners[2:]:
+        np.minimum(least, corner, out=least)
+        np.maximum(most, corner, out=most)
+    return least, most
+
+
 #: How many products are held at a time.
 PRODUCTS = 1 << 18
 

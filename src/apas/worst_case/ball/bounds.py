@@ -23,7 +23,7 @@ from apas.shifts.norms import steepest_point
 from apas.worst_case.ball.dual import BallDual
 from apas.worst_case.ball.slopes import BallMargin, BallSlopes, MatrixNorms, margins_against
 from apas.worst_case.intervals import Boxes
-from apas.worst_case.radius import provable_radius
+from apas.worst_case.radius import cut_last_bits, provable_radius
 
 #: Steps of a first walk along the radius, and of a second one that looks closer.
 COARSE, FINE = 16, 64
@@ -61,10 +61,7 @@ def ball_radius(net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: f
             lowered = net.rounding(X[rows], mask, np.minimum.reduce(parts))
             parts = [_radius(margin.lowered(lowered), norms, limit) for margin in against]
         proved[rows] = _at_least_box(Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts), limit)
-    # cut to 37 bits, more than the last ones that depend on which rows are asked about together
-    fraction, exponent = np.frexp(proved * (1 - 2.0**-40))
-    cut = np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
-    return np.where(proved >= limit, limit, cut)
+    return np.where(proved >= limit, limit, cut_last_bits(proved))
 
 
 def worst_points_ball(

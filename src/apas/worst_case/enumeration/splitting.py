@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from apas._typing import Array, Bools, Floats, Indices, Integers
 from apas.models.feedforward import FeedForward
-from apas.worst_case.enumeration.bounds import Lines, margin_lines, margin_slopes, share_below
+from apas.worst_case.enumeration.bounds import MarginLines, margin_lines, margin_slopes, share_below
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ class ShiftBox:
         return low, high
 
 
-def _widened(lines: Lines, by: float) -> Lines:
+def _widened(lines: MarginLines, by: float) -> MarginLines:
     """The same lines where the margin may be off by so much."""
     if not by:
         return lines
