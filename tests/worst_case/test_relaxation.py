@@ -11,7 +11,7 @@ from bounds_networks import network
 import apas
 from apas import IntervalBounds, LinearBounds, Verdict
 from apas.models.activations import ACTIVATIONS, activate
-from apas.worst_case.decide import Pair
+from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import Boxes, least_margins, rivals
 from apas.worst_case.linear import Relaxation, carried_back
 
@@ -38,7 +38,7 @@ def linear(net, X, wanted, radii, delta):
     relaxed = relaxation.relaxed(X)
     bounds, plain = [], []
     for rival in rivals(net, wanted).T:
-        pair = Pair(relaxation, X, wanted, rival, *relaxed)
+        pair = RivalBounds(relaxation, X, wanted, rival, *relaxed)
         plain.append(
             carried_back(relaxation.layers, relaxed[1], pair.objective, len(relaxed[0]) - 1).bound - relaxed[2]
         )

@@ -22,14 +22,14 @@ from apas.optimize.highs import advise, verified_bound
 from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, output_push, pushed_parameters, worst_corners
 from apas.worst_case.branch_and_bound import split_phases
 from apas.worst_case.intervals import Boxes, is_exact, rivals
-from apas.worst_case.linear import Lines, Relaxation, Units, ascend, carried_back
+from apas.worst_case.linear import LayerLines, Relaxation, Units, ascend, carried_back
 from apas.worst_case.milp import reduced_program, tolerance
 
 #: Ascent steps of the linear bounds of rows that are still open.
 STEPS = 6
 
 
-class Pair:
+class RivalBounds:
     """A block of rows, each against one of its rivals: interval bound, linear bound, quick attack."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Pair:
         wanted: Indices,
         rival: Indices,
         units: list[Units],
-        lines: list[Lines],
+        lines: list[LayerLines],
         allowance: Floats,
     ) -> None:
         self.rival, self.units, self.current, self.allowance = rival, units, lines, allowance
@@ -72,7 +72,7 @@ class Pair:
         self.bound = np.maximum(self.interval, best - self.allowance)
         return np.asarray(self.bound)
 
-    def attacked(self, k: int) -> list[Floats] | None:
+    def breaking_pushes(self, k: int) -> list[Floats] | None:
         """Pushes of a row's units that seem to break it, if some are known."""
         return [s[k] for s in self.shifts] if self.least[k] <= 0 else None
 
@@ -103,7 +103,7 @@ class Finding:
         self.proved, self.step, self.bound = True, step, bound
 
 
-class _Search:
+class _RowVerdicts:
     def __init__(
         self,
         net: FeedForward,
@@ -184,10 +184,10 @@ class _Search:
             if self.found[row].open:
                 self._splitting(row, alone, deadline)
 
-    def _bounded(self, rows: Indices) -> list[Pair]:
+    def _bounded(self, rows: Indices) -> list[RivalBounds]:
         X, wanted = self.X[rows], self.wanted[rows]
         relaxed = self.relaxation.relaxed(X)
-        pairs = [Pair(self.relaxation, X, wanted, rival, *relaxed) for rival in self.rivals[rows].T]
+        pairs = [RivalBounds(self.relaxation, X, wanted, rival, *relaxed) for rival in self.rivals[rows].T]
         least = np.minimum.reduce([pair.interval for pair in pairs])
         self._note(rows, least, "interval" if len(relaxed[0]) == 2 else "linear")
         if any(self.found[row].open for row in rows.tolist()):
@@ -203,9 +203,9 @@ class _Search:
             elif finding.open:
                 finding.bound = value
 
-    def _attack(self, row: int, pairs: list[Pair]) -> None:
+    def _attack(self, row: int, pairs: list[RivalBounds]) -> None:
         for pair in pairs:
-            pushes = pair.attacked(0)
+            pushes = pair.breaking_pushes(0)
             if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack"):
                 return
 
@@ -213,7 +213,7 @@ class _Search:
         output = output_push(self.net, int(self.wanted[row]), int(rival))
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
 
-    def _splitting(self, row: int, pairs: list[Pair], deadline: float) -> None:
+    def _splitting(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
         """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
         finding = self.found[row]
         proved, step = [], "splitting"
@@ -240,7 +240,7 @@ class _Search:
             proved.append(bound)
         finding.prove(step, min(proved))
 
-    def _solver(self, row: int, pair: Pair, deadline: float, known: float) -> float | None:
+    def _solver(self, row: int, pair: RivalBounds, deadline: float, known: float) -> float | None:
         """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row.
 
         `known` is the margin of some shift.
@@ -278,4 +278,4 @@ def worst_cases(
     done: Callable[[int], None] = lambda rows: None,
 ) -> list[Finding]:
     """Decide for each row whether every shift keeps its margin above 0."""
-    return _Search(net, X, wanted, radii, delta, steps, time_limit, accept, done).run()
+    return _RowVerdicts(net, X, wanted, radii, delta, steps, time_limit, accept, done).run()

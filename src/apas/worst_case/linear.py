@@ -54,7 +54,7 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Pencil:
-    """Lines through the pivot (`at`, `value`) with slopes from `flat` to `steep`; all arrays of one shape."""
+    """LayerLines through the pivot (`at`, `value`) with slopes from `flat` to `steep`; all arrays of one shape."""
 
     flat: Floats
     steep: Floats
@@ -71,7 +71,7 @@ class Pencil:
 
 
 def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
-    """Lines below the activation (or its mirror image) on [low, high]."""
+    """LayerLines below the activation (or its mirror image) on [low, high]."""
     zero = np.zeros_like(low)
     if name == "identity":
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
@@ -127,7 +127,7 @@ def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
 
 
 def _clip(low: Floats, high: Floats) -> Pencil:
-    """Lines below y cut off at -1 and 1."""
+    """LayerLines below y cut off at -1 and 1."""
     at_low, at_high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
     # from the lower kink, or from the lower end beyond it, to the upper end
     begin = np.maximum(low, -1.0)
@@ -212,8 +212,8 @@ def _bends(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Boo
 class Units:
     """What the units of a hidden layer can be, each array (rows, units).
 
-    Given the activations before it, a unit's argument runs from some l to some u: `low_l` to `high_l` bound the one,
-    `low_u` to `high_u` the other, `low` and `high` the activation.
+    Given the activations before it, a unit's pre-activation runs from some l to some u: `low_l` to `high_l` bound the
+    one, `low_u` to `high_u` the other, `low` and `high` the activation.
     """
 
     low_l: Floats
@@ -238,7 +238,7 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LayerLines:
     """What a layer is replaced by: per unit a line for either side, and ``tilt * a + lift`` for the magnitude of a.
 
     `down` holds the lines below the activation, used where the unit should be small, `up` those below its mirror
@@ -257,7 +257,7 @@ class Lines:
     """Whether no activation is below 0, so that each is its own magnitude."""
 
     @classmethod
-    def box(cls, name: str, units: Units) -> Lines:
+    def box(cls, name: str, units: Units) -> LayerLines:
         """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
         none = np.zeros((1, 1))
         nothing, positive = Pencil(none, none, none, none), name in POSITIVE
@@ -265,8 +265,8 @@ class Lines:
         return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive)
 
     @classmethod
-    def open(cls, name: str, units: Units) -> Lines:
-        """Lines for the whole range of each unit."""
+    def open(cls, name: str, units: Units) -> LayerLines:
+        """LayerLines for the whole range of each unit."""
         # the one activation that is not monotone: its argument can be anywhere, not only at l or u
         low_u, high_l = (units.low_l, units.high_u) if name in LOWEST else (units.low_u, units.high_l)
         down = pencil(name, units.low_l, high_l, mirrored=False)
@@ -276,7 +276,7 @@ class Lines:
         magnitude = (none, none) if name in POSITIVE else chord_of_magnitude(units.low, units.high)
         return cls(down, up, *slopes, *magnitude, units.low, units.high, name in POSITIVE)
 
-    def take(self, items: Indices) -> Lines:
+    def take(self, items: Indices) -> LayerLines:
         """The same for some of the items."""
 
         def some(array: Floats) -> Floats:
@@ -284,7 +284,7 @@ class Lines:
 
         down, up = (Pencil(some(p.flat), some(p.steep), some(p.at), some(p.value)) for p in (self.down, self.up))
         slopes, magnitude = (some(self.down_slope), some(self.up_slope)), (some(self.tilt), some(self.lift))
-        return Lines(down, up, *slopes, *magnitude, some(self.low), some(self.high), self.positive)
+        return LayerLines(down, up, *slopes, *magnitude, some(self.low), some(self.high), self.positive)
 
 
 def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -298,7 +298,7 @@ def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedBound:
     """A bound, and what it went through: per layer, the first one first, the coefficients on its activations.
 
     `moved` holds the coefficients rho on their magnitudes.
@@ -309,7 +309,9 @@ class Carried:
     moved: list[Floats]
 
 
-def carried_back(layers: Sequence[MovingLayer], lines: Sequence[Lines], objective: Objective, top: int) -> Carried:
+def carried_back(
+    layers: Sequence[MovingLayer], lines: Sequence[LayerLines], objective: Objective, top: int
+) -> CarriedBound:
     """Bound an objective on the activations of hidden layer `top` from below; ordinary rounding."""
     lin, rho, const = objective.lin, objective.rho, objective.const
     coefficients, moved = [], []
@@ -330,11 +332,11 @@ def carried_back(layers: Sequence[MovingLayer], lines: Sequence[Lines], objectiv
             const = const + np.einsum("nu,nu->n", size, height) + g @ layer.bias - size_g @ layer.bias_reach
             lin, rho = g @ layer.middle.T, layer.spread_back(size_g)
     least = np.einsum("nu,nu->n", np.maximum(c, 0.0), line.low) + np.einsum("nu,nu->n", np.minimum(c, 0.0), line.high)
-    return Carried(const + least, coefficients[::-1], moved[::-1])
+    return CarriedBound(const + least, coefficients[::-1], moved[::-1])
 
 
 def gradients(
-    layers: Sequence[MovingLayer], lines: Sequence[Lines], carried: Carried
+    layers: Sequence[MovingLayer], lines: Sequence[LayerLines], carried: CarriedBound
 ) -> tuple[list[Floats], list[Floats], list[Floats]]:
     """Where the bound is least: activations of all layers, and of all but the first the arguments of its lines.
 
@@ -359,8 +361,8 @@ def gradients(
 
 
 def ascend(
-    layers: Sequence[MovingLayer], lines: list[Lines], carried: Carried, target: Floats
-) -> tuple[list[Lines], list[Floats], list[Floats]]:
+    layers: Sequence[MovingLayer], lines: list[LayerLines], carried: CarriedBound, target: Floats
+) -> tuple[list[LayerLines], list[Floats], list[Floats]]:
     """One step of the slopes that would bring each item's bound to its target, were the bound linear in them.
 
     Returns the new lines, and the arguments and points of `gradients`.
@@ -389,8 +391,8 @@ class Relaxation:
         self.unit_reach = split_parameters(net, radii)
         self.layers = moving_layers(net, [delta * reach for reach in self.unit_reach])
 
-    def relaxed(self, X: Floats) -> tuple[list[Units], list[Lines], Floats]:
-        """Ranges of all hidden units for the rows `X`, widened by what rounding can do to them, and their lines.
+    def relaxed(self, X: Floats) -> tuple[list[Units], list[LayerLines], Floats]:
+        """Ranges of all pre-activations for the rows `X`, widened by what rounding can do to them, and their lines.
 
         Also what rounding can change in a computed bound on the margin of each row.
         """
@@ -400,7 +402,7 @@ class Relaxation:
         low, high = middle - spread, middle + spread
         low, high = low - allowance[0][:, None], high + allowance[0][:, None]
         units = [Units(low, high, low, high, *activation_range(names[0], low, high))]
-        lines = [Lines.box(names[0], units[0])]
+        lines = [LayerLines.box(names[0], units[0])]
         for i in range(1, len(names)):
             layer, before = self.layers[i], units[-1]
             ends = layer.moving.both(before.low, before.high, positive=names[i - 1] in POSITIVE)
@@ -409,14 +411,15 @@ class Relaxation:
             if i > 1:
                 ranges = self._tightened(i, lines, ranges)
             units.append(_widened(names[i], allowance[i], *ranges))
-            lines.append(Lines.open(names[i], units[-1]))
+            lines.append(LayerLines.open(names[i], units[-1]))
         return units, lines, allowance[-1]
 
     def allowance(self, X: Floats) -> list[Floats]:
         """Per layer and row what rounding can change in a computed bound, the margin's last."""
         sizes = magnitudes(self.net, self.unit_reach, X, np.full(len(X), self.delta))
         steps = np.cumsum([len(w) + 8 for w in self.net.weights])
-        # a bound adds up one constant per layer, each of at most the magnitude of the whole
+        # each of the operations behind a sum is off by at most 2**-53 of the magnitudes it adds up; a bound adds up one
+        # constant per layer, each of at most the magnitude of the whole; the factor 8 is to spare
         slack = [8 * s * (i + 2) * 2.0**-53 * size for i, (s, size) in enumerate(zip(steps, sizes, strict=True))]
         slack[-1] += self.net.rounding(X, self.radii, self.delta)  # where the network is used
         return slack
@@ -427,7 +430,7 @@ class Relaxation:
         return Objective(v, self.delta * v_reach, bias - self.delta * bias_reach)
 
     def _tightened(
-        self, i: int, lines: list[Lines], ranges: tuple[Floats, Floats, Floats, Floats]
+        self, i: int, lines: list[LayerLines], ranges: tuple[Floats, Floats, Floats, Floats]
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Linear bounds on every unit of layer i where they beat interval arithmetic."""
         layer, rows = self.layers[i], len(ranges[0])

@@ -132,6 +132,7 @@ def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Float
 def _walk(slopes: BallSlopes, start: Floats, top: Floats, steps: int) -> tuple[Floats, Floats]:
     """Lower bounds on the margins at radius `top`, and how far they are proved to stay above 0, at most to `top`.
 
+    The slope at the right end of each step bounds all of the step, since slopes never fall with the radius.
     `start` bounds the margins on the network itself.
     """
     bound, before = start, np.zeros(len(start))
@@ -140,6 +141,7 @@ def _walk(slopes: BallSlopes, start: Floats, top: Floats, steps: int) -> tuple[F
         radius = top * (i / steps)
         least, slope = slopes.at(radius)
         with np.errstate(over="ignore", invalid="ignore"):
+            # outward: 2**-50 is more than the three roundings of the product, `nextafter` that of the difference
             fallen = bound - (radius - before) * slope * (1 + 2.0**-50)
             end = np.fmax(before, np.minimum((before + bound / slope) * (1 - 2.0**-50), radius))
         after = np.fmax(np.nextafter(fallen, -np.inf), least)

@@ -103,7 +103,11 @@ def conjugate(p: float) -> float:
 
 
 def up(values: Floats, terms: int) -> Floats:
-    """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off."""
+    """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off.
+
+    A sum loses at most one `STEP` per term; 1024 more cover ``** q`` and ``** (1 / q)``, whose exponents are rounded,
+    which changes the power of a number by up to its logarithm (at most 745) times a `STEP`.
+    """
     return np.asarray(values * (1 + (terms + 1024) * STEP))
 
 
@@ -144,6 +148,7 @@ def joint_norm(q: float, *parts: Floats) -> Floats:
     largest = np.maximum.reduce(np.broadcast_arrays(*parts))
     if q == math.inf:
         return np.asarray(largest)
+    # shares of the largest: powers of them cannot overflow, and those that underflow do not count
     scale = np.where((largest > 0) & (largest < np.inf), largest, 1.0)
     with np.errstate(under="ignore"):
         total = sum((part / scale) ** q for part in parts)

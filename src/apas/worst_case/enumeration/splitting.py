@@ -7,8 +7,8 @@ axes there are, and the volume of a part is exactly ``2**-depth``.
 A part of the box on which the margin is proved to be above 0 (or below 0) is settled; the others are halved along the
 axis with the largest effect on the margin. Volumes are powers of one half, so that the share lies between two exact
 fractions. The paper counts an open part as wholly unknown. Here it counts with the shares of it that are proved to be
-valid and to fail (see `tails`): on networks with dozens of parameters that is the difference between knowing nothing
-and knowing the share to a few digits, because a sum of many independent terms is seldom near its ends.
+valid and to fail (see `share_below`): on networks with dozens of parameters that is the difference between knowing
+nothing and knowing the share to a few digits, because a sum of many independent terms is seldom near its ends.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ShiftBox:
 
     @cached_property
     def _rounding(self) -> Floats:
-        """More than what rounding can do to an end of a parameter."""
+        """More than what the few roundings behind an end of a parameter can do."""
         return np.asarray(2.0**-50 * (np.abs(self.net.parameters.values[self.moving]) + self._reach))
 
     @cached_property
@@ -216,7 +216,7 @@ def _longer(array: Array, size: int) -> Array:
     return longer
 
 
-class Frontier:
+class OpenParts:
     """Parts with a key each and whatever else is known of them; those with the least keys come out first."""
 
     def __init__(self) -> None:
@@ -322,7 +322,7 @@ class _Run:
         self.lower, self.upper = Fraction(0), Fraction(1)  # the best so far: a part may be known better than its halves
         self.evaluated = 0
         self.found = False
-        self.waiting = Frontier()
+        self.waiting = OpenParts()
         fits = max(2, NUMBERS // len(box.radii))
         self.batch = min(fits, PARTS if probe is None else PROBED)
 

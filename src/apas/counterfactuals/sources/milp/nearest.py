@@ -29,7 +29,7 @@ from apas.display.numbers import at_most
 from apas.errors import Unsupported
 from apas.models.base import class_indices, needs_strict
 from apas.models.feedforward import FeedForward
-from apas.optimize.highs import Accept, Incumbent, LpRelaxation, advise, least_cost, solve_mixed, verified_bound
+from apas.optimize.highs import Incumbent, LpRelaxation, advise, least_cost, solve_mixed, verified_bound
 
 #: Units that may change sides in one step of an improvement, linear programs for it, and steps.
 FREE, NODES, STEPS = 8, 60, 12
@@ -80,49 +80,6 @@ def _steps(effect: Effect, amounts: Floats) -> Floats:
             if kept is not None and (kept != amounts).any():
                 found.append(kept)
     return np.array(found).reshape(-1, len(changes))
-
-
-def improve(
-    program: ChangeProgram, effect: Effect, accept: Accept, best: Incumbent, relaxation: LpRelaxation, deadline: float
-) -> Incumbent:
-    """Walk from a point to cheaper ones, while only the units that are closest to their kinks may change phase."""
-    phases = program.phases
-    if phases is None or best.values is None:
-        return best
-    for _ in range(STEPS):
-        layers = effect.pre_activations(best.values)
-        beyond = phases.sign * (
-            np.array([layers[i][k] for i, k in zip(phases.layer, phases.unit, strict=True)]) - phases.kink
-        )
-        fixed = np.argsort(np.abs(beyond) / phases.width)[FREE:]
-        low, high = program.low.copy(), program.high.copy()
-        low[phases.column[fixed]] = high[phases.column[fixed]] = (beyond[fixed] >= 0).astype(float)
-        part = replace(program, low=low, high=high)
-        further = least_cost(
-            part, accept, start=best, nodes=NODES, deadline=deadline, relaxation=relaxation, violations=phases
-        )
-        if not further.cost < best.cost * (1 - 1e-6):
-            break
-        best = further
-    return best
-
-
-def tighten(program: ChangeProgram, ranges: UnitRanges, relaxation: LpRelaxation, deadline: float) -> UnitRanges | None:
-    """Ranges of the units whose phase is open, as narrow as dual bounds prove; None if the program has no point."""
-    phases = program.phases
-    found = [(low.copy(), high.copy()) for low, high in ranges]
-    if phases is None:
-        return found
-    relaxation.load(program)
-    for i, k, form, const in zip(phases.layer, phases.unit, phases.form, phases.const, strict=True):
-        if time.monotonic() > deadline:
-            break
-        low, high = relaxation.least(form) + const, const - relaxation.least(-form)
-        if low > high:
-            return None
-        spread = OUTWARD * (abs(low) + abs(high))
-        found[i][0][k], found[i][1][k] = max(found[i][0][k], low - spread), min(found[i][1][k], high + spread)
-    return found
 
 
 #: How far a point may miss its margin, in units of what the margin is a sum of.
@@ -220,25 +177,55 @@ class BudgetedSearch:
         return cost if self.effect.distance == "l1" else cost + TIE * total
 
     def _improved(self, best: Incumbent) -> Incumbent:
-        """A cheaper point near a point, which also becomes the limit."""
+        """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
         self.budget = best.cost
-        best = improve(self._program(), self.effect, self.accept, best, self.relaxation, self.deadline)
+        program = self._program()
+        phases = program.phases
+        for _ in range(STEPS):
+            if phases is None or best.values is None:
+                break
+            layers = self.effect.pre_activations(best.values)
+            values = np.array([layers[i][k] for i, k in zip(phases.layer, phases.unit, strict=True)])
+            beyond = phases.sign * (values - phases.kink)
+            fixed = np.argsort(np.abs(beyond) / phases.width)[FREE:]
+            low, high = program.low.copy(), program.high.copy()
+            low[phases.column[fixed]] = high[phases.column[fixed]] = (beyond[fixed] >= 0).astype(float)
+            further = self._least(replace(program, low=low, high=high), NODES, best)
+            if not further.cost < best.cost * (1 - 1e-6):
+                break
+            best = further
         self.budget = best.cost
         return best
 
     def _tightened(self) -> ChangeProgram | None:
-        """The program with ranges that take it into account; None if that leaves nothing."""
+        """The program with ranges of units that take it into account; None if that leaves nothing."""
         ranges = unit_ranges(self.effect.net, self._change_budget)
         program = self._program(ranges)
         for _ in range(ROUNDS):
-            narrower = tighten(program, ranges, self.relaxation, self.deadline)
-            if narrower is None:
+            if not self._tighten(program, ranges):
                 return None
-            ranges, before = narrower, program.integer.sum()
+            before = program.binaries
             program = self._program(ranges)
-            if program.integer.sum() > (1 - WORTHWHILE) * before:
+            if program.binaries > (1 - WORTHWHILE) * before:
                 break
         return program
+
+    def _tighten(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
+        """Narrow the ranges of units whose phase is open to what dual bounds prove; False if there is no point."""
+        phases = program.phases
+        if phases is None:
+            return True
+        self.relaxation.load(program)
+        for i, k, form, const in zip(phases.layer, phases.unit, phases.form, phases.const, strict=True):
+            if time.monotonic() > self.deadline:
+                break
+            low, high = self.relaxation.least(form) + const, const - self.relaxation.least(-form)
+            if low > high:
+                return False
+            spread = OUTWARD * (abs(low) + abs(high))
+            ends = ranges[i]
+            ends[0][k], ends[1][k] = max(ends[0][k], low - spread), min(ends[1][k], high + spread)
+        return True
 
 
 #: How much of each column is tried by itself.

@@ -148,41 +148,24 @@ def write_units(
     """Write the hidden units; returns the scores as ``form @ v + const``, `form` of shape (outputs, columns)."""
     form, const = np.zeros((len(changes.base), writer.total)), changes.base
     form[:, : len(changes)] = changes.gain.T
-    weights = goal.weights(net)
-    for i, name in enumerate(net.activations):
-        form, const = _layer(writer, i, name, form, const, ranges[i], needs[i], weights[i])
-        form, const = net.weights[i + 1].T @ form, const @ net.weights[i + 1] + net.biases[i + 1]
+    for i, (name, weight) in enumerate(zip(net.activations, goal.weights(net), strict=True)):
+        (low, high), (large, small) = ranges[i], needs[i]
+        slope, height = _settled(name, low, high)
+        unsettled, slope = np.flatnonzero(np.isnan(slope)).tolist(), np.nan_to_num(slope)
+        after, after_const = slope[:, None] * form, slope * const + height
+        least, most = activation_range(name, low, high)
+        for k in unsettled:
+            scale = float(power_above(max(abs(least[k]), abs(most[k]))))
+            a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
+            after[k, a] = scale
+            ends = float(low[k]), float(high[k])
+            unit = _Unit(writer, (i, k), a, scale, form[k], float(const[k]), *ends, float(weight[k]))
+            if name == "hard_tanh":
+                unit.clipped(large=bool(large[k]), small=bool(small[k]))
+            else:
+                unit.kinked(0.0 if name == "relu" else LEAKY_SLOPE, large=bool(large[k]), small=bool(small[k]))
+        form, const = net.weights[i + 1].T @ after, after_const @ net.weights[i + 1] + net.biases[i + 1]
     return form, const
-
-
-def _layer(
-    writer: _Writer,
-    i: int,
-    name: str,
-    form: Floats,
-    const: Floats,
-    ends: tuple[Floats, Floats],
-    need: tuple[Bools, Bools],
-    weight: Floats,
-) -> tuple[Floats, Floats]:
-    """Activations in terms of the columns."""
-    slope, height = _settled(name, *ends)
-    unsettled = np.flatnonzero(np.isnan(slope)).tolist()
-    slope = np.nan_to_num(slope)
-    after, after_const = slope[:, None] * form, slope * const + height
-    least, most = activation_range(name, *ends)
-    for k in unsettled:
-        scale = float(power_above(max(abs(least[k]), abs(most[k]))))
-        a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
-        after[k, a] = scale
-        low, high = float(ends[0][k]), float(ends[1][k])
-        unit = _Unit(writer, (i, k), a, scale, form[k], float(const[k]), low, high, float(weight[k]))
-        large, small = bool(need[0][k]), bool(need[1][k])
-        if name == "hard_tanh":
-            unit.clipped(large=large, small=small)
-        else:
-            unit.kinked(0.0 if name == "relu" else LEAKY_SLOPE, large=large, small=small)
-    return after, after_const
 
 
 @dataclass(frozen=True)
