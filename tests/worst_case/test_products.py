@@ -99,7 +99,7 @@ def test_zeros_and_points():
 @pytest.mark.parametrize("block", [1, 40, 1 << 18])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_delta_per_row_gives_what_each_row_gets_by_itself(monkeypatch, seed, block):
-    monkeypatch.setattr(products, "BLOCK", block)
+    monkeypatch.setattr(products, "PRODUCTS", block)
     rng = np.random.default_rng(seed)
     w, reach = rng.normal(size=(5, 4)), rng.choice([0.0, 0.5, 1.0], size=(5, 4))
     low, high = ends(rng, 7, 5, positive=False)

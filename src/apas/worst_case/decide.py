@@ -2,7 +2,7 @@
 
 Intervals and linear bounds see many rows together; what they leave open is decided row by row, by a quick attack, by
 branch and bound on phases and, where that does not end, by a mixed-integer program whose bound must exceed the
-solver's tolerances and is then proved again from multipliers. A row is *proved* only by bounds that hold in real
+solver's tolerances and is then proved again from dual variables. A row is *proved* only by bounds that hold in real
 arithmetic; it is *broken* only if whoever asks accepts the shift that is offered.
 
 A row's finding does not depend on the other rows: it is proved together with others or looked at by itself.
