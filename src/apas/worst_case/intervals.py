@@ -296,7 +296,7 @@ class Boxes:
         self.reach = split_parameters(net, radii)
         if net.activations:
             self.middle = X @ net.weights[0] + net.biases[0]
-            self.spread = moving_layers(net, self.reach)[0].spread(np.abs(X))
+            self.spread = MovingLayer(net.weights[0], self.reach[0], net.biases[0], self.reach[1]).spread(np.abs(X))
         self.outputs = [output_terms(net, self.reach, wanted, rival) for rival in rivals(net, wanted).T]
 
     def take(self, rows: Indices) -> Boxes:
