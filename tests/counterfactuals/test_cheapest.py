@@ -9,8 +9,8 @@ from enumerated import enumerated, random_problem
 from apas import FeedForward
 from apas.counterfactuals.search.source import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import nearest as attempt
-from apas.counterfactuals.sources.milp.changes import Reach, moves_from, unit_ranges
-from apas.counterfactuals.sources.milp.nearest import Found, Nearest
+from apas.counterfactuals.sources.milp.changes import ChangeBudget, changes_of, unit_ranges
+from apas.counterfactuals.sources.milp.nearest import Nearest, NearestPoint
 from apas.counterfactuals.sources.milp.program import cheapest_program, widest_program
 from apas.counterfactuals.sources.milp.source import network_of
 from apas.counterfactuals.space.feature import Feature
@@ -27,7 +27,7 @@ def nearest(search: Search) -> Nearest:
     return Nearest(search, *network_of(search.task), 10.0)
 
 
-def checked(search: Search, found: Found, margin: float) -> float:
+def checked(search: Search, found: NearestPoint, margin: float) -> float:
     """The cost of a point that is what it should be."""
     point, own = found.point, search.input
     assert search.task.space.allowed(point[None], own[None]).all()
@@ -37,7 +37,7 @@ def checked(search: Search, found: Found, margin: float) -> float:
     return search.cost(point)
 
 
-def compared(search: Search, margin: float, exact: bool) -> Found | None:
+def compared(search: Search, margin: float, exact: bool) -> NearestPoint | None:
     """The cheapest point for a margin, and whether enumeration says the same."""
     found = nearest(search).at(margin)
     costs, margins = enumerated(search)
@@ -123,8 +123,8 @@ def test_the_largest_margin_is_found_or_proved_to_be_too_small(seed: int) -> Non
 def test_ranges_hold_for_every_point_within_the_budget(seed: int, budget: float, distance: str) -> None:
     task, row = random_problem(seed, distance, continuous=1)
     search, (net, parts) = Search(task, 0, row, task.model.classes[0]), network_of(task)
-    moves = moves_from(search, parts, net.weights[0], net.biases[0])
-    ranges = unit_ranges(net, Reach(moves, budget, distance), scores=True)
+    changes = changes_of(search, parts, net.weights[0], net.biases[0])
+    ranges = unit_ranges(net, ChangeBudget(changes, budget, distance), scores=True)
     rng = np.random.default_rng(seed)
     points = task.space.snapped(row + rng.normal(size=(400, len(row))), np.broadcast_to(row, (400, len(row))))
     differences = task.space.differences(points, np.broadcast_to(row, points.shape))
@@ -143,9 +143,9 @@ def test_relu_units_need_a_column_only_where_they_should_be_large() -> None:
     search = Search(task, 0, np.array([0.2, 0.2]), 1)
     near = nearest(search)
     for budget, binaries in ((np.inf, 1), (0.05, 0)):
-        program = cheapest_program(net, Reach(near.moves, budget, "l1"), near.goal, 0.1)
+        program = cheapest_program(net, ChangeBudget(near.changes, budget, "l1"), near.goal, 0.1)
         assert program.integer.sum() == binaries
-    assert widest_program(net, Reach(near.moves, np.inf, "l1"), near.goal).integer.sum() == 1
+    assert widest_program(net, ChangeBudget(near.changes, np.inf, "l1"), near.goal).integer.sum() == 1
 
 
 @pytest.mark.parametrize("sizes", [(6, 24, 1), (6, 12, 12, 1), (5, 8, 8, 8, 3)])

@@ -10,10 +10,11 @@ from bounds_networks import network
 from patterns import least_margin
 
 from apas import FeedForward
-from apas.optimize.program import Program
+from apas.optimize.highs import advise
+from apas.optimize.program import ProgramBuilder
 from apas.worst_case.intervals import rivals
-from apas.worst_case.milp import advise, reduced_program
-from apas.worst_case.relaxation import Relaxation
+from apas.worst_case.linear import Relaxation
+from apas.worst_case.milp import reduced_program
 
 SHAPES = [
     ((3, 6, 6, 1), "relu", "sigmoid"), ((3, 4, 4, 4, 1), "relu", "sigmoid"), ((2, 5, 4, 3), "relu", "softmax"),
@@ -122,8 +123,10 @@ def test_nothing_moves():
 
 
 def test_program_collects_columns_and_rows():
-    program = Program()
-    assert program.columns(np.zeros(2), np.ones(2)).tolist() == [0, 1]
-    assert program.binary() == 2
-    program.row(np.array([0, 2]), np.array([1.0, -1.0]), -np.inf, 0.0)
-    assert (program.binaries, program.low, program.high, len(program.rows)) == (1, [0.0] * 3, [1.0] * 3, 1)
+    builder = ProgramBuilder()
+    assert builder.columns(np.zeros(2), np.ones(2)).tolist() == [0, 1]
+    assert builder.binary() == 2
+    builder.row(np.array([0, 2]), np.array([1.0, -1.0]), -np.inf, 0.0)
+    program = builder.finish(np.zeros(3))
+    assert (program.binaries, program.low.tolist(), program.high.tolist()) == (1, [0.0] * 3, [1.0] * 3)
+    assert program.matrix.tolist() == [[1.0, 0.0, -1.0]]

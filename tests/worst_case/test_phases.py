@@ -13,9 +13,9 @@ from apas import FeedForward
 from apas.worst_case import branch_and_bound as phases
 from apas.worst_case.attack.unit_pushes import output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import split_phases
-from apas.worst_case.decide import Pair
+from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import rivals
-from apas.worst_case.relaxation import Relaxation
+from apas.worst_case.linear import Relaxation
 
 SHAPES = [
     ((3, 6, 6, 1), "relu"), ((3, 5, 5, 1), "leaky_relu"), ((2, 3, 3, 1), "hard_tanh"), ((3, 4, 4, 1), "identity"),
@@ -43,7 +43,7 @@ def lifted(net, wanted, by):
 def decided(net, x, wanted, rival, radii, delta, seconds=10.0):
     relaxation = Relaxation(net, radii, delta)
     relaxed = relaxation.relaxed(x[None, :])
-    pair = Pair(relaxation, x[None, :], np.array([wanted]), np.array([rival]), *relaxed)
+    pair = RivalBounds(relaxation, x[None, :], np.array([wanted]), np.array([rival]), *relaxed)
     pair.linear()
     allowance = float(pair.allowance[0])
     outcome = split_phases(relaxation, pair.units, pair.current, pair.pushes, allowance, time.monotonic() + seconds)

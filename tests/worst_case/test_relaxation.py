@@ -11,10 +11,9 @@ from bounds_networks import network
 import apas
 from apas import IntervalBounds, LinearBounds, Verdict
 from apas.models.activations import ACTIVATIONS, activate
-from apas.worst_case.decide import Pair
+from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import Boxes, least_margins, rivals
-from apas.worst_case.linear import carried_back
-from apas.worst_case.relaxation import Relaxation
+from apas.worst_case.linear import Relaxation, carried_back
 
 SHAPES = [((4, 5, 4, 1), "sigmoid"), ((3, 5, 4, 4, 1), "identity"), ((3, 4, 4, 4, 3, 1), "sigmoid"), ((3, 5, 4, 3), "softmax"), ((3, 4, 4, 2), "softmax")]  # fmt: skip
 
@@ -39,7 +38,7 @@ def linear(net, X, wanted, radii, delta):
     relaxed = relaxation.relaxed(X)
     bounds, plain = [], []
     for rival in rivals(net, wanted).T:
-        pair = Pair(relaxation, X, wanted, rival, *relaxed)
+        pair = RivalBounds(relaxation, X, wanted, rival, *relaxed)
         plain.append(
             carried_back(relaxation.layers, relaxed[1], pair.objective, len(relaxed[0]) - 1).bound - relaxed[2]
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -10,18 +11,17 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from apas.optimize.program import Program
-from apas.worst_case.milp import _Scaled, advise, verified_bound
+from apas.optimize.highs import advise, dual_bound, verified_bound
+from apas.optimize.program import ProgramBuilder
 
 
 def program_of(cost, low, high, rows, integer, const=0.0):
-    program = Program()
+    program = ProgramBuilder()
     for a, b, whole in zip(low, high, integer, strict=True):
         program.columns(np.array([float(a)]), np.array([float(b)]), integer=bool(whole))
     for values, row_low, row_high in rows:
         program.row(np.arange(len(values)), np.asarray(values, dtype=float), row_low, row_high)
-    program.cost, program.const = np.asarray(cost, dtype=float), const
-    return program
+    return program.finish(np.asarray(cost, dtype=float), const)
 
 
 def optimum(program):
@@ -82,20 +82,15 @@ def random_program(rng, *, whole):
 def all_whole(program):
     """The least objective over all 0-1 points; all numbers are small and whole, so nothing is rounded."""
     points = np.array(list(product((0.0, 1.0), repeat=len(program.low))))
-    fits = np.ones(len(points), dtype=bool)
-    for entries, low, high in program.rows:
-        values = points[:, entries[0].astype(int)] @ entries[1]
-        fits &= (values >= low) & (values <= high)
+    values = points @ program.matrix.T
+    fits = ((values >= program.row_low) & (values <= program.row_high)).all(axis=1)
     return (points @ program.cost)[fits].min() + program.const
 
 
 def by_branches(program):
     """The least objective by one linear program per choice of the binaries."""
     integer = np.flatnonzero(program.integer)
-    matrix = np.zeros((len(program.rows), len(program.low)))
-    for i, (entries, _, _) in enumerate(program.rows):
-        matrix[i, entries[0].astype(int)] = entries[1]
-    low, high = np.array([r[1] for r in program.rows]), np.array([r[2] for r in program.rows])
+    matrix, low, high = program.matrix, program.row_low, program.row_high
     upper, lower = np.isfinite(high), np.isfinite(low)
     A, b = np.vstack([matrix[upper], -matrix[lower]]), np.concatenate([high[upper], -low[lower]])
     best = np.inf
@@ -149,13 +144,14 @@ def test_any_multipliers_give_a_bound():
     rng = np.random.default_rng(2)
     for _ in range(300):
         program = random_program(rng, whole=True)
-        scaled, truth = _Scaled(program), Fraction(all_whole(program))
+        (scaled, _, unit), truth = program.scaled(), Fraction(all_whole(program))
         for size in (1e-3, 1.0, 1e6, 1e15):
-            y = rng.normal(size=len(program.rows)) * size
-            bound = scaled.dual_bound(y, scaled.low, scaled.high)
-            assert Fraction(bound) * Fraction(scaled.unit) + Fraction(program.const) <= truth
+            y = rng.normal(size=len(program.matrix)) * size
+            for counted in (True, False):
+                bound = dual_bound(scaled, y, scaled.cost, scaled.low, scaled.high, counted=counted)
+                assert Fraction(bound) * Fraction(unit) + Fraction(program.const) <= truth
             # feasible programs are never shown to be infeasible
-            assert not scaled.dual_bound(y, scaled.low, scaled.high, cost=False) > 0
+            assert not dual_bound(scaled, y, np.zeros_like(scaled.cost), scaled.low, scaled.high) > 0
 
 
 def test_the_multipliers_of_the_optimum_are_tight():
@@ -178,12 +174,12 @@ def test_the_multipliers_of_the_optimum_are_tight():
 @pytest.mark.parametrize("y", [np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, 5e-324])
 def test_multipliers_that_are_not_numbers_prove_nothing_false(y):
     program = program_of([1, 2], [0, 0], [3, 3], [([1, 1], 1.0, np.inf), ([1, -1], -1.0, 1.0)], [False] * 2)
-    scaled = _Scaled(program)
+    scaled, _, unit = program.scaled()
     with np.errstate(all="ignore"):
         for vector in (np.array([y, y]), np.array([y, 0.0]), np.array([0.0, y])):
-            bound = scaled.dual_bound(vector, scaled.low, scaled.high)
-            assert not bound * scaled.unit > 1.0
-            assert not scaled.dual_bound(vector, scaled.low, scaled.high, cost=False) > 0
+            bound = dual_bound(scaled, vector, scaled.cost, scaled.low, scaled.high)
+            assert not bound * unit > 1.0
+            assert not dual_bound(scaled, vector, np.zeros(2), scaled.low, scaled.high) > 0
 
 
 def test_scaling_by_powers_of_two_rounds_nothing():
@@ -191,25 +187,24 @@ def test_scaling_by_powers_of_two_rounds_nothing():
     for _ in range(50):
         program = random_program(rng, whole=False)
         columns = 2.0 ** rng.integers(-60, 61, size=len(program.low))
-        columns[np.array(program.integer)] = 1.0
-        other = Program()
-        other.low, other.high = (np.array(program.low) / columns).tolist(), (np.array(program.high) / columns).tolist()
-        other.integer, other.cost, other.const = list(program.integer), program.cost * columns, program.const
-        for entries, low, high in program.rows:
-            factor = 2.0 ** float(rng.integers(-60, 61))
-            other.row(
-                entries[0].astype(int),
-                entries[1] * columns[entries[0].astype(int)] * factor,
-                low * factor,
-                high * factor,
-            )
-        one, two = _Scaled(program), _Scaled(other)
-        moving = np.array(program.low) != np.array(program.high)
+        columns[program.integer] = 1.0
+        factors = 2.0 ** rng.integers(-60, 61, size=len(program.matrix)).astype(float)
+        other = replace(
+            program,
+            low=program.low / columns,
+            high=program.high / columns,
+            cost=program.cost * columns,
+            matrix=program.matrix * columns * factors[:, None],
+            row_low=program.row_low * factors,
+            row_high=program.row_high * factors,
+        )
+        (one, _, unit), (two, _, other_unit) = program.scaled(), other.scaled()
+        moving = program.low != program.high
         assert np.array_equal(one.low, two.low)
         assert np.array_equal(one.high, two.high)
         if moving.all():
             assert np.array_equal(one.matrix, two.matrix)
-            assert np.array_equal(one.cost * one.unit, two.cost * two.unit)
+            assert np.array_equal(one.cost * unit, two.cost * other_unit)
         assert optimum(other).bound == pytest.approx(optimum(program).bound, abs=1e-5)
 
 

@@ -9,11 +9,11 @@ import pytest
 
 import apas
 from apas import Exact, FeedForward, LinfShifts, Verdict
+from apas.optimize.highs import Advice, advise
 from apas.worst_case import decide as worstcase
 from apas.worst_case.attack.unit_pushes import broken_radius
-from apas.worst_case.branch_and_bound import Outcome
-from apas.worst_case.decide import ALL_STEPS, Pair, worst_cases
-from apas.worst_case.milp import Advice, advise
+from apas.worst_case.branch_and_bound import PhaseResult
+from apas.worst_case.decide import ALL_STEPS, RivalBounds, worst_cases
 
 STEPS = [("interval",), ("interval", "linear"), ("interval", "linear", "attack", "splitting"), ALL_STEPS]
 
@@ -53,10 +53,10 @@ def only_solver(monkeypatch):
     """Leave everything that bounds do not prove to the mixed-integer program."""
 
     def undecided(*arguments):
-        return Outcome(False, -np.inf, None, np.inf, 1)
+        return PhaseResult(False, -np.inf, None, np.inf, 1)
 
     monkeypatch.setattr(worstcase, "split_phases", undecided)
-    monkeypatch.setattr(Pair, "attacked", lambda self, k: None)
+    monkeypatch.setattr(RivalBounds, "breaking_pushes", lambda self, k: None)
 
 
 @pytest.mark.parametrize("power", [-30, -27, -12, 12, 27, 30])
@@ -128,7 +128,7 @@ def test_nonsense_from_every_step_before_the_solver_is_never_believed(monkeypatc
     rng = np.random.default_rng(0)
 
     def wrong(*arguments):
-        return Outcome(False, -np.inf, [rng.uniform(-1, 1, size=n) for n in sizes], -1.0, 1)
+        return PhaseResult(False, -np.inf, [rng.uniform(-1, 1, size=n) for n in sizes], -1.0, 1)
 
     monkeypatch.setattr(worstcase, "split_phases", wrong)
     truth = [v is Verdict.CERTIFIED for v in verdicts(net, X, 0.3 * broken, wanted)]

@@ -1,9 +1,16 @@
-"""Linear programs solved by HiGHS, and branch and bound on them.
+"""HiGHS: LP relaxations, the dual bound, branch and bound on linear programs, and the mixed-integer solver.
 
-The programs here are small, and most are settled after a handful of linear programs, which take a tenth of what it
-takes to start a mixed-integer solver; so that comes last. Whatever HiGHS says is advice: a point counts only if it is
-accepted by whoever asked, who evaluates the network itself. A point may be accepted although some column that should be
-whole is not, since what such a column of a unit stands for is decided by evaluating the unit.
+Whatever HiGHS says is advice. A point counts only if it is accepted by whoever asked, who evaluates the network itself;
+it may be accepted although some column that should be whole is not, since what the column of a unit stands for is
+decided by evaluating the unit. A bound counts only if it follows from dual variables by arithmetic done here.
+
+Whatever dual variables y a solver returns, ``cost @ v = y @ (matrix @ v) + (cost - y @ matrix) @ v``, and both sums are
+bounded by the ends of the rows and columns (weak duality). So any y gives a lower bound that needs no trust, only those
+of an optimum make it tight. A tree over the whole columns, with an LP relaxation at each node to suggest y, proves a
+bound without believing the solver anywhere.
+
+Most programs here are settled after a handful of linear programs, which take a tenth of what it takes to start a
+mixed-integer solver; so that comes last.
 """
 
 from __future__ import annotations
@@ -12,183 +19,324 @@ import heapq
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from apas._typing import Floats
-from apas.optimize.program import Mixed
+from apas._typing import Floats, Indices
+from apas.optimize.program import Program
 
-#: Tolerances of the solver, in scaled rows; of whole numbers; and of costs.
-TOLERANCE, WHOLE, GAP = 1e-9, 1e-6, 1e-9
+#: Silent, reproducible, and no gap but one of the size of rounding, as a tree that stops early proves nothing.
+OPTIONS = {"output_flag": False, "threads": 1, "random_seed": 0, "mip_rel_gap": 0.0, "mip_abs_gap": 1e-9}
+#: How far the solver may violate a row and integrality: its own defaults, set so that they stay what they are.
+FEASIBILITY, INTEGRALITY = 1e-7, 1e-6
+#: The least tolerances it takes, for points that are to be evaluated outside: a violation is multiplied by big Ms.
+ACCURATE = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
+#: Costs that differ by less are the same, and columns of nodes that are nearer to a whole number are whole.
+GAP, WHOLE = 1e-9, 1e-9
+#: Scaled entries up to this size are left out of what is proved, as the solver would do; the proof counts them.
+SMALL = 1e-9
+#: Nodes of the tree that proves a bound.
+NODES = 20_000
 
-
-class Relaxed:
-    """A solver that takes one program after the other."""
-
-    def __init__(self) -> None:
-        import highspy
-
-        self.highspy, self.solver = highspy, solver_with_options(highspy)
-        self.solver.setOptionValue("presolve", "off")
-        #: Whether the last program was neither solved nor found to have no point.
-        self.gave_up = False
-
-    def read(self, program: Mixed) -> None:
-        """Take on another program."""
-        self.program = program
-        self.solver.passModel(solver_model(self.highspy, program, whole=False))
-        self.every = np.arange(len(program.low), dtype=np.int32)
-
-    def solved(self, low: Floats, high: Floats) -> tuple[float, Floats] | None:
-        """Least cost between some ends, and where; None if there is nothing, or the solver gives up."""
-        self.solver.changeColsBounds(len(self.every), self.every, low, high)
-        self.solver.run()
-        status, statuses = self.solver.getModelStatus(), self.highspy.HighsModelStatus
-        self.gave_up = status not in (statuses.kOptimal, statuses.kInfeasible)
-        if status != statuses.kOptimal:
-            return None
-        return self.solver.getObjectiveValue(), np.array(self.solver.getSolution().col_value)
-
-    def least(self, form: Floats) -> float:
-        """A lower bound on ``form @ v``, infinite if there is no v; it follows from multipliers, whoever gave them."""
-        program = self.program
-        self.solver.changeColsCost(len(self.every), self.every, form)
-        self.solver.run()
-        status, statuses = self.solver.getModelStatus(), self.highspy.HighsModelStatus
-        if status == statuses.kInfeasible:
-            return np.inf
-        if status != statuses.kOptimal:
-            return -np.inf
-        y = np.array(self.solver.getSolution().row_dual)
-        sides = np.where(y > 0, program.row_low, program.row_high)
-        y, sides = np.where(np.isfinite(sides), y, 0.0), np.where(np.isfinite(sides), sides, 0.0)
-        rest = form - y @ program.matrix
-        ends = np.where(rest > 0, program.low, program.high)
-        size = np.abs(y) @ np.abs(sides) + (np.abs(form) + np.abs(y) @ np.abs(program.matrix)) @ np.abs(ends)
-        return float(y @ sides + rest @ ends - 1e-12 * size)
+#: Makes a proper point of the values of all columns and gives it with its cost; None if it will not do.
+Accept = Callable[[Floats], tuple[Floats, float] | None]
+#: Examines a node, given by the ends of its columns: None closes it, else its bound, and where to split which column.
+Examine = Callable[[Floats, Floats], tuple[float, int, float] | None]
 
 
-def solver_with_options(highspy: Any) -> Any:
-    """HiGHS, silent, on one thread and as accurate as it can be."""
+def new_solver(**options: Any) -> tuple[Any, Any]:
+    """HiGHS and a solver of it with options besides the common ones."""
+    import highspy
+
     solver = highspy.Highs()
-    options = {
-        "output_flag": False,
-        "threads": 1,
-        "random_seed": 0,
-        "mip_rel_gap": 0.0,
-        "mip_abs_gap": GAP,
-        "primal_feasibility_tolerance": TOLERANCE,
-        "dual_feasibility_tolerance": TOLERANCE,
-        "mip_feasibility_tolerance": WHOLE,
-    }
-    for name, value in options.items():
+    for name, value in {**OPTIONS, "mip_feasibility_tolerance": INTEGRALITY, **options}.items():
         solver.setOptionValue(name, value)
-    return solver
+    return highspy, solver
 
 
-def solver_model(highspy: Any, program: Mixed, *, whole: bool) -> Any:
-    """A program as HiGHS takes it."""
+def solver_model(highspy: Any, program: Program, *, relaxed: bool, above: float = 0.0) -> Any:
+    """A program, or its LP relaxation, as HiGHS takes it; entries whose size is not `above` are left out."""
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = program.matrix.shape
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.cost, program.low, program.high
     lp.row_lower_, lp.row_upper_ = program.row_low, program.row_high
-    rows, columns = np.nonzero(program.matrix)
+    rows, columns = np.nonzero(np.abs(program.matrix) > above)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_ = np.searchsorted(rows, np.arange(len(program.matrix) + 1)).astype(np.int32)
     lp.a_matrix_.index_, lp.a_matrix_.value_ = columns.astype(np.int32), program.matrix[rows, columns]
-    if whole and program.integer.any():
+    if not relaxed and program.integer.any():
         kinds = highspy.HighsVarType
         lp.integrality_ = [kinds.kInteger if flag else kinds.kContinuous for flag in program.integer]
     return lp
 
 
-#: Makes a proper point of the values of all columns and gives it with its cost; None if it will not do.
-Accept = Callable[[Floats], tuple[Floats, float] | None]
-#: What counts as whole: little, since dust is multiplied by big Ms.
-DUST = 1e-9
+def dual_bound(program: Program, y: Floats, cost: Floats, low: Floats, high: Floats, *, counted: bool = True) -> float:
+    """A lower bound in real arithmetic on ``cost @ v`` between `low` and `high`, from dual variables of the rows.
+
+    With a cost of 0 it is above 0 only if no point satisfies the rows. Rounding is `counted` operation by operation, or
+    allowed for by a round 1e-12 of all magnitudes, which is enough for up to two thousand rows and columns.
+    """
+    ends = np.where(y > 0, program.row_low, program.row_high)
+    y = np.where(np.isfinite(ends), y, 0.0)  # a side that does not exist proves nothing
+    sides = np.where(y == 0, 0.0, ends)
+    reduced, sizes = cost - y @ program.matrix, np.abs(cost) + np.abs(y) @ np.abs(program.matrix)
+    # the two orders of summation differ in the last bit, and both have gone into published bounds
+    if counted:
+        bound = float(y @ sides) + float(np.minimum(reduced * low, reduced * high).sum())
+        scale = float(np.abs(y) @ np.abs(sides)) + float((sizes * np.maximum(np.abs(low), np.abs(high))).sum())
+        # each sum has at most as many terms as there are rows and columns, each off by 2**-53 of what was added up
+        return bound - 4 * (sum(program.matrix.shape) + 8) * 2.0**-53 * scale
+    at = np.where(reduced > 0, low, high)
+    return float(y @ sides + reduced @ at - 1e-12 * (np.abs(y) @ np.abs(sides) + sizes @ np.abs(at)))
+
+
+class LpRelaxation:
+    """A solver that takes the LP relaxation of one program after the other."""
+
+    def __init__(self, **options: Any) -> None:
+        # without presolve the next node starts from the basis of the last one
+        self.highspy, self.solver = new_solver(**(options or ACCURATE), presolve="off")
+        self.statuses = self.highspy.HighsModelStatus
+
+    def load(self, program: Program, *, above: float = 0.0) -> bool:
+        """Take on another program; whether the solver does."""
+        self.program, self.every = program, np.arange(len(program.low), dtype=np.int32)
+        status = self.solver.passModel(solver_model(self.highspy, program, relaxed=True, above=above))
+        return bool(status == self.highspy.HighsStatus.kOk)
+
+    def solve(self, low: Floats, high: Floats) -> Any:
+        """Minimise the cost between some ends; the status."""
+        self.solver.changeColsBounds(len(self.every), self.every, low, high)
+        self.solver.run()
+        return self.solver.getModelStatus()
+
+    @property
+    def values(self) -> Floats:
+        """The point found last."""
+        return np.array(self.solver.getSolution().col_value)
+
+    @property
+    def duals(self) -> Floats:
+        """Its dual variables, one per row."""
+        return np.array(self.solver.getSolution().row_dual)
+
+    def least(self, form: Floats) -> float:
+        """A dual bound on ``form @ v``, infinite if the solver says that there is no v."""
+        program = self.program
+        self.solver.changeColsCost(len(self.every), self.every, form)
+        self.solver.run()
+        status = self.solver.getModelStatus()
+        if status == self.statuses.kOptimal:
+            return dual_bound(program, self.duals, form, program.low, program.high, counted=False)
+        return np.inf if status == self.statuses.kInfeasible else -np.inf
+
+
+def _branch(
+    program: Program,
+    examine: Examine,
+    *,
+    nodes: int,
+    deadline: float,
+    going: Callable[[float], bool],
+    depth_first: bool = False,
+) -> bool:
+    """Branch and bound: examine nodes while it is worth `going` on, the most promising first; False if limits end it.
+
+    `depth_first` takes the node that was made last, whose LP differs least from the one before.
+    """
+    order, examined, waiting = 0, 0, [(-np.inf, 0, program.low, program.high)]
+    while waiting and going(waiting[0][0]):
+        if examined >= nodes or time.monotonic() > deadline:
+            return False
+        _, _, low, high = heapq.heappop(waiting)
+        examined += 1
+        split = examine(low, high)
+        if split is None:
+            continue
+        bound, column, value = split
+        down, up = high.copy(), low.copy()
+        down[column], up[column] = value, value + 1
+        for ends in ((low, down), (up, high)):
+            order += 1
+            heapq.heappush(waiting, (-order if depth_first else bound, order, *ends))
+    return True
 
 
 @dataclass(frozen=True)
-class Best:
-    """The best point known."""
+class Incumbent:
+    """The best point known, and whether it is known that there is no better one."""
 
     values: Floats | None = None
     cost: float = np.inf
     complete: bool = False
 
 
+class Violations(Protocol):
+    """What columns stand for beyond being whole."""
+
+    column: Indices
+
+    def gaps(self, v: Floats) -> Floats:
+        """Per such column how far what it stands for is violated."""
+        ...
+
+
 def least_cost(
-    program: Mixed,
+    program: Program,
     accept: Accept,
     *,
-    start: Best | None = None,
+    start: Incumbent | None = None,
     nodes: int = 1000,
     deadline: float = np.inf,
-    relaxed: Relaxed | None = None,
-) -> Best:
-    """Find the cheapest accepted point of a program."""
-    solver = Relaxed() if relaxed is None else relaxed
-    solver.read(program)
-    best = Best() if start is None else start
-    solved, order, sure = 0, 0, True
-    waiting = [(-np.inf, order, program.low, program.high)]
-    while waiting and waiting[0][0] < best.cost - GAP:  # the first is the one that promises most
-        if solved >= nodes or time.monotonic() > deadline:
-            return replace(best, complete=False)
-        bound, _, low, high = heapq.heappop(waiting)
-        found = solver.solved(low, high)
-        solved, sure = solved + 1, sure and not solver.gave_up
-        if found is None or found[0] > best.cost - GAP:
-            continue
-        bound, values = found
+    relaxation: LpRelaxation | None = None,
+    violations: Violations | None = None,
+) -> Incumbent:
+    """Find the cheapest accepted point of a program by best-first branch and bound."""
+    relaxation = LpRelaxation() if relaxation is None else relaxation
+    relaxation.load(program)
+    best, sure = Incumbent() if start is None else start, True
+
+    def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
+        nonlocal best, sure
+        status = relaxation.solve(low, high)
+        if status != relaxation.statuses.kOptimal:
+            sure = sure and status == relaxation.statuses.kInfeasible
+            return None
+        bound, values = relaxation.solver.getObjectiveValue(), relaxation.values
+        if bound > best.cost - GAP:
+            return None
         point = accept(values)
         if point is not None and point[1] < best.cost:
-            best = Best(*point)
+            best = Incumbent(*point)
         if point is not None and point[1] <= bound + GAP:
-            continue  # the best of its case
-        column = _undecided(program, values, low, high)
-        for child in [] if column is None else _halves(low, high, column, values[column]):
-            order += 1
-            heapq.heappush(waiting, (bound, order, *child))
-    return replace(best, complete=sure)
+            return None  # the best of its case
+        column = _undecided(program, violations, values, low, high)
+        if column is None:
+            return None
+        # a unit may be off where its column is whole
+        return bound, column, np.clip(np.floor(values[column]), low[column], high[column] - 1)
+
+    done = _branch(program, examine, nodes=nodes, deadline=deadline, going=lambda bound: bound < best.cost - GAP)
+    return replace(best, complete=done and sure)
 
 
-def _undecided(program: Mixed, values: Floats, low: Floats, high: Floats) -> int | None:
-    """The column to decide next: that of the unit that is farthest off, or else the one farthest from whole."""
-    free, switches = program.integer & (low < high), program.switches
-    if switches is not None:
-        gaps = np.where(free[switches.column], switches.gaps(values), 0.0)
+def _undecided(
+    program: Program, violations: Violations | None, values: Floats, low: Floats, high: Floats
+) -> int | None:
+    """The column to branch on: that of the unit that is farthest off, or else the one farthest from whole."""
+    free = program.integer & (low < high)
+    if violations is not None:
+        gaps = np.where(free[violations.column], violations.gaps(values), 0.0)
         unit = int(gaps.argmax())
-        if gaps[unit] > DUST:
-            return int(switches.column[unit])
+        if gaps[unit] > WHOLE:
+            return int(violations.column[unit])
     away = np.where(free, np.abs(values - np.rint(values)), 0.0)
     column = int(away.argmax())
-    return column if away[column] > DUST else None
+    return column if away[column] > WHOLE else None
 
 
-def _halves(low: Floats, high: Floats, column: int, value: float) -> list[tuple[Floats, Floats]]:
-    down, up = high.copy(), low.copy()
-    middle = np.clip(np.floor(value), low[column], high[column] - 1)  # a unit may be off where its column is whole
-    down[column], up[column] = middle, middle + 1
-    return [(low, down), (up, high)]
+def verified_bound(program: Program, *, above: float, deadline: float) -> float | None:
+    """A lower bound on the objective above `above`, proved in real arithmetic; None if none was found in time."""
+    scaled, _, unit = program.scaled()
+    left = max(deadline - time.monotonic(), 0.0)
+    relaxation = LpRelaxation(time_limit=left, primal_feasibility_tolerance=FEASIBILITY)
+    if not relaxation.load(scaled, above=SMALL):
+        return None
+    least, stuck, goal = np.inf, False, (above - program.const) / unit
+
+    def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
+        nonlocal least, stuck
+        bound, values = _proved(relaxation, low, high)
+        if bound > goal:
+            least = min(least, bound)
+            return None
+        free = np.flatnonzero(scaled.integer & (low < high))
+        stuck = not len(free)
+        if stuck:
+            return None
+        # the binary that is farthest from decided; any will do if the solver has no point
+        nearest = 0 if values is None else int(np.argmax(np.minimum(values[free], 1 - values[free])))
+        column = int(free[nearest])
+        return bound, column, np.floor(0.5 * (low[column] + high[column]))
+
+    done = _branch(scaled, examine, nodes=NODES, deadline=deadline, going=lambda _: not stuck, depth_first=True)
+    return least * unit + program.const if done and not stuck else None
 
 
-def by_solver(program: Mixed, accept: Accept, start: Best, deadline: float) -> Best:
-    """What the mixed-integer solver of HiGHS finds in the time that is left."""
-    import highspy
+def _proved(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[float, Floats | None]:
+    """What the dual variables at a node prove (infinite if no point is left), and the solver's point."""
+    program, status = relaxation.program, relaxation.solve(low, high)
+    if status == relaxation.statuses.kInfeasible:
+        _, known, ray = relaxation.solver.getDualRay()
+        nothing = np.zeros_like(program.cost)
+        # the sign of a ray is a convention of the solver, which need not be known: only one of them can prove something
+        for sign in (1.0, -1.0) if known else ():
+            if dual_bound(program, sign * np.array(ray), nothing, low, high) > 0:
+                return np.inf, None
+    if status != relaxation.statuses.kOptimal:
+        return -np.inf, None
+    return dual_bound(program, relaxation.duals, program.cost, low, high), relaxation.values
 
-    solver = solver_with_options(highspy)
-    solver.setOptionValue("time_limit", float(np.clip(deadline - time.monotonic(), 0.0, 1e9)))
-    solver.passModel(solver_model(highspy, program, whole=True))
+
+@dataclass(frozen=True)
+class Advice:
+    """What the mixed-integer solver says: a lower bound on the objective, and a point."""
+
+    bound: float
+    point: Floats | None
+
+
+def advise(program: Program, *, enough: float, target: float, time_limit: float) -> Advice:
+    """Run HiGHS until its bound exceeds `enough`, its objective falls below `target`, or time is up."""
+    scaled, factors, unit = program.scaled()
+    highspy, solver = new_solver(
+        time_limit=max(time_limit, 0.0),
+        primal_feasibility_tolerance=FEASIBILITY,
+        objective_target=(target - program.const) / unit,
+    )
+    if solver.passModel(solver_model(highspy, scaled, relaxed=False, above=SMALL)) != highspy.HighsStatus.kOk:
+        return Advice(-np.inf, None)
+    if program.binaries:
+
+        def stop(event: Any) -> None:
+            if event.data_out.mip_dual_bound * unit + program.const > enough:
+                event.interrupt()
+
+        solver.cbMipInterrupt.subscribe(stop)
+    solver.run()
+    info = solver.getInfo()
+    if program.binaries:
+        bound = float(info.mip_dual_bound)
+    else:
+        optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        bound = float(info.objective_function_value) if optimal else -np.inf
+    point = _point(highspy, solver)
+    return Advice(
+        bound * unit + program.const if np.isfinite(bound) else -np.inf, None if point is None else point * factors
+    )
+
+
+def solve_mixed(program: Program, accept: Accept, start: Incumbent, deadline: float) -> Incumbent:
+    """What the mixed-integer solver of HiGHS finds in the time that is left, from an incumbent."""
+    left = float(np.clip(deadline - time.monotonic(), 0.0, 1e9))
+    highspy, solver = new_solver(**ACCURATE, time_limit=left)
+    solver.passModel(solver_model(highspy, program, relaxed=False))
     if start.values is not None:
         columns = np.arange(len(start.values), dtype=np.int32)
         solver.setSolution(len(columns), columns, start.values)
     solver.run()
     status, statuses = solver.getModelStatus(), highspy.HighsModelStatus
     best = replace(start, complete=status in (statuses.kOptimal, statuses.kInfeasible))
-    if solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-        point = accept(np.array(solver.getSolution().col_value))
-        if point is not None and point[1] < best.cost:
-            return replace(best, values=point[0], cost=point[1])
+    values = _point(highspy, solver)
+    point = None if values is None else accept(values)
+    if point is not None and point[1] < best.cost:
+        return replace(best, values=point[0], cost=point[1])
     return best
+
+
+def _point(highspy: Any, solver: Any) -> Floats | None:
+    """The point of a solver that has one."""
+    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    return np.array(solver.getSolution().col_value)

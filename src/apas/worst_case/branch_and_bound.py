@@ -19,9 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._typing import Bools, Floats, Indices
-from apas.worst_case.attack.unit_pushes import Pushes, pushes_towards
-from apas.worst_case.linear import Carried, Lines, Objective, Pencil, ascend, carried_back, cases
-from apas.worst_case.relaxation import Relaxation, Units
+from apas.worst_case.attack.unit_pushes import RivalPushes
+from apas.worst_case.linear import (
+    CarriedBound,
+    LayerLines,
+    Objective,
+    Pencil,
+    Relaxation,
+    Units,
+    ascend,
+    carried_back,
+    cases,
+)
 
 _Phases = NDArray[np.int8]
 #: Ascent steps per round of cases.
@@ -33,34 +42,23 @@ CASES = 2000
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a row: proved, a shift that may break it, or neither.
-
-    Attributes
-    ----------
-    proved : bool
-        Whether the margin is above 0 on every shifted model.
-    bound : float
-        The margin is at least this.
-    pushes : list of ndarray or None
-        Of the shift with the least margin found, one array of shape (units,) per hidden layer.
-    least : float
-        Its margin, as computed.
-    nodes : int
-        How many cases were bounded.
-    """
+class PhaseResult:
+    """What became of a row: proved, a shift that may break it, or neither."""
 
     proved: bool
     bound: float
+    """The margin is at least this."""
     pushes: list[Floats] | None
+    """Of the shift with the least margin found, one array of shape (units,) per hidden layer."""
     least: float
+    """Its margin, as computed."""
     nodes: int
 
 
 class _Tree:
     """Tables of the lines of each phase, for one row; phase 0 is open."""
 
-    def __init__(self, relaxation: Relaxation, units: list[Units], lines: list[Lines]) -> None:
+    def __init__(self, relaxation: Relaxation, units: list[Units], lines: list[LayerLines]) -> None:
         self.layers, self.base = relaxation.layers, lines
         self.kinds: list[tuple[int, str]] = []  # what can be split: (layer, "up" | "down" | "sign")
         self.tables: list[tuple[Floats, ...]] = []
@@ -89,7 +87,7 @@ class _Tree:
             self.tables.append(stacked)
             self.splittable.append(bends)
 
-    def lines(self, phases: list[_Phases], slopes: list[tuple[Floats, Floats]]) -> list[Lines]:
+    def lines(self, phases: list[_Phases], slopes: list[tuple[Floats, Floats]]) -> list[LayerLines]:
         """The lines of each case."""
         fields = [dict(vars(line)) for line in self.base]
         for i, (down, up) in enumerate(slopes, start=1):
@@ -102,10 +100,15 @@ class _Tree:
             else:
                 fields[i][side] = Pencil(*picked)
                 fields[i][f"{side}_slope"] = np.clip(fields[i][f"{side}_slope"], picked[0], picked[1])
-        return [Lines(**f) for f in fields]
+        return [LayerLines(**f) for f in fields]
 
     def gaps(
-        self, phases: list[_Phases], lines: list[Lines], carried: Carried, arguments: list[Floats], points: list[Floats]
+        self,
+        phases: list[_Phases],
+        lines: list[LayerLines],
+        carried: CarriedBound,
+        arguments: list[Floats],
+        points: list[Floats],
     ) -> list[Floats]:
         """How much each split could lift the bound: at the points given, and a little for what it could anywhere."""
         found = []
@@ -122,6 +125,7 @@ class _Tree:
                 slope = getattr(lines[i], f"{side}_slope")
                 here = used * (np.minimum(one, two) - slope * y - pencil.height(slope))
                 anywhere = used * (np.abs(table[3][0] - table[0][0] * table[2][0]))
+            # what a split gains here counts, elsewhere a little; the last term lets any split win over none
             found.append(np.where((phase == 0) & can, np.maximum(here, 0.0) + 1e-3 * anywhere + 1e-30, 0.0))
         return found
 
@@ -141,8 +145,13 @@ class _Cases:
 
 
 def split_phases(
-    relaxation: Relaxation, units: list[Units], lines: list[Lines], pushes: Pushes, allowance: float, deadline: float
-) -> Outcome:
+    relaxation: Relaxation,
+    units: list[Units],
+    lines: list[LayerLines],
+    pushes: RivalPushes,
+    allowance: float,
+    deadline: float,
+) -> PhaseResult:
     """Decide one row against one rival."""
     tree = _Tree(relaxation, units, lines)
     objective, top = pushes.objective, len(units) - 1
@@ -176,9 +185,9 @@ def split_phases(
         floor = min(floor, float(highest[closed].min(initial=np.inf)))
         open_cases = np.flatnonzero(~closed)
         if not len(open_cases):
-            return Outcome(True, floor - allowance, best, least, nodes)
+            return PhaseResult(True, floor - allowance, best, least, nodes)
         # the points at which the bound was least, on average: where the least margin is not at a corner
-        found, shift = _averaged(relaxation, pushes, [m[open_cases] for m in means])
+        found, shift = _averaged(pushes, [m[open_cases] for m in means])
         if found < least:
             least, best = found, shift
         if least < -allowance or nodes >= CASES or time.monotonic() > deadline:
@@ -191,10 +200,10 @@ def split_phases(
         patience -= 0 if split else 1
         if patience < 0:
             break
-    return Outcome(False, min(float(highest.min()), floor) - allowance, best, least, nodes)
+    return PhaseResult(False, min(float(highest.min()), floor) - allowance, best, least, nodes)
 
 
-def _attacked(pushes: Pushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
+def _attacked(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
     """The least margin among shifts that push every unit against its coefficient, improved where it is least."""
     starts = [np.where(c >= 0, -1.0, 1.0) for c in coefficients]
     several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
@@ -205,11 +214,10 @@ def _attacked(pushes: Pushes, coefficients: list[Floats]) -> tuple[float, list[F
     return float(improved[i]), [s[i] for s in shifts]
 
 
-def _averaged(relaxation: Relaxation, pushes: Pushes, points: list[Floats]) -> tuple[float, list[Floats]]:
+def _averaged(pushes: RivalPushes, points: list[Floats]) -> tuple[float, list[Floats]]:
     """The least margin among shifts that bring the units near given activations."""
-    items = np.zeros(len(points[0]), dtype=np.intp)
-    several = pushes.take(items)
-    starts = pushes_towards(relaxation, pushes.X[items], points)
+    several = pushes.take(np.zeros(len(points[0]), dtype=np.intp))
+    starts = several.towards(points)
     margins, _ = several.margins(starts)
     i = int(np.argmin(margins))
     return float(margins[i]), [s[i] for s in starts]

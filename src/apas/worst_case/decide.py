@@ -2,7 +2,7 @@
 
 Intervals and linear bounds see many rows together; what they leave open is decided row by row, by a quick attack, by
 branch and bound on phases and, where that does not end, by a mixed-integer program whose bound must exceed the
-solver's tolerances and is then proved again from multipliers. A row is *proved* only by bounds that hold in real
+solver's tolerances and is then proved again from dual variables. A row is *proved* only by bounds that hold in real
 arithmetic; it is *broken* only if whoever asks accepts the shift that is offered.
 
 A row's finding does not depend on the other rows: it is proved together with others or looked at by itself.
@@ -18,25 +18,18 @@ import numpy as np
 
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.worst_case.attack.unit_pushes import (
-    Pushes,
-    UnitPushes,
-    output_push,
-    pushed_parameters,
-    pushes_towards,
-    worst_corners,
-)
+from apas.optimize.highs import advise, verified_bound
+from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, output_push, pushed_parameters, worst_corners
 from apas.worst_case.branch_and_bound import split_phases
 from apas.worst_case.intervals import Boxes, is_exact, rivals
-from apas.worst_case.linear import Lines, ascend, carried_back
-from apas.worst_case.milp import advise, reduced_program, tolerance, verified_bound
-from apas.worst_case.relaxation import Relaxation, Units
+from apas.worst_case.linear import LayerLines, Relaxation, Units, ascend, carried_back
+from apas.worst_case.milp import reduced_program, tolerance
 
 #: Ascent steps of the linear bounds of rows that are still open.
 STEPS = 6
 
 
-class Pair:
+class RivalBounds:
     """A block of rows, each against one of its rivals: interval bound, linear bound, quick attack."""
 
     def __init__(
@@ -46,13 +39,13 @@ class Pair:
         wanted: Indices,
         rival: Indices,
         units: list[Units],
-        lines: list[Lines],
+        lines: list[LayerLines],
         allowance: Floats,
     ) -> None:
         self.rival, self.units, self.current, self.allowance = rival, units, lines, allowance
         self.layers = relaxation.layers
         self.objective = relaxation.objective(wanted, rival)
-        self.pushes = Pushes(relaxation, X, self.objective)
+        self.pushes = RivalPushes(relaxation, X, self.objective)
         lin, rho, const = self.objective.lin, self.objective.rho, self.objective.const
         ends = (lin * end - rho * np.abs(end) for end in (units[-1].low, units[-1].high))
         self.interval = np.minimum(*ends).sum(axis=1) + const - allowance
@@ -79,7 +72,7 @@ class Pair:
         self.bound = np.maximum(self.interval, best - self.allowance)
         return np.asarray(self.bound)
 
-    def attacked(self, k: int) -> list[Floats] | None:
+    def breaking_pushes(self, k: int) -> list[Floats] | None:
         """Pushes of a row's units that seem to break it, if some are known."""
         return [s[k] for s in self.shifts] if self.least[k] <= 0 else None
 
@@ -110,7 +103,7 @@ class Finding:
         self.proved, self.step, self.bound = True, step, bound
 
 
-class _Search:
+class _RowVerdicts:
     def __init__(
         self,
         net: FeedForward,
@@ -191,10 +184,10 @@ class _Search:
             if self.found[row].open:
                 self._splitting(row, alone, deadline)
 
-    def _bounded(self, rows: Indices) -> list[Pair]:
+    def _bounded(self, rows: Indices) -> list[RivalBounds]:
         X, wanted = self.X[rows], self.wanted[rows]
         relaxed = self.relaxation.relaxed(X)
-        pairs = [Pair(self.relaxation, X, wanted, rival, *relaxed) for rival in self.rivals[rows].T]
+        pairs = [RivalBounds(self.relaxation, X, wanted, rival, *relaxed) for rival in self.rivals[rows].T]
         least = np.minimum.reduce([pair.interval for pair in pairs])
         self._note(rows, least, "interval" if len(relaxed[0]) == 2 else "linear")
         if any(self.found[row].open for row in rows.tolist()):
@@ -210,9 +203,9 @@ class _Search:
             elif finding.open:
                 finding.bound = value
 
-    def _attack(self, row: int, pairs: list[Pair]) -> None:
+    def _attack(self, row: int, pairs: list[RivalBounds]) -> None:
         for pair in pairs:
-            pushes = pair.attacked(0)
+            pushes = pair.breaking_pushes(0)
             if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack"):
                 return
 
@@ -220,7 +213,7 @@ class _Search:
         output = output_push(self.net, int(self.wanted[row]), int(rival))
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
 
-    def _splitting(self, row: int, pairs: list[Pair], deadline: float) -> None:
+    def _splitting(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
         """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
         finding = self.found[row]
         proved, step = [], "splitting"
@@ -247,7 +240,7 @@ class _Search:
             proved.append(bound)
         finding.prove(step, min(proved))
 
-    def _solver(self, row: int, pair: Pair, deadline: float, known: float) -> float | None:
+    def _solver(self, row: int, pair: RivalBounds, deadline: float, known: float) -> float | None:
         """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row.
 
         `known` is the margin of some shift.
@@ -264,7 +257,7 @@ class _Search:
             return None if bound is None else bound - allowance
         if advice.point is not None:
             wish = [advice.point[columns] for columns in program.activations]
-            start = pushes_towards(self.relaxation, self.X[row : row + 1], wish)
+            start = pair.pushes.towards(wish)
             least, pushes = pair.pushes.improved(start)
             if pair.pushes.margins(start)[0][0] <= least[0]:
                 pushes = start
@@ -285,4 +278,4 @@ def worst_cases(
     done: Callable[[int], None] = lambda rows: None,
 ) -> list[Finding]:
     """Decide for each row whether every shift keeps its margin above 0."""
-    return _Search(net, X, wanted, radii, delta, steps, time_limit, accept, done).run()
+    return _RowVerdicts(net, X, wanted, radii, delta, steps, time_limit, accept, done).run()

@@ -21,15 +21,11 @@ from apas.models.activations import LEAKY_SLOPE
 PIECEWISE_LINEAR = frozenset({"relu", "leaky_relu", "hard_tanh", "identity"})
 #: Numbers together with the power of two that they are multiples of.
 _Scaled = tuple[list[int], int]
+_Tensors = Sequence[Floats]
 
 
 def exact_sign(
-    weights: Sequence[Floats],
-    biases: Sequence[Floats],
-    activations: Sequence[str],
-    x: Floats,
-    wanted: int,
-    offset: float = 0.0,
+    weights: _Tensors, biases: _Tensors, activations: Sequence[str], x: Floats, wanted: int, offset: float = 0.0
 ) -> int:
     """Sign of the margin in real arithmetic: -1, 0 or 1."""
     number, _ = _margin(weights, biases, activations, x, wanted, offset)
@@ -37,12 +33,7 @@ def exact_sign(
 
 
 def exact_margin(
-    weights: Sequence[Floats],
-    biases: Sequence[Floats],
-    activations: Sequence[str],
-    x: Floats,
-    wanted: int,
-    offset: float = 0.0,
+    weights: _Tensors, biases: _Tensors, activations: Sequence[str], x: Floats, wanted: int, offset: float = 0.0
 ) -> Fraction:
     """The margin in real arithmetic; the parameters are those of `exact_sign`."""
     number, power = _margin(weights, biases, activations, x, wanted, offset)
@@ -50,12 +41,7 @@ def exact_margin(
 
 
 def _margin(
-    weights: Sequence[Floats],
-    biases: Sequence[Floats],
-    activations: Sequence[str],
-    x: Floats,
-    wanted: int,
-    offset: float,
+    weights: _Tensors, biases: _Tensors, activations: Sequence[str], x: Floats, wanted: int, offset: float
 ) -> tuple[int, int]:
     """The margin as a whole number and the power of two it counts."""
     for name in activations:

@@ -9,7 +9,7 @@ The arithmetic is ordinary float64; its rounding errors are bounded from the mag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -40,50 +40,22 @@ def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
 
 def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Least and largest derivative of an activation over ``[low, high]``; at a kink, everything between both sides."""
-    return _DERIVATIVES[name](low, high)
-
-
-def _steps(low: Floats, high: Floats, before: float) -> tuple[Floats, Floats]:
-    return np.where(low > 0, 1.0, before), np.where(high < 0, before, 1.0)
-
-
-def _relu(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return _steps(low, high, 0.0)
-
-
-def _leaky_relu(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return _steps(low, high, LEAKY_SLOPE)
-
-
-def _hard_tanh(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return np.where((low > -1) & (high < 1), 1.0, 0.0), np.where((high < -1) | (low > 1), 0.0, 1.0)
-
-
-def _bell(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Of 1 - tanh**2, which falls with the distance from 0."""
-    nearest = np.maximum(np.maximum(low, -high), 0.0)
-    farthest = np.maximum(-low, high)
-    return 1.0 - np.tanh(farthest) ** 2, 1.0 - np.tanh(nearest) ** 2
-
-
-def _sigmoid(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    least, most = _bell(0.5 * low, 0.5 * high)
-    return 0.25 * least, 0.25 * most
-
-
-def _identity(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return np.ones_like(low), np.ones_like(high)
-
-
-def _softplus(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return activate("sigmoid", low.copy()), activate("sigmoid", high.copy())
-
-
-def _elu(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
-
-
-def _gelu(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    if name == "identity":
+        return np.ones_like(low), np.ones_like(high)
+    if name in ("relu", "leaky_relu"):
+        before = 0.0 if name == "relu" else LEAKY_SLOPE
+        return np.where(low > 0, 1.0, before), np.where(high < 0, before, 1.0)
+    if name == "hard_tanh":
+        return np.where((low > -1) & (high < 1), 1.0, 0.0), np.where((high < -1) | (low > 1), 0.0, 1.0)
+    if name in ("tanh", "sigmoid"):  # 1 - tanh**2 falls with the distance from 0; sigmoid(z) = (1 + tanh(z / 2)) / 2
+        scale, top = (1.0, 1.0) if name == "tanh" else (0.5, 0.25)
+        nearest = np.maximum(np.maximum(scale * low, -(scale * high)), 0.0)
+        farthest = np.maximum(-(scale * low), scale * high)
+        return top * (1.0 - np.tanh(farthest) ** 2), top * (1.0 - np.tanh(nearest) ** 2)
+    if name == "softplus":
+        return activate("sigmoid", low.copy()), activate("sigmoid", high.copy())
+    if name == "elu":
+        return np.exp(np.minimum(low, 0.0)), np.exp(np.minimum(high, 0.0))
     ends = _gelu_slope(low), _gelu_slope(high)
     bottom, top = _gelu_slope(np.array([-_TURN, _TURN])).tolist()
     least = np.where((low < -_TURN) & (high > -_TURN), bottom, np.minimum(*ends))
@@ -96,17 +68,14 @@ def _gelu_slope(z: Floats) -> Floats:
     return np.asarray(ndtr(z) + z * np.exp(-0.5 * z * z) * (2.0 * np.pi) ** -0.5)
 
 
-_DERIVATIVES: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
-    "relu": _relu,
-    "leaky_relu": _leaky_relu,
-    "hard_tanh": _hard_tanh,
-    "tanh": _bell,
-    "sigmoid": _sigmoid,
-    "identity": _identity,
-    "softplus": _softplus,
-    "elu": _elu,
-    "gelu": _gelu,
-}
+def interval_product(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Ends of the product of two intervals: of the four products of ends, the least and the largest."""
+    corners = [x * y for x in a for y in b]
+    least, most = np.minimum(corners[0], corners[1]), np.maximum(corners[0], corners[1])
+    for corner in corners[2:]:
+        np.minimum(least, corner, out=least)
+        np.maximum(most, corner, out=most)
+    return least, most
 
 
 #: How many products are held at a time.
@@ -185,6 +154,39 @@ class MovingWeights:
             most[:, units] -= np.minimum(above[:, i, None] * up, below[:, i, None] * down)
 
 
+@dataclass(frozen=True)
+class MovingLayer:
+    """A layer in a box of parameters: middle and reach of its weights (inputs, outputs) and biases."""
+
+    middle: Floats
+    reach: Floats
+    bias: Floats
+    bias_reach: Floats
+
+    @cached_property
+    def moving(self) -> MovingWeights:
+        """The weights as intervals."""
+        return MovingWeights(self.middle, self.reach)
+
+    @cached_property
+    def uniform(self) -> float | None:
+        """The reach of all weights, if they share one, as they mostly do: a sum then replaces a matrix product."""
+        first = float(self.reach.flat[0])
+        return first if (self.reach == first).all() else None
+
+    def spread(self, sizes: Floats) -> Floats:
+        """How far pre-activations can move for inputs of such magnitudes: (items, outputs) or (items, 1)."""
+        if self.uniform is not None:
+            return np.asarray(self.uniform * sizes.sum(axis=-1, keepdims=True) + self.bias_reach)
+        return np.asarray(sizes @ self.reach + self.bias_reach)
+
+    def spread_back(self, sizes: Floats) -> Floats:
+        """How much magnitudes at the outputs make of each input's: (items, inputs) or (items, 1)."""
+        if self.uniform is not None:
+            return np.asarray(self.uniform * sizes.sum(axis=-1, keepdims=True))
+        return np.asarray(sizes @ self.reach.T)
+
+
 def moving_products(low: Floats, high: Floats, w: Floats, reach: Floats, delta: Floats) -> tuple[Floats, Floats]:
     """What `MovingWeights.outer` gives, for rows that each have a delta of their own: term by term."""
     rows, outputs = len(low), w.shape[1]
@@ -217,6 +219,28 @@ def rivals(net: FeedForward, wanted: Indices) -> Indices:
         return np.zeros((len(wanted), 1), dtype=np.intp)
     others = np.arange(len(net.classes) - 1)
     return np.asarray(others + (others >= np.asarray(wanted)[:, None]), dtype=np.intp)
+
+
+def output_signs(net: FeedForward, wanted: Indices, rival: Indices) -> Floats:
+    """How each output enters the margin against one rival per row, (rows, outputs): 1 the wanted one, -1 the rival."""
+    signs, rows = np.zeros((len(wanted), net.weights[-1].shape[1])), np.arange(len(wanted))
+    if signs.shape[1] == 1:
+        signs[:, 0] = np.where(wanted == 1, 1.0, -1.0)
+    else:
+        signs[rows, rival], signs[rows, wanted] = -1.0, 1.0
+    return signs
+
+
+def split_parameters(net: FeedForward, values: Floats) -> list[Floats]:
+    """One number per parameter (..., k) as views of the tensors' shapes."""
+    parts = zip(net.parameters.slices, net.parameters.shapes, strict=True)
+    return [values[..., part].reshape(*values.shape[:-1], *shape) for part, shape in parts]
+
+
+def moving_layers(net: FeedForward, reach: list[Floats]) -> list[MovingLayer]:
+    """The layers of a network whose tensors move by at most `reach`."""
+    ends = zip(net.weights, reach[::2], net.biases, reach[1::2], strict=True)
+    return [MovingLayer(*layer) for layer in ends]
 
 
 def magnitudes(net: FeedForward, reach: list[Floats], X: Floats, delta: Floats) -> list[Floats]:
@@ -269,15 +293,10 @@ class Boxes:
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
-        shapes = net.parameters.shapes
-        self.reach = [radii[part].reshape(shape) for part, shape in zip(net.parameters.slices, shapes, strict=True)]
+        self.reach = split_parameters(net, radii)
         if net.activations:
             self.middle = X @ net.weights[0] + net.biases[0]
-            reach = self.reach[0]
-            if (reach == reach[0, 0]).all():  # the usual case, in which all units spread alike
-                self.spread = reach[0, 0] * np.abs(X).sum(axis=1)[:, None] + self.reach[1]
-            else:
-                self.spread = np.abs(X) @ reach + self.reach[1]
+            self.spread = MovingLayer(net.weights[0], self.reach[0], net.biases[0], self.reach[1]).spread(np.abs(X))
         self.outputs = [output_terms(net, self.reach, wanted, rival) for rival in rivals(net, wanted).T]
 
     def take(self, rows: Indices) -> Boxes:

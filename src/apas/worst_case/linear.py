@@ -22,17 +22,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.activations import LEAKY_SLOPE, activate, derivative
-from apas.worst_case.intervals import LOWEST, POSITIVE, activation_range, derivative_range
-
-if TYPE_CHECKING:
-    from apas.worst_case.relaxation import Layer, Units
-
+from apas.models.feedforward import FeedForward
+from apas.worst_case.intervals import (
+    LOWEST,
+    POSITIVE,
+    MovingLayer,
+    activation_range,
+    derivative_range,
+    magnitudes,
+    moving_layers,
+    output_terms,
+    split_parameters,
+)
 
 #: What is taken off a slope that must not be too steep, so that rounding cannot make it so.
 SAFE = 1 - 2.0**-40
@@ -42,11 +48,13 @@ BEND = 2.0**0.5
 FLAT = 1e-9
 #: Bisections that look for a tangent.
 TOUCH_STEPS = 20
+#: How many bounds on single units are computed at a time.
+BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Pencil:
-    """Lines through the pivot (`at`, `value`) with slopes from `flat` to `steep`; all arrays of one shape."""
+    """LayerLines through the pivot (`at`, `value`) with slopes from `flat` to `steep`; all arrays of one shape."""
 
     flat: Floats
     steep: Floats
@@ -57,9 +65,13 @@ class Pencil:
         """Height at 0 of the lines with such slopes."""
         return self.value - slope * self.at
 
+    def leaning(self, low: Floats, high: Floats) -> Floats:
+        """The slope that loses least: steep where more of the range lies beyond the pivot than before it."""
+        return np.where(high - self.at > self.at - low, self.steep, self.flat)
+
 
 def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
-    """Lines below the activation (or its mirror image) on [low, high]."""
+    """LayerLines below the activation (or its mirror image) on [low, high]."""
     zero = np.zeros_like(low)
     if name == "identity":
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
@@ -115,7 +127,7 @@ def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
 
 
 def _clip(low: Floats, high: Floats) -> Pencil:
-    """Lines below y cut off at -1 and 1."""
+    """LayerLines below y cut off at -1 and 1."""
     at_low, at_high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
     # from the lower kink, or from the lower end beyond it, to the upper end
     begin = np.maximum(low, -1.0)
@@ -197,6 +209,22 @@ def _bends(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Boo
 
 
 @dataclass(frozen=True)
+class Units:
+    """What the units of a hidden layer can be, each array (rows, units).
+
+    Given the activations before it, a unit's pre-activation runs from some l to some u: `low_l` to `high_l` bound the
+    one, `low_u` to `high_u` the other, `low` and `high` the activation.
+    """
+
+    low_l: Floats
+    high_l: Floats
+    low_u: Floats
+    high_u: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
 class Objective:
     """A lower bound ``lin . a - rho . abs(a) + const`` in terms of a layer's activations, one per item."""
 
@@ -210,7 +238,7 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LayerLines:
     """What a layer is replaced by: per unit a line for either side, and ``tilt * a + lift`` for the magnitude of a.
 
     `down` holds the lines below the activation, used where the unit should be small, `up` those below its mirror
@@ -229,7 +257,7 @@ class Lines:
     """Whether no activation is below 0, so that each is its own magnitude."""
 
     @classmethod
-    def box(cls, name: str, units: Units) -> Lines:
+    def box(cls, name: str, units: Units) -> LayerLines:
         """Of the first layer, whose activations fill a box: it needs no lines but for magnitudes."""
         none = np.zeros((1, 1))
         nothing, positive = Pencil(none, none, none, none), name in POSITIVE
@@ -237,18 +265,18 @@ class Lines:
         return cls(nothing, nothing, none, none, *magnitude, units.low, units.high, positive)
 
     @classmethod
-    def open(cls, name: str, units: Units) -> Lines:
-        """Lines for the whole range of each unit."""
+    def open(cls, name: str, units: Units) -> LayerLines:
+        """LayerLines for the whole range of each unit."""
         # the one activation that is not monotone: its argument can be anywhere, not only at l or u
         low_u, high_l = (units.low_l, units.high_u) if name in LOWEST else (units.low_u, units.high_l)
         down = pencil(name, units.low_l, high_l, mirrored=False)
         up = pencil(name, -units.high_u, -low_u, mirrored=True)
-        slopes = _leaning(down, units.low_l, high_l), _leaning(up, -units.high_u, -low_u)
+        slopes = down.leaning(units.low_l, high_l), up.leaning(-units.high_u, -low_u)
         none = np.zeros((1, 1))
         magnitude = (none, none) if name in POSITIVE else chord_of_magnitude(units.low, units.high)
         return cls(down, up, *slopes, *magnitude, units.low, units.high, name in POSITIVE)
 
-    def take(self, items: Indices) -> Lines:
+    def take(self, items: Indices) -> LayerLines:
         """The same for some of the items."""
 
         def some(array: Floats) -> Floats:
@@ -256,7 +284,7 @@ class Lines:
 
         down, up = (Pencil(some(p.flat), some(p.steep), some(p.at), some(p.value)) for p in (self.down, self.up))
         slopes, magnitude = (some(self.down_slope), some(self.up_slope)), (some(self.tilt), some(self.lift))
-        return Lines(down, up, *slopes, *magnitude, some(self.low), some(self.high), self.positive)
+        return LayerLines(down, up, *slopes, *magnitude, some(self.low), some(self.high), self.positive)
 
 
 def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -269,13 +297,8 @@ def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return tilt, lift
 
 
-def _leaning(lines: Pencil, low: Floats, high: Floats) -> Floats:
-    """The slope that loses least: steep where more of the range lies beyond the pivot than before it."""
-    return np.where(high - lines.at > lines.at - low, lines.steep, lines.flat)
-
-
 @dataclass(frozen=True)
-class Carried:
+class CarriedBound:
     """A bound, and what it went through: per layer, the first one first, the coefficients on its activations.
 
     `moved` holds the coefficients rho on their magnitudes.
@@ -286,7 +309,9 @@ class Carried:
     moved: list[Floats]
 
 
-def carried_back(layers: Sequence[Layer], lines: Sequence[Lines], objective: Objective, top: int) -> Carried:
+def carried_back(
+    layers: Sequence[MovingLayer], lines: Sequence[LayerLines], objective: Objective, top: int
+) -> CarriedBound:
     """Bound an objective on the activations of hidden layer `top` from below; ordinary rounding."""
     lin, rho, const = objective.lin, objective.rho, objective.const
     coefficients, moved = [], []
@@ -307,11 +332,11 @@ def carried_back(layers: Sequence[Layer], lines: Sequence[Lines], objective: Obj
             const = const + np.einsum("nu,nu->n", size, height) + g @ layer.bias - size_g @ layer.bias_reach
             lin, rho = g @ layer.middle.T, layer.spread_back(size_g)
     least = np.einsum("nu,nu->n", np.maximum(c, 0.0), line.low) + np.einsum("nu,nu->n", np.minimum(c, 0.0), line.high)
-    return Carried(const + least, coefficients[::-1], moved[::-1])
+    return CarriedBound(const + least, coefficients[::-1], moved[::-1])
 
 
 def gradients(
-    layers: Sequence[Layer], lines: Sequence[Lines], carried: Carried
+    layers: Sequence[MovingLayer], lines: Sequence[LayerLines], carried: CarriedBound
 ) -> tuple[list[Floats], list[Floats], list[Floats]]:
     """Where the bound is least: activations of all layers, and of all but the first the arguments of its lines.
 
@@ -336,8 +361,8 @@ def gradients(
 
 
 def ascend(
-    layers: Sequence[Layer], lines: list[Lines], carried: Carried, target: Floats
-) -> tuple[list[Lines], list[Floats], list[Floats]]:
+    layers: Sequence[MovingLayer], lines: list[LayerLines], carried: CarriedBound, target: Floats
+) -> tuple[list[LayerLines], list[Floats], list[Floats]]:
     """One step of the slopes that would bring each item's bound to its target, were the bound linear in them.
 
     Returns the new lines, and the arguments and points of `gradients`.
@@ -356,3 +381,79 @@ def ascend(
         up = np.clip(line.up_slope + np.where(small, 0.0, change), line.up.flat, line.up.steep)
         new.append(replace(line, down_slope=down, up_slope=up))
     return new, arguments, points
+
+
+class Relaxation:
+    """A network whose parameter i moves by at most ``delta * radii[i]``."""
+
+    def __init__(self, net: FeedForward, radii: Floats, delta: float) -> None:
+        self.net, self.radii, self.delta = net, radii, delta
+        self.unit_reach = split_parameters(net, radii)
+        self.layers = moving_layers(net, [delta * reach for reach in self.unit_reach])
+
+    def relaxed(self, X: Floats) -> tuple[list[Units], list[LayerLines], Floats]:
+        """Ranges of all pre-activations for the rows `X`, widened by what rounding can do to them, and their lines.
+
+        Also what rounding can change in a computed bound on the margin of each row.
+        """
+        names, allowance = self.net.activations, self.allowance(X)
+        first = self.layers[0]
+        middle, spread = X @ first.middle + first.bias, first.spread(np.abs(X))
+        low, high = middle - spread, middle + spread
+        low, high = low - allowance[0][:, None], high + allowance[0][:, None]
+        units = [Units(low, high, low, high, *activation_range(names[0], low, high))]
+        lines = [LayerLines.box(names[0], units[0])]
+        for i in range(1, len(names)):
+            layer, before = self.layers[i], units[-1]
+            ends = layer.moving.both(before.low, before.high, positive=names[i - 1] in POSITIVE)
+            down, up = layer.bias - layer.bias_reach, layer.bias + layer.bias_reach
+            ranges = (ends[0] + down, ends[1] + down, ends[2] + up, ends[3] + up)
+            if i > 1:
+                ranges = self._tightened(i, lines, ranges)
+            units.append(_widened(names[i], allowance[i], *ranges))
+            lines.append(LayerLines.open(names[i], units[-1]))
+        return units, lines, allowance[-1]
+
+    def allowance(self, X: Floats) -> list[Floats]:
+        """Per layer and row what rounding can change in a computed bound, the margin's last."""
+        sizes = magnitudes(self.net, self.unit_reach, X, np.full(len(X), self.delta))
+        steps = np.cumsum([len(w) + 8 for w in self.net.weights])
+        # each of the operations behind a sum is off by at most 2**-53 of the magnitudes it adds up; a bound adds up one
+        # constant per layer, each of at most the magnitude of the whole; the factor 8 is to spare
+        slack = [8 * s * (i + 2) * 2.0**-53 * size for i, (s, size) in enumerate(zip(steps, sizes, strict=True))]
+        slack[-1] += self.net.rounding(X, self.radii, self.delta)  # where the network is used
+        return slack
+
+    def objective(self, wanted: Indices, rival: Indices) -> Objective:
+        """The margin against one rival per row, in terms of the last hidden layer."""
+        v, v_reach, bias, bias_reach = output_terms(self.net, self.unit_reach, wanted, rival)
+        return Objective(v, self.delta * v_reach, bias - self.delta * bias_reach)
+
+    def _tightened(
+        self, i: int, lines: list[LayerLines], ranges: tuple[Floats, Floats, Floats, Floats]
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Linear bounds on every unit of layer i where they beat interval arithmetic."""
+        layer, rows = self.layers[i], len(ranges[0])
+        inputs, outputs = layer.middle.shape
+        least, most = np.empty((rows, outputs)), np.empty((rows, outputs))
+        step = max(1, BLOCK // (outputs * inputs))
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            some = [line.take(np.repeat(np.arange(start, stop), outputs)) for line in lines]
+            for sign, into in ((1.0, least), (-1.0, most)):
+                times = stop - start
+                each = Objective(
+                    np.tile(sign * layer.middle.T, (times, 1)),
+                    np.tile(layer.reach.T, (times, 1)),
+                    np.tile(sign * layer.bias - layer.bias_reach, times),
+                )
+                bound = carried_back(self.layers, some, each, i - 1).bound
+                into[start:stop] = sign * bound.reshape(stop - start, outputs)
+        low_l, high_u = np.maximum(ranges[0], least), np.minimum(ranges[3], most)
+        return low_l, np.minimum(ranges[1], high_u), np.maximum(ranges[2], low_l), high_u
+
+
+def _widened(name: str, allowance: Floats, *ranges: Floats) -> Units:
+    slack = allowance[:, None]
+    low_l, high_l, low_u, high_u = ranges[0] - slack, ranges[1] + slack, ranges[2] - slack, ranges[3] + slack
+    return Units(low_l, high_l, low_u, high_u, *activation_range(name, low_l, high_u))

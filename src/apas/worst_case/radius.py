@@ -34,6 +34,15 @@ def provable_radius(boxes: Boxes, limit: float) -> tuple[Floats, Floats]:
     return low, high
 
 
+def cut_last_bits(deltas: Floats) -> Floats:
+    """Deltas cut down to 37 bits: the last ones, which depend on what rows are asked about together, do not show.
+
+    It takes away about what the allowance for rounding does, so that what is left is proved as a rule.
+    """
+    fraction, exponent = np.frexp(deltas * (1 - 2.0**-40))
+    return np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
+
+
 def _close(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[Floats, Floats]:
     """Narrow the brackets [0, limit] of all rows around the largest proved delta.
 
@@ -41,9 +50,7 @@ def _close(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple
     into account by stepping down from it.
     """
     low, high = _root(boxes, limit, at_low, at_high)
-    # cut to 37 bits: what rounding takes away as a rule, and more than the last bits that depend on the batch
-    fraction, exponent = np.frexp(low * (1 - 2.0**-40))
-    proved = np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
+    proved = cut_last_bits(low)
     start, step = proved.copy(), 2.0**-36
     for _ in range(20):
         failing = ~(boxes.bound(proved) - boxes.error(proved) > 0)

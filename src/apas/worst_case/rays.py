@@ -8,9 +8,10 @@ The product of a weight and an activation that are both linear leaves its chord 
 quarter of ``dw da``; an activation function leaves the chord of its ends by an amount known in closed form
 (`chord_gaps`), and passes an earlier deviation on at most enlarged by its Lipschitz constant.
 
-Such a unit is a sum of terms ``c max(z, 0)`` and a linear part, so that along a ray, where ``c`` and ``z`` are linear
-in t, the margin is a quadratic between the points where some ``z`` crosses 0. The pieces are gone through in order: a
-root finder without this order would return *some* failure, while the guarantee needs the first.
+With at most one hidden layer of piecewise linear units the margin is a sum of terms ``c max(z, 0)`` and a linear part.
+Along a ray, where ``c`` and ``z`` are linear in t, it is a quadratic between the points where some ``z`` crosses 0. The
+pieces are gone through in order: a root finder without this order would return *some* failure, while the guarantee
+needs the first.
 """
 
 from __future__ import annotations

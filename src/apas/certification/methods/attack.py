@@ -26,7 +26,14 @@ from apas.shifts.box import inside_box
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.points import unit_cube
-from apas.worst_case.attack.descent import Ball, Box, Draw, Found, ParameterMoves, search
+from apas.worst_case.attack.descent import (
+    AttackBall as Ball,
+    AttackBox as Box,
+    Draw,
+    LeastMargins as Found,
+    ParameterMoves,
+    search,
+)
 from apas.worst_case.attack.unit_pushes import UnitPushes
 
 

@@ -1,7 +1,7 @@
 """Attack by projected gradient descent from many starts, for rows side by side.
 
-What is searched is a `Landscape`, the margins of rows over the points of a unit `Ball`: the pushes of units for dense
-networks in a box (`unit_pushes`), else the parameters themselves. Nothing found here is believed; whoever asked
+What is searched is a `Landscape`, the margins of rows over the points of a unit `AttackBall`: the pushes of units for
+dense networks in a box (`unit_pushes`), else the parameters themselves. Nothing found here is believed; whoever asked
 re-evaluates it (`apas.certification.confirmation`).
 
 A row's answer does not depend on the other rows: all rows share the same random starts, every batch has a shape that
@@ -35,7 +35,7 @@ SOFTNESS, SOFT_SHARE = (0.1, 0.05, 0.2, 0.3, 0.0), 0.6
 
 
 @runtime_checkable
-class Ball(Protocol):
+class AttackBall(Protocol):
     """A convex set of shifts around 0, and what a descent inside it needs."""
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
@@ -52,7 +52,7 @@ class Ball(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class AttackBox:
     """The box in which coordinate i moves by at most ``delta * radii[i]``."""
 
     radii: Floats
@@ -95,7 +95,7 @@ class Landscape(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class LeastMargins:
     """The least margins that were found."""
 
     margins: Floats
@@ -103,7 +103,7 @@ class Found:
     used: Integers
 
     @classmethod
-    def nothing(cls, rows: int, size: int) -> Found:
+    def nothing(cls, rows: int, size: int) -> LeastMargins:
         """The centre, of which nothing is known yet."""
         return cls(np.full(rows, np.inf), np.zeros((rows, size)), np.zeros(rows, dtype=np.int64))
 
@@ -118,11 +118,18 @@ class Found:
 
 
 def search(
-    landscape: Landscape, ball: Ball, draw: Draw, goal: Floats, *, restarts: int, steps: int, warm: Floats | None = None
-) -> Found:
+    landscape: Landscape,
+    ball: AttackBall,
+    draw: Draw,
+    goal: Floats,
+    *,
+    restarts: int,
+    steps: int,
+    warm: Floats | None = None,
+) -> LeastMargins:
     """Look for points of the unit ball with margins below `goal`."""
     rows, size = len(goal), landscape.size
-    found = Found.nothing(rows, size)
+    found = LeastMargins.nothing(rows, size)
     if size == 0:  # everything is known in closed form
         found.note(np.arange(rows), landscape.margins(np.zeros((rows, 1, 0))), np.zeros((rows, 1, 0)))
         return found
@@ -136,13 +143,13 @@ def search(
             if first == 0:
                 batch = np.concatenate([centre[some, None, :], batch[:, 1:]], axis=1)
             _descend(landscape, ball, found, goal, some, batch, steps if last else -min(steps, JUMPS))
-    if isinstance(ball, Box) and size <= COORDINATES:
+    if isinstance(ball, AttackBox) and size <= COORDINATES:
         for some in _blocks(np.flatnonzero(found.margins >= goal), together * size):
             _one_by_one(landscape, ball, found, goal, some)
     return found
 
 
-def _starts(ball: Ball, draw: Draw, first: int, last: int) -> Floats:
+def _starts(ball: AttackBall, draw: Draw, first: int, last: int) -> Floats:
     points = draw(first, max(last, first + 1)).copy()
     corners = np.arange(first, first + len(points)) % 2 == 0
     points[corners] = ball.steepest(-points[corners])
@@ -155,7 +162,7 @@ def _blocks(rows: Indices, size: int) -> list[Indices]:
 
 
 def _descend(
-    landscape: Landscape, ball: Ball, found: Found, goal: Floats, rows: Indices, points: Floats, steps: int
+    landscape: Landscape, ball: AttackBall, found: LeastMargins, goal: Floats, rows: Indices, points: Floats, steps: int
 ) -> None:
     """Steps against the gradient, ever smaller ones; a negative number of them: full ones, from corner to corner."""
     part, jump = landscape.take(rows), steps < 0
@@ -164,6 +171,7 @@ def _descend(
         share = step / (abs(steps) + 1)
         margins, gradients = part.gradients(points, soft * (share < SOFT_SHARE))
         found.note(rows, margins, points)
+        # ever smaller steps; the last one goes all the way, since the least margin is mostly at a corner
         following = _step(ball, points, gradients, 0.5 * (1 - share), jump=jump or step == abs(steps) - 1)
         still = found.margins[rows] >= goal[rows]
         if jump:  # a corner that leads to itself leads nowhere else
@@ -176,7 +184,7 @@ def _descend(
             rows, points, part = rows[keep], points[keep], part.take(keep)
 
 
-def _step(ball: Ball, points: Floats, gradients: Floats, size: float, *, jump: bool) -> Floats:
+def _step(ball: AttackBall, points: Floats, gradients: Floats, size: float, *, jump: bool) -> Floats:
     """A step against the gradient, cut off at the surface; or to the point that is best if the slopes stay."""
     flat = np.nan_to_num(gradients.reshape(-1, gradients.shape[-1]))
     best = ball.steepest(flat)
@@ -184,7 +192,7 @@ def _step(ball: Ball, points: Floats, gradients: Floats, size: float, *, jump: b
     return np.asarray(moved.reshape(points.shape))
 
 
-def _one_by_one(landscape: Landscape, ball: Box, found: Found, goal: Floats, rows: Indices) -> None:
+def _one_by_one(landscape: Landscape, ball: AttackBox, found: LeastMargins, goal: Floats, rows: Indices) -> None:
     """Put single coordinates of the best points to their ends, and then as many of the helpful ones as help."""
     size = len(ball.radii)
     ends = np.concatenate([np.diag(-ball.radii), np.diag(ball.radii)])

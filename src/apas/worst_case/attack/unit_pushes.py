@@ -1,18 +1,16 @@
 """Attacks that push every hidden unit against the margin, in a box of parameters.
 
-Whatever a shift in the box does, it does by moving the argument of each unit between ``l(a)`` and ``u(a)``. A push of
--1 puts all parameters of a unit where they make its argument least, 1 where they make it largest, numbers in between
-on the way. So the worst shift is looked for among a few numbers per unit instead of among all parameters, and turned
-into parameters only at the end.
+Whatever a shift in the box does, it does by moving the pre-activation of each unit between ``l(a)`` and ``u(a)``, which
+its own weights and bias allow whatever the other units do. A push of -1 puts all parameters of a unit where they make
+its pre-activation least, 1 where they make it largest, numbers in between on the way. So the worst shift is looked for
+among one number per unit instead of among all parameters, and turned into parameters only at the end.
 
-Given what enters it, a unit can reach everything between the least and the largest argument that its own weights and
-bias allow, whatever the other units do. So a shift is described by one push in [-1, 1] per unit of all hidden layers
-but the last; for the last one and the outputs the worst pushes are known in closed form. With at most one hidden layer
-nothing is left to search, and with two the search has some hundred coordinates instead of thousands of parameters.
+`RivalPushes` pushes all hidden layers against one rival per row, at the delta of a relaxation, for branch and bound.
+`UnitPushes` pushes all but the last one, each row at a delta of its own: for the last one and the outputs the worst
+pushes are known in closed form. With at most one hidden layer nothing is left to search, and with two the search has
+some hundred coordinates instead of thousands of parameters.
 
-Every row is a batch of its own, of a shape that does not depend on the other rows, and so are its last bits.
-
-An upper bound on the largest robust delta: below it failing shifts may exist that were not found.
+`broken_radius` is an upper bound on the largest robust delta: below it failing shifts may exist that were not found.
 """
 
 from __future__ import annotations
@@ -25,56 +23,83 @@ import numpy as np
 from apas._typing import Bools, Floats, Indices
 from apas.models.activations import LEAKY_SLOPE, activate, derivative
 from apas.models.feedforward import FeedForward
-from apas.worst_case.intervals import LOWEST, Boxes, is_exact, output_terms, rivals
-from apas.worst_case.linear import Objective
-from apas.worst_case.relaxation import Relaxation
+from apas.worst_case.intervals import (
+    LOWEST,
+    Boxes,
+    MovingLayer,
+    is_exact,
+    moving_layers,
+    output_signs,
+    output_terms,
+    rivals,
+    split_parameters,
+)
+from apas.worst_case.linear import Objective, Relaxation
 
 #: Times that all pushes are turned against the gradient.
 TURNS = 8
 
 
-class Pushes:
-    """Rows on networks whose units are pushed."""
+class _PushedLayers:
+    """Layers whose units are pushed, forward and backward; `scale` multiplies how far their parameters move."""
+
+    def __init__(
+        self, layers: list[MovingLayer], names: tuple[str, ...], inputs: Floats, scale: Floats | float
+    ) -> None:
+        self.layers, self.names, self.scale = layers, names, scale
+        self.first = self._ranges(0, inputs)  # which depends neither on pushes nor on the scale
+
+    def _ranges(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
+        """Middle and half width of what the pre-activations of a layer reach from `a`, for a scale of 1."""
+        moving = self.layers[layer]
+        return a @ moving.middle + moving.bias, moving.spread(np.abs(a))
+
+    def _reached(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
+        middle, spread = self.first if layer == 0 else self._ranges(layer, a)
+        return middle, self.scale * spread
+
+    def _back(self, layer: int, a: Floats, g: Floats, pushes: Floats) -> Floats:
+        """Gradient by what enters a layer, from that by the pre-activations of its units."""
+        spread = self.layers[layer].spread_back(g * pushes)
+        g = g @ self.layers[layer].middle.T
+        g += self.scale * np.sign(a) * spread
+        return g
+
+
+class RivalPushes(_PushedLayers):
+    """Rows, each against one rival, on networks of which all hidden units are pushed."""
 
     def __init__(self, relaxation: Relaxation, X: Floats, objective: Objective) -> None:
-        self.X, self.layers, self.names = X, relaxation.layers, relaxation.net.activations
-        first = self.layers[0]
-        self.middle, self.spread = X @ first.middle + first.bias, first.spread(np.abs(X))
-        self.objective = objective
+        super().__init__(relaxation.layers, relaxation.net.activations, X, 1.0)
+        self.X, self.objective = X, objective
 
-    def take(self, items: Indices) -> Pushes:
+    def take(self, items: Indices) -> RivalPushes:
         """The same for some of the items."""
-        some = object.__new__(Pushes)
-        some.X, some.layers, some.names = self.X[items], self.layers, self.names
-        some.middle, some.spread = self.middle[items], self.spread[items]
-        some.objective = self.objective.take(items)
+        some = copy(self)
+        some.X, some.objective = self.X[items], self.objective.take(items)
+        some.first = self.first[0][items], self.first[1][items]
         return some
 
     def margins(self, pushes: list[Floats]) -> tuple[Floats, list[Floats]]:
-        """Margins, one per item, and the arguments of all units; `pushes` holds one (items, units) array per layer."""
-        z = self.middle + pushes[0] * self.spread
-        arguments = [z]
-        for i, layer in enumerate(self.layers[1:-1], start=1):
-            a = activate(self.names[i - 1], z.copy())
-            z = a @ layer.middle + layer.bias + pushes[i] * layer.spread(np.abs(a))
-            arguments.append(z)
-        a = activate(self.names[-1], z.copy())
+        """Margins, one per item, and all pre-activations; `pushes` holds one (items, units) array per layer."""
+        a, arguments = self.X, []
+        for i, (name, push) in enumerate(zip(self.names, pushes, strict=True)):
+            middle, spread = self._reached(i, a)
+            arguments.append(middle + push * spread)
+            a = activate(name, arguments[-1].copy())
         goal = self.objective
         return (goal.lin * a - goal.rho * np.abs(a)).sum(axis=1) + goal.const, arguments
 
     def slopes(self, pushes: list[Floats], arguments: list[Floats]) -> list[Floats]:
-        """Gradient of each margin by the arguments of all units."""
+        """Gradient of each margin by all pre-activations."""
         found: list[Floats] = []
-        c: Floats = np.empty(0)
         for i in range(len(self.names) - 1, -1, -1):
-            z = arguments[i]
-            side = np.sign(activate(self.names[i], z.copy()))
+            a = activate(self.names[i], arguments[i].copy())
             if i == len(self.names) - 1:
-                c = self.objective.lin - self.objective.rho * side
+                c = self.objective.lin - self.objective.rho * np.sign(a)
             else:
-                layer, above = self.layers[i + 1], found[-1]
-                c = above @ layer.middle.T + layer.spread_back(above * pushes[i + 1]) * side
-            found.append(c * derivative(self.names[i], z))
+                c = self._back(i + 1, a, found[-1], pushes[i + 1])
+            found.append(c * derivative(self.names[i], arguments[i]))
         return found[::-1]
 
     def improved(self, pushes: list[Floats]) -> tuple[Floats, list[Floats]]:
@@ -93,61 +118,63 @@ class Pushes:
             best = [np.where(going, new, kept) for new, kept in zip(pushes, best, strict=True)]
         return least, best
 
+    def towards(self, activations: list[Floats]) -> list[Floats]:
+        """Pushes (items, units) per layer that bring the units as near as they can get to given activations.
+
+        For piecewise linear units; where an activation does not tell its pre-activation, the farthest one is taken.
+        """
+        pushes, a = [], self.X
+        for i, (name, wish) in enumerate(zip(self.names, activations, strict=True)):
+            middle, spread = self._ranges(i, a)
+            argument = np.where(wish < 0, wish / LEAKY_SLOPE, wish) if name == "leaky_relu" else wish
+            push = np.clip(np.divide(argument - middle, spread, out=np.zeros_like(middle), where=spread > 0), -1.0, 1.0)
+            if name == "relu":
+                push = np.where(wish <= 0, -1.0, push)
+            elif name == "hard_tanh":
+                push = np.where(wish <= -1, -1.0, np.where(wish >= 1, 1.0, push))
+            pushes.append(push)
+            a = activate(name, middle + push * spread)
+        return pushes
+
 
 def output_push(net: FeedForward, wanted: int, rival: int) -> Floats:
     """How the outputs are pushed: the wanted score down, the rival's up."""
-    push = np.zeros(net.weights[-1].shape[1])
-    if len(push) == 1:
-        push[0] = -1.0 if wanted == 1 else 1.0
-    else:
-        push[rival], push[wanted] = 1.0, -1.0
-    return push
+    return np.asarray(0.0 - output_signs(net, np.array([wanted]), np.array([rival]))[0])
 
 
 def pushed_parameters(relaxation: Relaxation, x: Floats, pushes: list[Floats], output: Floats) -> Floats:
     """Direction in the unit box, shape (k,), that pushes the units of one row so; `output` says so of the outputs."""
-    parts, a = [], x
-    for i, push in enumerate([*pushes, output]):
-        parts += [np.outer(np.sign(a), push).ravel(), push]
-        if i < len(pushes):
-            layer = relaxation.layers[i]
-            z = a @ layer.middle + layer.bias + push * (np.abs(a) @ layer.reach + layer.bias_reach)
-            a = activate(relaxation.net.activations[i], z)
-    return np.concatenate(parts)
+    inputs = [x]
+    for layer, name, push in zip(relaxation.layers, relaxation.net.activations, pushes, strict=False):
+        a = inputs[-1]
+        z = a @ layer.middle + layer.bias + push * (np.abs(a) @ layer.reach + layer.bias_reach)
+        inputs.append(activate(name, z))
+    return _direction(inputs, [*pushes, output])
 
 
-def pushes_towards(relaxation: Relaxation, X: Floats, activations: list[Floats]) -> list[Floats]:
-    """Pushes (items, units) per layer that bring the units as near as they can get to given activations.
+def _direction(inputs: list[Floats], pushes: list[Floats]) -> Floats:
+    """The direction of all parameters that pushes the units of each layer so, given what enters it."""
+    layers = zip(inputs, pushes, strict=True)
+    return np.concatenate([part for a, push in layers for part in (np.outer(np.sign(a), push).ravel(), push)])
 
-    For piecewise linear units; where an activation does not tell its argument, the farthest one is taken.
+
+class UnitPushes(_PushedLayers):
+    """Least margins of rows, each in a box of its own, while all but the last hidden layer are pushed as told.
+
+    Every row is a batch of its own, of a shape that does not depend on the other rows, and so are its last bits.
     """
-    pushes, a = [], X
-    for layer, name, wish in zip(relaxation.layers, relaxation.net.activations, activations, strict=False):
-        middle, spread = a @ layer.middle + layer.bias, layer.spread(np.abs(a))
-        argument = np.where(wish < 0, wish / LEAKY_SLOPE, wish) if name == "leaky_relu" else wish
-        push = np.clip(np.divide(argument - middle, spread, out=np.zeros_like(middle), where=spread > 0), -1.0, 1.0)
-        if name == "relu":
-            push = np.where(wish <= 0, -1.0, push)
-        elif name == "hard_tanh":
-            push = np.where(wish <= -1, -1.0, np.where(wish >= 1, 1.0, push))
-        pushes.append(push)
-        a = activate(name, middle + push * spread)
-    return pushes
-
-
-class UnitPushes:
-    """Least margins of rows, each in a box of its own, while all but the last hidden layer are pushed as told."""
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> None:
-        self.net, self.X, self.wanted, self.radii, self.delta = net, X, wanted, radii, delta
-        tensors = zip(net.parameters.slices, net.parameters.shapes, strict=True)
-        self.reach = [radii[part].reshape(shape) for part, shape in tensors]
-        # as a rule all weights of a layer move alike, which saves a matrix product
-        self.alike = [float(r[0, 0]) if (r == r[0, 0]).all() else None for r in self.reach[::2]]
+        self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
+        reach = split_parameters(net, radii)
         ends = np.cumsum([0, *(len(b) for b in net.biases[: max(0, len(net.activations) - 1)])]).tolist()
         self.parts = [slice(*ends_of) for ends_of in pairwise(ends)]
-        self.outputs = [output_terms(net, self.reach, wanted, rival) for rival in rivals(net, wanted).T]
-        self.first = self._ranges(0, X[:, None, :])  # which does not depend on pushes
+        self.outputs = [output_terms(net, reach, wanted, rival) for rival in rivals(net, wanted).T]
+        super().__init__(moving_layers(net, reach), net.activations, X[:, None, :], 1.0)
+        self._set_delta(delta)
+
+    def _set_delta(self, delta: Floats) -> None:
+        self.delta, self.scale = delta, delta[:, None, None]
 
     @property
     def size(self) -> int:
@@ -156,8 +183,8 @@ class UnitPushes:
 
     def take(self, rows: Indices) -> UnitPushes:
         """The same for some of the rows."""
-        some = copy(self)
-        some.X, some.wanted, some.delta = self.X[rows], self.wanted[rows], self.delta[rows]
+        some = self.at(self.delta[rows])
+        some.X, some.wanted = self.X[rows], self.wanted[rows]
         some.outputs = [(v[rows], v_reach[rows], b[rows], b_reach[rows]) for v, v_reach, b, b_reach in self.outputs]
         some.first = self.first[0][rows], self.first[1][rows]
         return some
@@ -165,7 +192,7 @@ class UnitPushes:
     def at(self, delta: Floats) -> UnitPushes:
         """The same in boxes of other sizes."""
         other = copy(self)
-        other.delta = delta
+        other._set_delta(delta)
         return other
 
     def margins(self, points: Floats) -> Floats:
@@ -173,7 +200,7 @@ class UnitPushes:
         a = self.X[:, None, :]
         for i, part in enumerate(self.parts):
             middle, spread = self._reached(i, a)
-            a = activate(self.net.activations[i], middle + points[..., part] * spread)
+            a = activate(self.names[i], middle + points[..., part] * spread)
         return np.broadcast_to(self._worst(a)[0], points.shape[:2])
 
     def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
@@ -185,7 +212,7 @@ class UnitPushes:
         a, kept = self.X[:, None, :], []
         soft = np.asarray(softness)[..., None]
         for i, part in enumerate(self.parts):
-            name, push = self.net.activations[i], points[..., part]
+            name, push = self.names[i], points[..., part]
             middle, spread = self._reached(i, a)
             z = middle + push * spread
             kept.append((a, push, spread, _softened(derivative(name, z), soft)))
@@ -196,7 +223,7 @@ class UnitPushes:
             return np.broadcast_to(margins, points.shape[:2]), gradients
         last = len(self.parts)
         middle, spread = self._reached(last, a)
-        slope = _softened(derivative(self.net.activations[last], middle + pushes * spread), soft)
+        slope = _softened(derivative(self.names[last], middle + pushes * spread), soft)
         g = self._back(last, a, weights * slope, pushes)
         for i in reversed(range(last)):
             before, push, spread, slope = kept[i]
@@ -209,48 +236,18 @@ class UnitPushes:
     def direction(self, row: int, point: Floats) -> Floats:
         """The shift of one row, in [-1, 1] per parameter, that pushes its units so and the last ones worst."""
         alone = self.take(np.array([row]))
-        a, found = alone.X[:, None, :], []
-        for i, part in enumerate(alone.parts):
-            middle, spread = alone._reached(i, a)
-            found += [(np.sign(a[0, 0]), point[part])]
-            a = activate(alone.net.activations[i], middle + point[part] * spread)
-        margins = [alone._against(a, rival)[0][0, 0] for rival in range(len(alone.outputs))]
-        worst = int(np.argmin(margins))
-        if alone.net.activations:
-            last = len(alone.parts)
-            middle, spread = alone._reached(last, a)
-            push = alone._against(a, worst)[1][0, 0]
-            found += [(np.sign(a[0, 0]), push)]
-            a = activate(alone.net.activations[last], middle + push * spread)
-        found += [(np.sign(a[0, 0]), -self._enters(row, worst))]
-        return np.concatenate([part for side, push in found for part in (np.outer(side, push).ravel(), push)])
-
-    def _enters(self, row: int, rival: int) -> Floats:
-        """How each output enters the margin against a rival."""
-        enters, wanted = np.zeros(self.net.weights[-1].shape[1]), self.wanted[row]
-        if len(enters) == 1:
-            return np.where(wanted == 1, 1.0, -1.0)[None]
-        enters[wanted], enters[rivals(self.net, self.wanted[row : row + 1])[0, rival]] = 1.0, -1.0
-        return enters
-
-    def _reached(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
-        """Middle and half width of what the units of a layer reach from `a`."""
-        middle, spread = self.first if layer == 0 else self._ranges(layer, a)
-        return middle, self.delta[:, None, None] * spread
-
-    def _ranges(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
-        """The same for a delta of 1."""
-        size, alike = np.abs(a), self.alike[layer]
-        spread = size @ self.reach[2 * layer] if alike is None else alike * size.sum(axis=-1, keepdims=True)
-        return a @ self.net.weights[layer] + self.net.biases[layer], spread + self.reach[2 * layer + 1]
-
-    def _back(self, layer: int, a: Floats, g: Floats, pushes: Floats) -> Floats:
-        """Gradient by what enters a layer, from that by the arguments of its units."""
-        alike, pushed = self.alike[layer], g * pushes
-        spread = pushed @ self.reach[2 * layer].T if alike is None else alike * pushed.sum(axis=-1, keepdims=True)
-        g = g @ self.net.weights[layer].T
-        g += self.delta[:, None, None] * np.sign(a) * spread
-        return g
+        inputs, pushes = [alone.X[:, None, :]], [point[part] for part in alone.parts]
+        for i, push in enumerate(pushes):
+            middle, spread = alone._reached(i, inputs[-1])
+            inputs.append(activate(alone.names[i], middle + push * spread))
+        a = inputs[-1]
+        worst = int(np.argmin([alone._against(a, rival)[0][0, 0] for rival in range(len(alone.outputs))]))
+        if alone.names:
+            middle, spread = alone._reached(len(alone.parts), a)
+            pushes.append(alone._against(a, worst)[1][0, 0])
+            inputs.append(activate(alone.names[-1], middle + pushes[-1] * spread))
+        rival = rivals(self.net, alone.wanted)[0, worst]
+        return _direction([a[0, 0] for a in inputs], [*pushes, -output_signs(self.net, alone.wanted, rival)[0]])
 
     def _worst(self, a: Floats) -> tuple[Floats, Floats, Floats]:
         """Least margins, from what enters the last hidden layer; its pushes, and the output weights then at work."""
@@ -267,12 +264,12 @@ class UnitPushes:
     def _against(self, a: Floats, rival: int) -> tuple[Floats, Floats, Floats]:
         """The same against one of the rivals of each row."""
         v, v_reach, bias, bias_reach = self.outputs[rival]
-        v, v_reach = v[:, None, :], self.delta[:, None, None] * v_reach[:, None, :]
+        v, v_reach = v[:, None, :], self.scale * v_reach[:, None, :]
         bias = (bias - self.delta * bias_reach)[:, None]
-        if not self.net.activations:
+        if not self.names:
             return (a * v - np.abs(a) * v_reach).sum(axis=-1) + bias, a, v
         last = len(self.parts)
-        name = self.net.activations[last]
+        name = self.names[last]
         middle, spread = self._reached(last, a)
         pushes: list[Floats | float] = [-1.0, 1.0]
         if name in LOWEST:  # between its ends the activation can be lower than at either
@@ -302,24 +299,20 @@ def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
     net, X, wanted = boxes.net, boxes.X, boxes.wanted
     if not is_exact(net) or (net.activations and net.activations[0] in LOWEST):
         return None
-    outputs = net.weights[-1].shape[1]
-    enters = np.zeros((len(X), outputs))  # how each output enters the margin: +1 the wanted score, -1 the rival's
-    if outputs == 1:
-        enters[:, 0] = np.where(wanted == 1, 1.0, -1.0)
-    else:  # the rival whose bound is least is the one to push for
+    rival = rivals(net, wanted)[:, 0]
+    if len(boxes.outputs) > 1:  # the rival whose bound is least is the one to push for
         least = np.stack([boxes.against(delta, i) for i in range(len(boxes.outputs))])
         rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
-        enters[np.arange(len(X)), rival], enters[np.arange(len(X)), wanted] = -1.0, 1.0
-    pushes = _linear(X, enters) if not net.activations else _hidden(boxes, enters, delta)
+    enters = output_signs(net, wanted, rival)
+    if net.activations:
+        pushes = _hidden(boxes, enters, delta)
+    else:
+        pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
     return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * boxes.radii)
 
 
-def _linear(X: Floats, enters: Floats) -> list[Floats]:
-    """Signs of the pushes on weights (rows, inputs, outputs) and biases (rows, outputs)."""
-    return [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
-
-
 def _hidden(boxes: Boxes, enters: Floats, delta: Floats) -> list[Floats]:
+    """Pushes of both layers' weights and biases behind one hidden layer, as signs."""
     net = boxes.net
     spread = delta[:, None] * boxes.spread
     ends = [activate(net.activations[0], boxes.middle - spread), activate(net.activations[0], boxes.middle + spread)]
@@ -344,17 +337,17 @@ def broken_radius(
     units = UnitPushes(net, X, wanted, radii, np.ones(len(X)))
     points = np.zeros((len(X), units.size))
     low, high = proved.copy(), np.minimum(np.maximum(2 * proved, 1e-3 * limit), limit)
-    fails, points = _pushed(units, points, high)
+    fails, points = _turned(units, points, high)
     while (~fails & (high < limit)).any():  # larger and larger until it breaks
         low, high = np.where(fails, low, high), np.where(fails, high, np.minimum(4 * high, limit))
-        fails, points = _pushed(units, points, high)
+        fails, points = _turned(units, points, high)
     broken, kept = np.where(fails, high, np.inf), points.copy()
     for _ in range(HALVINGS):
         wide = fails & (broken - low > CLOSED * broken)
         if not wide.any():
             break
         middle = np.where(wide, 0.5 * (low + np.where(fails, broken, low)), high)
-        now, points = _pushed(units, points, middle)
+        now, points = _turned(units, points, middle)
         broken, low = np.where(wide & now, middle, broken), np.where(wide & ~now, middle, low)
         kept[wide & now] = points[wide & now]
     at = units.at(np.where(fails, broken, limit))
@@ -364,7 +357,7 @@ def broken_radius(
     return broken, directions
 
 
-def _pushed(units: UnitPushes, points: Floats, delta: Floats) -> tuple[Bools, Floats]:
+def _turned(units: UnitPushes, points: Floats, delta: Floats) -> tuple[Bools, Floats]:
     """Turn the pushes against the gradient again and again: whether each row breaks, and the worst pushes found.
 
     From the pushes given and, in case these lead into a corner, from none.

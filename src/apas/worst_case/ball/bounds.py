@@ -23,7 +23,7 @@ from apas.shifts.norms import steepest_point
 from apas.worst_case.ball.dual import BallDual
 from apas.worst_case.ball.slopes import BallMargin, BallSlopes, MatrixNorms, margins_against
 from apas.worst_case.intervals import Boxes
-from apas.worst_case.radius import provable_radius
+from apas.worst_case.radius import cut_last_bits, provable_radius
 
 #: Steps of a first walk along the radius, and of a second one that looks closer.
 COARSE, FINE = 16, 64
@@ -61,10 +61,7 @@ def ball_radius(net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: f
             lowered = net.rounding(X[rows], mask, np.minimum.reduce(parts))
             parts = [_radius(margin.lowered(lowered), norms, limit) for margin in against]
         proved[rows] = _at_least_box(Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts), limit)
-    # cut to 37 bits, more than the last ones that depend on which rows are asked about together
-    fraction, exponent = np.frexp(proved * (1 - 2.0**-40))
-    cut = np.ldexp(np.floor(fraction * 2.0**37) / 2.0**37, exponent)
-    return np.where(proved >= limit, limit, cut)
+    return np.where(proved >= limit, limit, cut_last_bits(proved))
 
 
 def worst_points_ball(
@@ -135,6 +132,7 @@ def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Float
 def _walk(slopes: BallSlopes, start: Floats, top: Floats, steps: int) -> tuple[Floats, Floats]:
     """Lower bounds on the margins at radius `top`, and how far they are proved to stay above 0, at most to `top`.
 
+    The slope at the right end of each step bounds all of the step, since slopes never fall with the radius.
     `start` bounds the margins on the network itself.
     """
     bound, before = start, np.zeros(len(start))
@@ -143,6 +141,7 @@ def _walk(slopes: BallSlopes, start: Floats, top: Floats, steps: int) -> tuple[F
         radius = top * (i / steps)
         least, slope = slopes.at(radius)
         with np.errstate(over="ignore", invalid="ignore"):
+            # outward: 2**-50 is more than the three roundings of the product, `nextafter` that of the difference
             fallen = bound - (radius - before) * slope * (1 + 2.0**-50)
             end = np.fmax(before, np.minimum((before + bound / slope) * (1 - 2.0**-50), radius))
         after = np.fmax(np.nextafter(fallen, -np.inf), least)

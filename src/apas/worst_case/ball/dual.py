@@ -131,7 +131,8 @@ class BallDual:
             shift = np.where(bent, -tilt / (2 * curve), 0.0)
             size = np.abs(v * a) + moves * a**2 + tilt_size**2 / curve * (cost / curve)
             inside = v * a - moves * a**2 - tilt * tilt / (4 * curve) - 16 * STEP * size
-            # where rounding leaves it open whether the least lies on the piece, it counts
+            # where rounding leaves it open whether the least lies on the piece, it counts: cancellation in the curve
+            # magnifies the errors of its terms by cost / curve, and 2**-44 is 512 roundings of that
             room = 2.0**-44 * (np.abs(z) + tilt_size / curve * (cost / curve))
         least = np.where(bent & (z + shift >= left - room) & (z + shift <= right + room), inside, np.inf)
         if math.isinf(left) or math.isinf(right):

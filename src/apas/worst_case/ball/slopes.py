@@ -26,7 +26,15 @@ from apas._typing import Bools, Floats, Indices
 from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
 from apas.shifts.norms import lp_norm
-from apas.worst_case.intervals import activation_range, derivative_range, rivals
+from apas.worst_case.intervals import (
+    activation_range,
+    derivative_range,
+    interval_product,
+    output_signs,
+    output_terms,
+    rivals,
+    split_parameters,
+)
 
 
 @dataclass(frozen=True)
@@ -71,47 +79,16 @@ class BallMargin:
 
 def margins_against(net: FeedForward, X: Floats, wanted: Indices, mask: Floats) -> list[BallMargin]:
     """One for each rival of the rows; the margin of a row is the least of them."""
-    parts = [mask[part].reshape(s) for part, s in zip(net.parameters.slices, net.parameters.shapes, strict=True)]
-    moves = list(zip(parts[::2], parts[1::2], strict=True))
-    sign = np.where(wanted == 1, 1.0, -1.0)
-    if net.weights[-1].shape[1] == 1:
-        return [_signed(net, X, moves, sign)]
-    shift = sign * net.offset if len(net.classes) == 2 else np.zeros(len(X))
-    return [_difference(net, X, moves, wanted, rival, shift) for rival in rivals(net, wanted).T]
-
-
-def _signed(net: FeedForward, X: Floats, moves: list[tuple[Floats, Floats]], sign: Floats) -> BallMargin:
-    w, b, (w_moves, b_moves) = net.weights[-1][:, 0], float(net.biases[-1][0]), moves[-1]
-    return BallMargin(
-        net,
-        X,
-        moves,
-        sign[:, None] * w,
-        np.broadcast_to(w_moves[:, 0], (len(X), len(w))),
-        sign * (b - net.offset),
-        np.full(len(X), b_moves[0]),
-        np.full(len(X), abs(b) + abs(net.offset)),
-        sign[:, None],
-    )
-
-
-def _difference(
-    net: FeedForward, X: Floats, moves: list[tuple[Floats, Floats]], wanted: Indices, rival: Indices, shift: Floats
-) -> BallMargin:
-    w, b, (w_moves, b_moves) = net.weights[-1], net.biases[-1], moves[-1]
-    enters = np.zeros((len(X), len(b)))
-    enters[np.arange(len(X)), rival], enters[np.arange(len(X)), wanted] = -1.0, 1.0
-    return BallMargin(
-        net,
-        X,
-        moves,
-        (w[:, wanted] - w[:, rival]).T,
-        (w_moves[:, wanted] + w_moves[:, rival]).T,
-        b[wanted] - b[rival] - shift,
-        b_moves[wanted] + b_moves[rival],
-        np.abs(b[wanted]) + np.abs(b[rival]) + np.abs(shift),
-        enters,
-    )
+    reach, sizes = split_parameters(net, mask), np.abs(net.biases[-1])
+    moves = list(zip(reach[::2], reach[1::2], strict=True))
+    found = []
+    for rival in rivals(net, wanted).T:
+        weights, weight_moves, bias, bias_moves = output_terms(net, reach, wanted, rival)
+        size = sizes[wanted] + sizes[rival] if len(sizes) > 1 else np.full(len(X), sizes[0])
+        size = size + (abs(net.offset) if len(net.classes) == 2 else 0.0)
+        signs = output_signs(net, wanted, rival)
+        found.append(BallMargin(net, X, moves, weights, weight_moves, bias, bias_moves, size, signs))
+    return found
 
 
 #: What rounding does to one operation, twice as much as it can be.
@@ -126,7 +103,11 @@ def conjugate(p: float) -> float:
 
 
 def up(values: Floats, terms: int) -> Floats:
-    """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off."""
+    """Norms of `terms` numbers, raised by more than sum, powers and the rounded exponents can be off.
+
+    A sum loses at most one `STEP` per term; 1024 more cover ``** q`` and ``** (1 / q)``, whose exponents are rounded,
+    which changes the power of a number by up to its logarithm (at most 745) times a `STEP`.
+    """
     return np.asarray(values * (1 + (terms + 1024) * STEP))
 
 
@@ -167,6 +148,7 @@ def joint_norm(q: float, *parts: Floats) -> Floats:
     largest = np.maximum.reduce(np.broadcast_arrays(*parts))
     if q == math.inf:
         return np.asarray(largest)
+    # shares of the largest: powers of them cannot overflow, and those that underflow do not count
     scale = np.where((largest > 0) & (largest < np.inf), largest, 1.0)
     with np.errstate(under="ignore"):
         total = sum((part / scale) ** q for part in parts)
@@ -230,7 +212,7 @@ COMMON = 1.5
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _BallLayer:
     """What enters a layer, within a radius."""
 
     box: _Range
@@ -266,7 +248,7 @@ class BallSlopes:
         self.margin, self.net, self.p, self.q = margin, margin.net, p, conjugate(p)
         self.norms = [MatrixNorms(w, p) for w in self.net.weights] if norms is None else norms
         X, still, none = margin.X, np.zeros_like(margin.X), np.zeros(len(margin.X))
-        self.inputs = _Layer((X, X), X, np.abs(X), (still, still), none, none, none)
+        self.inputs = _BallLayer((X, X), X, np.abs(X), (still, still), none, none, none)
         if self.net.activations:
             self.sums = X @ self.net.weights[0] + self.net.biases[0]
             self.reach = unit_reach(np.abs(X), *margin.moves[0], self.q)
@@ -285,18 +267,18 @@ class BallSlopes:
         """How many times larger than its L_p norm an L_q norm of so many numbers can be."""
         return float(units ** max(0.0, 1.0 / self.q - 1.0 / self.p))
 
-    def _change(self, layer: _Layer, radius: Floats) -> Floats:
+    def _change(self, layer: _BallLayer, radius: Floats) -> Floats:
         """How far what enters a layer can lie from its values, in the L_q norm, (rows,)."""
         moved = layer.steepest.max(axis=1) * (layer.moved * radius + layer.error) + 8 * STEP * layer.size.sum(axis=1)
         return up(moved * self._conversion(layer.size.shape[1]), 0)
 
-    def _reach(self, layer: _Layer, radius: Floats, moves: Floats, bias_moves: Floats) -> Floats:
+    def _reach(self, layer: _BallLayer, radius: Floats, moves: Floats, bias_moves: Floats) -> Floats:
         """How far one unit of radius in a unit's own parameters moves its sum, (rows, units) or (rows, 1)."""
         by_ends = unit_reach(layer.largest, moves, bias_moves, self.q)
         by_change = unit_reach(np.abs(layer.values), moves, bias_moves, self.q) + self._change(layer, radius)[:, None]
         return np.minimum(by_ends, by_change)
 
-    def _first(self, i: int, before: _Layer, radius: Floats, reach: Floats) -> _Layer:
+    def _first(self, i: int, before: _BallLayer, radius: Floats, reach: Floats) -> _BallLayer:
         """What enters the layer after the first, whose inputs are points."""
         direct = radius[:, None] * reach
         rounding = self._rounding(i, before.size, direct)
@@ -304,7 +286,7 @@ class BallSlopes:
         none = np.zeros(len(radius))
         return self._activated(i, self.sums, *ends, reach.max(axis=1), up(rounding.sum(axis=1), len(rounding.T)), none)
 
-    def _next(self, i: int, before: _Layer, radius: Floats, reach: Floats) -> _Layer:
+    def _next(self, i: int, before: _BallLayer, radius: Floats, reach: Floats) -> _BallLayer:
         """What enters the next layer."""
         w, b, norms = self.net.weights[i], self.net.biases[i], self.norms[i]
         direct = radius[:, None] * reach
@@ -328,13 +310,13 @@ class BallSlopes:
 
     def _activated(
         self, i: int, sums: Floats, low: Floats, high: Floats, moved: Floats, error: Floats, norm: Floats
-    ) -> _Layer:
+    ) -> _BallLayer:
         name = self.net.activations[i]
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
-        return _Layer(_values(name, low, high), values, size, _derivatives(name, low, high), moved, error, norm)
+        return _BallLayer(_values(name, low, high), values, size, _derivatives(name, low, high), moved, error, norm)
 
-    def _output_reach(self, layer: _Layer, radius: Floats) -> Floats:
+    def _output_reach(self, layer: _BallLayer, radius: Floats) -> Floats:
         """The same as `_reach` for the output, (rows,)."""
         counts, bias_counts = self.margin.weight_moves, self.margin.bias_moves
         by_ends = row_reach(layer.largest, counts, bias_counts, self.q)
@@ -344,7 +326,7 @@ class BallSlopes:
     def _most(self, counts: Floats) -> Floats:
         return np.asarray(up(counts.max(axis=1, initial=0.0) ** (1.0 / self.q), 0))
 
-    def _least(self, layer: _Layer, radius: Floats, output: Floats) -> Floats:
+    def _least(self, layer: _BallLayer, radius: Floats, output: Floats) -> Floats:
         """A lower bound on the margin."""
         v, bias = self.margin.weights, self.margin.bias
         size = (np.maximum(layer.size, layer.largest) * np.abs(v)).sum(axis=1) + self.margin.bias_size + radius * output
@@ -355,7 +337,7 @@ class BallSlopes:
         by_change = (layer.values * v).sum(axis=1) + bias - up(change, 0)
         return np.asarray(np.fmax(by_ends, by_change) - rounding)
 
-    def _backward(self, radius: Floats, layers: list[_Layer], reaches: list[Floats]) -> list[Floats]:
+    def _backward(self, radius: Floats, layers: list[_BallLayer], reaches: list[Floats]) -> list[Floats]:
         """Per hidden layer how fast the margin can fall through its parameters, (rows,)."""
         v, counts, steps = self.margin.weights, self.margin.weight_moves, []
         common = radius * self._most(counts) * self._conversion(v.shape[1])
@@ -366,7 +348,7 @@ class BallSlopes:
         low, high = v - spread, v + spread
         for i in reversed(range(len(reaches))):
             layer = layers[i + 1]
-            low, high = _interval_product((low, high), layer.slopes)
+            low, high = interval_product((low, high), layer.slopes)
             common = up(common * layer.steepest.max(axis=1) if i == len(reaches) - 1 else common, 0)
             sizes = np.maximum(-low, high)
             total = up(lp_norm(sizes, self.q), sizes.shape[1]) + common
@@ -385,11 +367,6 @@ class BallSlopes:
             low, high = self.norms[i].range_back((low, high))
             low, high = low - rounding, high + rounding
         return steps
-
-
-def _interval_product(a: _Range, b: _Range) -> _Range:
-    corners = [x * y for x in a for y in b]
-    return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
 
 def _values(name: str, low: Floats, high: Floats) -> _Range:

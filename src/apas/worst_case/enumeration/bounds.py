@@ -1,10 +1,5 @@
 """Bounds on margins and their slopes over boxes of parameters, for enumeration.
 
-Each product of an activation in ``[p, q]`` and a weight in ``[l, h]`` ranges between its four corners. Every item has a
-box of its own, so that thousands of parts of one box of shifts go through in one call.
-
-The arithmetic is ordinary float64. What rounding can do is bounded from the magnitudes behind the sums.
-
 Intervals go forward through the network, each product of an activation in ``[p, q]`` and a weight in ``[l, h]`` by its
 four corners, and then backward: the derivative of the margin by each unit is again an interval. Every item has a box of
 its own, so that thousands of parts of one box of shifts are bounded in one call.
@@ -47,7 +42,16 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.worst_case.intervals import POSITIVE, STEEPEST, activation_range, derivative_range, rivals
+from apas.worst_case.intervals import (
+    POSITIVE,
+    STEEPEST,
+    activation_range,
+    derivative_range,
+    interval_product,
+    output_signs,
+    rivals,
+    split_parameters,
+)
 
 #: Least and largest values.
 Range = tuple[Floats, Floats]
@@ -59,7 +63,7 @@ def outputs(
     net: FeedForward, wanted: Indices, low: Floats, high: Floats
 ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
     """Ends of the weights and of the bias of the margin against each rival."""
-    w, b = ([t[:, part].reshape(len(t), *shape) for t in (low, high)] for part, shape in _last(net))
+    w, b = zip(*(split_parameters(net, end)[-2:] for end in (low, high)), strict=True)
     sign = np.where(wanted == 1, 1.0, -1.0)
     items = np.arange(len(wanted))
     for rival in rivals(net, wanted).T:
@@ -72,10 +76,6 @@ def outputs(
             v = [end[items, :, wanted] - other[items, :, rival] for end, other in (w, w[::-1])]
             c = [end[items, wanted] - other[items, rival] - shift for end, other in (b, b[::-1])]
         yield v[0], v[1], c[0], c[1]
-
-
-def _last(net: FeedForward) -> list[tuple[slice, tuple[int, ...]]]:
-    return list(zip(net.parameters.slices, net.parameters.shapes, strict=True))[-2:]
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,8 @@ class BoxPass:
     @classmethod
     def through(cls, net: FeedForward, X: Floats, low: Floats, high: Floats) -> BoxPass:
         """Intervals of every unit, layer by layer."""
-        parts = [
-            tuple(t[:, part].reshape(len(t), *shape) for t in (low, high))
-            for part, shape in zip(net.parameters.slices, net.parameters.shapes, strict=True)
-        ]
-        weights: list[Range] = parts[::2]  # type: ignore[assignment]
+        parts = list(zip(split_parameters(net, low), split_parameters(net, high), strict=True))
+        weights = parts[::2]
         values: list[Range] = [(X, X)]
         sums, slack = [], [np.zeros_like(X)]
         size, steps = np.abs(X), 0
@@ -120,7 +117,7 @@ class BoxPass:
 
     def margin(self, v_low: Floats, v_high: Floats, c_low: Floats, c_high: Floats) -> Range:
         """Ends of the margin with these output weights and bias."""
-        least, most = products(self.values[-1], (v_low, v_high))
+        least, most = interval_product(self.values[-1], (v_low, v_high))
         return least.sum(axis=1) + c_low, most.sum(axis=1) + c_high
 
     def backward(self, slope: Range) -> Iterator[tuple[int, Range, Floats]]:
@@ -132,12 +129,12 @@ class BoxPass:
         size, steps = np.maximum(-slope[0], slope[1]), 8
         for i in reversed(range(len(self.net.activations))):
             name = self.net.activations[i]
-            slope = products(slope, derivative_range(name, *self.sums[i]))
+            slope = interval_product(slope, derivative_range(name, *self.sums[i]))
             size = STEEPEST.get(name, 1.0) * size
             yield i, slope, rounding(steps) * size + TINY
             if i:
                 weights = self.weights[i]
-                least, most = products((slope[0][:, None, :], slope[1][:, None, :]), weights)
+                least, most = interval_product((slope[0][:, None, :], slope[1][:, None, :]), weights)
                 slope = least.sum(axis=2), most.sum(axis=2)
                 size = _times(size, np.maximum(-weights[0], weights[1]).transpose(0, 2, 1))
                 steps += weights[0].shape[2] + 8
@@ -153,7 +150,10 @@ class BoxPass:
 
 
 def rounding(steps: int) -> float:
-    """What rounding adds to a sum behind which lie `steps` operations, as a share of the magnitudes in it."""
+    """What rounding adds to a sum behind which lie `steps` operations, as a share of the magnitudes in it.
+
+    Each operation is off by at most 2**-53 of its result; the factor 4 is to spare.
+    """
     return 4 * steps * 2.0**-53
 
 
@@ -172,18 +172,8 @@ def _sums(a: Range, w: Range, *, positive: bool) -> Range:
     if positive:  # then only the sign of the weight decides which end of the activation is worse
         least = _times(a[0], np.maximum(w[0], 0.0)) + _times(a[1], np.minimum(w[0], 0.0))
         return least, _times(a[1], np.maximum(w[1], 0.0)) + _times(a[0], np.minimum(w[1], 0.0))
-    least, most = products((a[0][:, :, None], a[1][:, :, None]), w)
+    least, most = interval_product((a[0][:, :, None], a[1][:, :, None]), w)
     return least.sum(axis=1), most.sum(axis=1)
-
-
-def products(a: Range, b: Range) -> Range:
-    """Ends of the product of two intervals: of the four products of ends, the least and the largest."""
-    corners = [x * y for x in a for y in b]
-    least, most = np.minimum(corners[0], corners[1]), np.maximum(corners[0], corners[1])
-    for corner in corners[2:]:
-        np.minimum(least, corner, out=least)
-        np.maximum(most, corner, out=most)
-    return least, most
 
 
 #: How many numbers a temporary array holds at most, unless a single item needs more.
@@ -267,7 +257,7 @@ def _set_output(box: BoxPass, needed: Bools, slopes: Floats) -> None:
 
 
 @dataclass(frozen=True)
-class Lines:
+class MarginLines:
     """What is known about the margin against one rival; everything holds in real arithmetic."""
 
     least: Floats
@@ -277,7 +267,7 @@ class Lines:
     error: Floats
 
 
-def margin_lines(net: FeedForward, X: Floats, wanted: Indices, box: Range, middle: Range) -> list[Lines]:
+def margin_lines(net: FeedForward, X: Floats, wanted: Indices, box: Range, middle: Range) -> list[MarginLines]:
     """Bound the margin against each rival over boxes, by numbers and by lines through their middles."""
     around, at = BoxPass.through(net, X, *box), BoxPass.through(net, X, *middle)
     found = []
@@ -285,7 +275,7 @@ def margin_lines(net: FeedForward, X: Floats, wanted: Indices, box: Range, middl
         least, most = around.margin(*wide)
         low, high = at.margin(*narrow)
         bounds = least - around.error, most + around.error, (low - at.error, high + at.error)
-        found.append(Lines(*bounds, (np.zeros_like(box[0]), np.zeros_like(box[0])), around.error))
+        found.append(MarginLines(*bounds, (np.zeros_like(box[0]), np.zeros_like(box[0])), around.error))
         for i, slope, slack in around.backward(wide[:2]):
             slope = slope[0] - slack, slope[1] + slack
             _fill(found[-1].slopes, net.parameters.slices[2 * i : 2 * i + 2], at.entering(i), slope)
@@ -297,20 +287,15 @@ def _fill(slopes: Range, where: tuple[slice, ...], entering: Range, slope: Range
     """Slopes by the weights and biases of a layer, whose units have the slope `slope`."""
     w, b = where
     a = entering[0][:, :, None], entering[1][:, :, None]
-    by_weight = products(a, (slope[0][:, None, :], slope[1][:, None, :]))
+    by_weight = interval_product(a, (slope[0][:, None, :], slope[1][:, None, :]))
     for ends, weight, unit in zip(slopes, by_weight, slope, strict=True):
         ends[:, w], ends[:, b] = weight.reshape(len(unit), -1), unit
 
 
-def _fill_output(net: FeedForward, wanted: Indices, entering: Range, found: list[Lines]) -> None:
+def _fill_output(net: FeedForward, wanted: Indices, entering: Range, found: list[MarginLines]) -> None:
     """Slopes by the output layer: 1 for the wanted class, -1 for the rival, 0 for the others."""
-    items, several = np.arange(len(wanted)), net.weights[-1].shape[1] > 1
     for lines, rival in zip(found, rivals(net, wanted).T, strict=True):
-        enters = np.zeros((len(wanted), net.weights[-1].shape[1]))
-        if several:
-            enters[items, rival], enters[items, wanted] = -1.0, 1.0
-        else:
-            enters[:, 0] = np.where(wanted == 1, 1.0, -1.0)
+        enters = output_signs(net, wanted, rival)
         _fill(lines.slopes, net.parameters.slices[-2:], entering, (enters, enters))
 
 

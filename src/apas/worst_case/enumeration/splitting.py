@@ -7,8 +7,8 @@ axes there are, and the volume of a part is exactly ``2**-depth``.
 A part of the box on which the margin is proved to be above 0 (or below 0) is settled; the others are halved along the
 axis with the largest effect on the margin. Volumes are powers of one half, so that the share lies between two exact
 fractions. The paper counts an open part as wholly unknown. Here it counts with the shares of it that are proved to be
-valid and to fail (see `tails`): on networks with dozens of parameters that is the difference between knowing nothing
-and knowing the share to a few digits, because a sum of many independent terms is seldom near its ends.
+valid and to fail (see `share_below`): on networks with dozens of parameters that is the difference between knowing
+nothing and knowing the share to a few digits, because a sum of many independent terms is seldom near its ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from apas._typing import Array, Bools, Floats, Indices, Integers
 from apas.models.feedforward import FeedForward
-from apas.worst_case.enumeration.bounds import Lines, margin_lines, margin_slopes, share_below
+from apas.worst_case.enumeration.bounds import MarginLines, margin_lines, margin_slopes, share_below
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class ShiftBox:
 
     @cached_property
     def _rounding(self) -> Floats:
-        """More than what rounding can do to an end of a parameter."""
+        """More than what the few roundings behind an end of a parameter can do."""
         return np.asarray(2.0**-50 * (np.abs(self.net.parameters.values[self.moving]) + self._reach))
 
     @cached_property
@@ -128,7 +128,7 @@ class ShiftBox:
         return low, high
 
 
-def _widened(lines: Lines, by: float) -> Lines:
+def _widened(lines: MarginLines, by: float) -> MarginLines:
     """The same lines where the margin may be off by so much."""
     if not by:
         return lines
@@ -216,7 +216,7 @@ def _longer(array: Array, size: int) -> Array:
     return longer
 
 
-class Frontier:
+class OpenParts:
     """Parts with a key each and whatever else is known of them; those with the least keys come out first."""
 
     def __init__(self) -> None:
@@ -322,7 +322,7 @@ class _Run:
         self.lower, self.upper = Fraction(0), Fraction(1)  # the best so far: a part may be known better than its halves
         self.evaluated = 0
         self.found = False
-        self.waiting = Frontier()
+        self.waiting = OpenParts()
         fits = max(2, NUMBERS // len(box.radii))
         self.batch = min(fits, PARTS if probe is None else PROBED)
 

@@ -14,18 +14,23 @@ import numpy as np
 
 from apas._typing import Floats
 from apas.counterfactuals.search.source import NoneExists, Search
-from apas.counterfactuals.sources.milp.changes import Reach, moves_from, unit_ranges
-from apas.counterfactuals.sources.milp.program import DUST, TIE, Contrast, Effect, cheapest_program, widest_program
+from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, changes_of, unit_ranges
+from apas.counterfactuals.sources.milp.program import (
+    NOTHING,
+    TIE,
+    ChangeProgram,
+    Contrast,
+    Effect,
+    cheapest_program,
+    widest_program,
+)
 from apas.counterfactuals.space.pieces import INSTEAD, Piece
 from apas.display.numbers import at_most
 from apas.errors import Unsupported
 from apas.models.base import class_indices, needs_strict
 from apas.models.feedforward import FeedForward
-from apas.optimize.highs import Accept, Best, Relaxed, by_solver, least_cost
-from apas.optimize.program import Mixed
-from apas.worst_case.milp import advise, verified_bound
+from apas.optimize.highs import Incumbent, LpRelaxation, advise, least_cost, solve_mixed, verified_bound
 
-_Ranges = list[tuple[Floats, Floats]]
 #: Units that may change sides in one step of an improvement, linear programs for it, and steps.
 FREE, NODES, STEPS = 8, 60, 12
 #: Ranges are wider than what was proved by this part.
@@ -34,13 +39,13 @@ OUTWARD = 1e-9
 CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
 
-def climbed(effect: Effect, margin: float, deadline: float) -> Floats | None:
+def climb(effect: Effect, margin: float, deadline: float) -> Floats | None:
     """Amounts with a margin, not cheap: one column after the other, always the one that brings most for its cost.
 
     None if no single step brings anything before the margin is reached.
     """
-    moves = effect.moves
-    amounts, paid = np.zeros(len(moves)), 0.0
+    changes = effect.changes
+    amounts, paid = np.zeros(len(changes)), 0.0
     reached = effect.margin(amounts)[0]
     for _ in range(CLIMB):
         if reached >= margin or time.monotonic() > deadline:
@@ -62,58 +67,19 @@ def climbed(effect: Effect, margin: float, deadline: float) -> Floats | None:
 
 def _steps(effect: Effect, amounts: Floats) -> Floats:
     """Rows of amounts that differ from some in one column, and in what it excludes or needs."""
-    moves, found = effect.moves, []
-    for column in range(len(moves)):
+    changes, found = effect.changes, []
+    for column in range(len(changes)):
         for part in CLIMB_PARTS:
             step = amounts.copy()
-            rest = part * (moves.top[column] - amounts[column])
-            step[(moves.feature == moves.feature[column]) & (np.arange(len(moves)) != column)] = 0.0
-            step[column] += np.ceil(rest) if moves.integer[column] else rest
-            if moves.parent[column] >= 0:
-                step[moves.parent[column]] = 1.0
+            rest = part * (changes.top[column] - amounts[column])
+            step[(changes.feature == changes.feature[column]) & (np.arange(len(changes)) != column)] = 0.0
+            step[column] += np.ceil(rest) if changes.integer[column] else rest
+            if changes.parent[column] >= 0:
+                step[changes.parent[column]] = 1.0
             kept = effect.rounded(step)
             if kept is not None and (kept != amounts).any():
                 found.append(kept)
-    return np.array(found).reshape(-1, len(moves))
-
-
-def improved(program: Mixed, effect: Effect, accept: Accept, best: Best, relaxed: Relaxed, deadline: float) -> Best:
-    """Walk from a point to cheaper ones, while only the units that are closest to their kinks may change sides."""
-    switches = program.switches
-    if switches is None or best.values is None:
-        return best
-    for _ in range(STEPS):
-        layers = effect.arguments(best.values)
-        beyond = switches.sign * (
-            np.array([layers[i][k] for i, k in zip(switches.layer, switches.unit, strict=True)]) - switches.kink
-        )
-        fixed = np.argsort(np.abs(beyond) / switches.width)[FREE:]
-        low, high = program.low.copy(), program.high.copy()
-        low[switches.column[fixed]] = high[switches.column[fixed]] = (beyond[fixed] >= 0).astype(float)
-        part = replace(program, low=low, high=high)
-        further = least_cost(part, accept, start=best, nodes=NODES, deadline=deadline, relaxed=relaxed)
-        if not further.cost < best.cost * (1 - 1e-6):
-            break
-        best = further
-    return best
-
-
-def tightened(program: Mixed, ranges: _Ranges, relaxed: Relaxed, deadline: float) -> _Ranges | None:
-    """Ranges of the units that could be on either side, as narrow as the program proves; None if it has no point."""
-    switches = program.switches
-    found = [(low.copy(), high.copy()) for low, high in ranges]
-    if switches is None:
-        return found
-    relaxed.read(program)
-    for i, k, form, const in zip(switches.layer, switches.unit, switches.form, switches.const, strict=True):
-        if time.monotonic() > deadline:
-            break
-        low, high = relaxed.least(form) + const, const - relaxed.least(-form)
-        if low > high:
-            return None
-        spread = OUTWARD * (abs(low) + abs(high))
-        found[i][0][k], found[i][1][k] = max(found[i][0][k], low - spread), min(found[i][1][k], high + spread)
-    return found
+    return np.array(found).reshape(-1, len(changes))
 
 
 #: How far a point may miss its margin, in units of what the margin is a sum of.
@@ -127,19 +93,19 @@ ROUNDS, WORTHWHILE = 5, 0.1
 
 
 @dataclass
-class Attempt:
+class BudgetedSearch:
     """The search for the cheapest point with a margin, within a limit of the cost."""
 
     effect: Effect
     margin: float
     budget: float
-    relaxed: Relaxed
+    relaxation: LpRelaxation
     deadline: float
-    beyond: Best = field(default_factory=Best)
+    beyond: Incumbent = field(default_factory=Incumbent)
 
-    def run(self) -> Best:
+    def run(self) -> Incumbent:
         """The cheapest point within the limit; beyond it, if one was met there and is no worse than any other."""
-        best = self._least(self._program(), EASY, Best())
+        best = self._least(self._program(), EASY, Incumbent())
         if best.complete:
             return best
         if best.values is None:
@@ -150,10 +116,18 @@ class Attempt:
         if program is None:
             return best
         best = self._least(program, HARD, best)
-        return best if best.complete else by_solver(program, self.accept, best, self.deadline)
+        return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
 
-    def _least(self, program: Mixed, nodes: int, start: Best) -> Best:
-        return least_cost(program, self.accept, start=start, nodes=nodes, deadline=self.deadline, relaxed=self.relaxed)
+    def _least(self, program: ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
+        return least_cost(
+            program,
+            self.accept,
+            start=start,
+            nodes=nodes,
+            deadline=self.deadline,
+            relaxation=self.relaxation,
+            violations=program.phases,
+        )
 
     def accept(self, values: Floats) -> tuple[Floats, float] | None:
         """The point that values stand for, or one beyond it, if it has the margin and is within the limit."""
@@ -170,58 +144,88 @@ class Attempt:
         if cost <= self._limit:
             return amounts, cost
         if cost < self.beyond.cost:  # there may be cheaper ones that are beyond the limit as well
-            self.beyond = Best(amounts, cost)
+            self.beyond = Incumbent(amounts, cost)
         return None
 
     @property
     def _limit(self) -> float:
-        slack = 0.0 if self.effect.distance == "l1" else TIE * len(self.effect.moves)
-        return self.budget * (1 + DUST) + DUST + slack
+        slack = 0.0 if self.effect.distance == "l1" else TIE * len(self.effect.changes)
+        return self.budget * (1 + NOTHING) + NOTHING + slack
 
     def _stretched(self, amounts: Floats) -> Floats | None:
-        moves = self.effect.moves
-        longer = np.where(moves.integer, amounts, np.minimum(STRETCHES[:, None] * amounts, moves.top))
+        changes = self.effect.changes
+        longer = np.where(changes.integer, amounts, np.minimum(STRETCHES[:, None] * amounts, changes.top))
         far = np.flatnonzero(self.effect.margins(longer)[0] >= self.margin)
         return longer[far[0]] if len(far) else None
 
-    def _program(self, ranges: _Ranges | None = None) -> Mixed:
+    def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
         effect = self.effect
-        return cheapest_program(effect.net, self._reach, effect.goal, self.margin, tuple(effect.avoid), ranges)
+        return cheapest_program(effect.net, self._change_budget, effect.goal, self.margin, tuple(effect.avoid), ranges)
 
     @property
-    def _reach(self) -> Reach:
-        return Reach(self.effect.moves, self.budget, self.effect.distance)
+    def _change_budget(self) -> ChangeBudget:
+        return ChangeBudget(self.effect.changes, self.budget, self.effect.distance)
 
-    def _started(self) -> Best:
+    def _started(self) -> Incumbent:
         """Some point, within the limit or not."""
-        amounts = None if self.beyond.values is not None else climbed(self.effect, self.margin, self.deadline)
-        return self.beyond if amounts is None else Best(amounts, self._cost(amounts))
+        amounts = None if self.beyond.values is not None else climb(self.effect, self.margin, self.deadline)
+        return self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
 
     def _cost(self, amounts: Floats) -> float:
         """What the program says that amounts cost."""
         cost, total = self.effect.cost(amounts)
         return cost if self.effect.distance == "l1" else cost + TIE * total
 
-    def _improved(self, best: Best) -> Best:
-        """A cheaper point near a point, which also becomes the limit."""
+    def _improved(self, best: Incumbent) -> Incumbent:
+        """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
         self.budget = best.cost
-        best = improved(self._program(), self.effect, self.accept, best, self.relaxed, self.deadline)
+        program = self._program()
+        phases = program.phases
+        for _ in range(STEPS):
+            if phases is None or best.values is None:
+                break
+            layers = self.effect.pre_activations(best.values)
+            values = np.array([layers[i][k] for i, k in zip(phases.layer, phases.unit, strict=True)])
+            beyond = phases.sign * (values - phases.kink)
+            fixed = np.argsort(np.abs(beyond) / phases.width)[FREE:]
+            low, high = program.low.copy(), program.high.copy()
+            low[phases.column[fixed]] = high[phases.column[fixed]] = (beyond[fixed] >= 0).astype(float)
+            further = self._least(replace(program, low=low, high=high), NODES, best)
+            if not further.cost < best.cost * (1 - 1e-6):
+                break
+            best = further
         self.budget = best.cost
         return best
 
-    def _tightened(self) -> Mixed | None:
-        """The program with ranges that take it into account; None if that leaves nothing."""
-        ranges = unit_ranges(self.effect.net, self._reach)
+    def _tightened(self) -> ChangeProgram | None:
+        """The program with ranges of units that take it into account; None if that leaves nothing."""
+        ranges = unit_ranges(self.effect.net, self._change_budget)
         program = self._program(ranges)
         for _ in range(ROUNDS):
-            narrower = tightened(program, ranges, self.relaxed, self.deadline)
-            if narrower is None:
+            if not self._tighten(program, ranges):
                 return None
-            ranges, before = narrower, program.integer.sum()
+            before = program.binaries
             program = self._program(ranges)
-            if program.integer.sum() > (1 - WORTHWHILE) * before:
+            if program.binaries > (1 - WORTHWHILE) * before:
                 break
         return program
+
+    def _tighten(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
+        """Narrow the ranges of units whose phase is open to what dual bounds prove; False if there is no point."""
+        phases = program.phases
+        if phases is None:
+            return True
+        self.relaxation.load(program)
+        for i, k, form, const in zip(phases.layer, phases.unit, phases.form, phases.const, strict=True):
+            if time.monotonic() > self.deadline:
+                break
+            low, high = self.relaxation.least(form) + const, const - self.relaxation.least(-form)
+            if low > high:
+                return False
+            spread = OUTWARD * (abs(low) + abs(high))
+            ends = ranges[i]
+            ends[0][k], ends[1][k] = max(ends[0][k], low - spread), min(ends[1][k], high + spread)
+        return True
 
 
 #: How much of each column is tried by itself.
@@ -230,26 +234,26 @@ GUESSED_PARTS = (0.25, 0.5, 1.0)
 SPARE = 1.25
 
 
-class Guess:
+class CostGuess:
     """Costs of margins, from single changes and from what was found for other margins."""
 
     def __init__(self, effect: Effect) -> None:
-        moves = effect.moves
+        changes = effect.changes
         #: Margins and what they cost.
         self.known: list[tuple[float, float]] = []
-        self.full = float((moves.cost * moves.top).sum())
-        column = np.tile(np.arange(len(moves)), len(GUESSED_PARTS))
-        part = np.outer(GUESSED_PARTS, moves.top)
-        amounts = np.zeros((len(column), len(moves)))
-        row, parent = np.arange(len(column)), moves.parent[column]
+        self.full = float((changes.cost * changes.top).sum())
+        column = np.tile(np.arange(len(changes)), len(GUESSED_PARTS))
+        part = np.outer(GUESSED_PARTS, changes.top)
+        amounts = np.zeros((len(column), len(changes)))
+        row, parent = np.arange(len(column)), changes.parent[column]
         amounts[row[parent >= 0], parent[parent >= 0]] = 1.0
-        amounts[row, column] = np.where(moves.integer, np.ceil(part), part).reshape(-1)
-        cost, margin = amounts @ moves.cost, effect.margins(amounts)[0]
-        self.start = effect.margin(np.zeros(len(moves)))[0]
+        amounts[row, column] = np.where(changes.integer, np.ceil(part), part).reshape(-1)
+        cost, margin = amounts @ changes.cost, effect.margins(amounts)[0]
+        self.start = effect.margin(np.zeros(len(changes)))[0]
         self.single = (cost, margin) if effect.distance == "l1" else (np.empty(0), np.empty(0))
         worth = np.divide(margin - self.start, cost, out=np.zeros_like(cost), where=cost > 0)
-        best = np.zeros(int(moves.feature.max(initial=-1)) + 1)
-        np.maximum.at(best, moves.feature[column], worth)
+        best = np.zeros(int(changes.feature.max(initial=-1)) + 1)
+        np.maximum.at(best, changes.feature[column], worth)
         #: What a unit of cost adds to the margin at most, by such changes: of one feature, or of all at once.
         self.worth = float(best.max(initial=0.0) if effect.distance == "l1" else best.sum())
 
@@ -263,7 +267,7 @@ class Guess:
             likely = SPARE * below[1] * needed / (below[0] - self.start)
         else:
             likely = SPARE * needed / self.worth if self.worth > 0 else self.full / 4
-        return float(min([max(likely, 0.0), *((1 + DUST) * c for c in enough)])) + DUST
+        return float(min([max(likely, 0.0), *((1 + NOTHING) * c for c in enough)])) + NOTHING
 
 
 #: How far the model may be from what the program makes of it, in units of what the margin is a sum of.
@@ -273,7 +277,7 @@ ALLOWANCE = 1e-8
 
 
 @dataclass(frozen=True)
-class Found:
+class NearestPoint:
     """An allowed point of the wanted class."""
 
     point: Floats
@@ -287,17 +291,17 @@ class Nearest:
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
         self.search, self.net, self.time_limit = search, net, time_limit
-        self.moves = moves_from(search, parts, net.weights[0], net.biases[0])
+        self.changes = changes_of(search, parts, net.weights[0], net.biases[0])
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
-        self.effect = Effect(net, self.moves, self.goal, search.task.distance, search.avoid)
+        self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
-        self.full = float((self.moves.cost * self.moves.top).sum())
-        self.guess = Guess(self.effect)
-        self.solver = Relaxed()
+        self.full = float((self.changes.cost * self.changes.top).sum())
+        self.guess = CostGuess(self.effect)
+        self.relaxation = LpRelaxation()
 
-    def at(self, margin: float) -> Found | None:
+    def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
-        for _ in range(4 if len(self.moves) else 0):
+        for _ in range(4 if len(self.changes) else 0):
             best = self._solved(margin)
             if best.values is None:
                 return None
@@ -309,13 +313,13 @@ class Nearest:
             margin += 4 * MISS * self.effect.margin(best.values)[1]
         return None
 
-    def widest(self) -> Found | None:
+    def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
-        reach = Reach(self.moves, np.inf, self.search.task.distance)
-        program = widest_program(self.net, reach, self.goal, self.search.avoid)
-        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, reach))
+        budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
+        program = widest_program(self.net, budget, self.goal, self.search.avoid)
+        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
         left = deadline - time.monotonic()
-        advice = advise(program.as_program(counts=True), enough=allowance, target=-np.inf, time_limit=left)
+        advice = advise(program, enough=allowance, target=-np.inf, time_limit=left)
         if advice.point is not None:
             amounts = self.effect.rounded(advice.point)
             found = None if amounts is None else self._proper(amounts)
@@ -323,7 +327,8 @@ class Nearest:
                 return found
         for counts in (False, True) if advice.bound > allowance or np.isneginf(advice.bound) else ():
             # what is proved of more points holds of fewer, and most proofs need not tell counts apart
-            bound = verified_bound(program.as_program(counts=counts), above=allowance, deadline=deadline)
+            whole = program.integer & (counts | (program.high - program.low <= 1))
+            bound = verified_bound(replace(program, integer=whole), above=allowance, deadline=deadline)
             if bound is not None:
                 raise NoneExists(_none(allowance - bound, self.search))
         return None
@@ -331,23 +336,23 @@ class Nearest:
     def _deadline(self) -> float:
         return min(time.monotonic() + self.time_limit, self.search.task.deadline)
 
-    def _solved(self, margin: float) -> Best:
+    def _solved(self, margin: float) -> Incumbent:
         """The search is limited to a cost that is likely to do, and that is raised if it does not."""
         deadline, budget = self._deadline(), self.guess.cost(margin)
         while True:
             budget = budget if budget < self.full else np.inf
-            attempt = Attempt(self.effect, margin, budget, self.solver, deadline)
+            attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline)
             best = attempt.run()
             if best.values is not None or not np.isfinite(budget):
                 return best
             if time.monotonic() > deadline:
                 return attempt.beyond
-            budget = min(2 * budget, max(attempt.beyond.cost, budget) * (1 + DUST) + DUST)
+            budget = min(2 * budget, max(attempt.beyond.cost, budget) * (1 + NOTHING) + NOTHING)
 
-    def _proper(self, amounts: Floats) -> Found | None:
+    def _proper(self, amounts: Floats) -> NearestPoint | None:
         """The point that amounts lead to, as the space has it and the model sees it; None if that is not valid."""
         search, task = self.search, self.search.task
-        wish, point = self.moves.numbers(search.input, amounts), search.input.copy()
+        wish, point = self.changes.numbers(search.input, amounts), search.input.copy()
         for i in np.flatnonzero(wish != point).tolist():
             feature, own = task.space.features[i], search.input[i : i + 1]
             point[i : i + 1] = feature.snapped(wish[i : i + 1], own)
@@ -363,7 +368,7 @@ class Nearest:
         fine = margin > 0 if self.strict else margin >= 0
         if not fine or not search.is_different(point):
             return None
-        return Found(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
+        return NearestPoint(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
 
 
 def _none(most: float, search: Search) -> str:

@@ -1,9 +1,10 @@
 """The mixed-integer program of the cheapest change: units as rows and columns, and its effect evaluated.
 
-Units whose phase is the same over all that is within reach are no variables at all: they are written in terms of those
-before them. Any other has a column for its activation, and rows only on the sides from which a wrong value could help
-the margin: with relu units a 0-1 column is needed where a unit should be large, none where it should be small. Every
-big M is the end of a proven range; columns are scaled by powers of two to ranges within [-1, 1].
+Units whose phase is the same over all that is within the budget are no columns at all: they are written in terms of
+those before them. Any other has a column for its activation, and rows only on the sides from which a wrong value could
+help the margin: with relu units a binary is needed where a unit should be large, none where it should be small. Every
+big M is the end of a proven range. Columns are scaled by powers of two to ranges within [-1, 1], which rounds nothing:
+the solver's tolerances are absolute, and it drops entries that look small.
 """
 
 from __future__ import annotations
@@ -11,18 +12,71 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from apas._typing import Bools, Floats
-from apas.counterfactuals.sources.milp.changes import Moves, Reach, unit_ranges
+from apas.counterfactuals.sources.milp.changes import ChangeBudget, Changes, UnitRanges, unit_ranges
 from apas.models.activations import LEAKY_SLOPE, activate
 from apas.models.feedforward import FeedForward
-from apas.optimize.program import Mixed, Sheet, Switch, power_above
+from apas.optimize.program import Program, ProgramBuilder, power_above
 from apas.worst_case.intervals import activation_range
 
-#: Per layer the range of what reaches its units.
-_Ranges = list[tuple[Floats, Floats]]
+#: Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small.
+_Sides = list[tuple[Bools, Bools]]
+
+
+class PhaseBinary(NamedTuple):
+    """A binary that says in which phase a unit is, that is on which side of a kink its pre-activation lies."""
+
+    column: int
+    layer: int
+    unit: int
+    value: Floats
+    form: Floats
+    const: float
+    width: float
+    kink: float
+    sign: float
+    weight: float
+
+
+class PhaseBinaries:
+    """All such binaries of a program, as arrays with one entry or row each."""
+
+    def __init__(self, binaries: Sequence[PhaseBinary], activations: Sequence[str]) -> None:
+        arrays = [np.array(part) for part in zip(*binaries, strict=True)]
+        self.column, self.layer, self.unit, self.value, self.form = arrays[:5]
+        self.const, self.width, self.kink, self.sign, self.weight = arrays[5:]
+        self.groups = [(name, np.flatnonzero(self.layer == i)) for i, name in enumerate(activations)]
+
+    def gaps(self, v: Floats) -> Floats:
+        """How far each unit's activation is from that of its pre-activation, in terms of the margin."""
+        z = self.form @ v + self.const
+        for name, own in self.groups:
+            z[own] = activate(name, z[own])
+        return np.asarray(np.abs(self.value @ v - z) * self.weight)
+
+
+@dataclass(frozen=True)
+class ChangeProgram(Program):
+    """The program of a change of one input; its first columns are those of the changes."""
+
+    phases: PhaseBinaries | None = None
+
+
+class _Writer(ProgramBuilder):
+    """A builder that knows how many columns there will be, since forms have an entry for each."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__()
+        self.total = total
+        self.phases: list[PhaseBinary] = []
+
+    def finished(self, cost: Floats, activations: Sequence[str]) -> ChangeProgram:
+        phases = PhaseBinaries(self.phases, activations) if self.phases else None
+        return ChangeProgram(**vars(self.finish(cost).scaled_rows()), phases=phases)
 
 
 @dataclass(frozen=True)
@@ -56,7 +110,7 @@ class Contrast:
             found.append(weight)
         return found[::-1]
 
-    def size(self, net: FeedForward, ranges: _Ranges) -> float:
+    def size(self, net: FeedForward, ranges: UnitRanges) -> float:
         """How large what margins are sums of can be while units stay within ranges; at least 1."""
         sizes = [1.0 + float(np.abs(self.const).max())]
         for weight, (low, high) in zip(self.weights(net), ranges, strict=False):
@@ -64,7 +118,7 @@ class Contrast:
         return max(sizes)
 
 
-def sides(net: FeedForward, goal: Contrast) -> list[tuple[Bools, Bools]]:
+def gainful_sides(net: FeedForward, goal: Contrast) -> _Sides:
     """Per hidden layer whether the margin can gain from a unit that is too large, and from one that is too small."""
     large, small = (goal.signs > 0).any(axis=1), (goal.signs < 0).any(axis=1)
     found = []
@@ -75,7 +129,7 @@ def sides(net: FeedForward, goal: Contrast) -> list[tuple[Bools, Bools]]:
     return found[::-1]
 
 
-def count_columns(net: FeedForward, ranges: _Ranges, needs: list[tuple[Bools, Bools]]) -> int:
+def count_columns(net: FeedForward, ranges: UnitRanges, needs: _Sides) -> int:
     """How many columns `write_units` will add."""
     count = 0
     for name, (low, high), (large, small) in zip(net.activations, ranges, needs, strict=False):
@@ -89,53 +143,36 @@ def count_columns(net: FeedForward, ranges: _Ranges, needs: list[tuple[Bools, Bo
 
 
 def write_units(
-    sheet: Sheet, net: FeedForward, moves: Moves, ranges: _Ranges, needs: list[tuple[Bools, Bools]], goal: Contrast
+    writer: _Writer, net: FeedForward, changes: Changes, ranges: UnitRanges, needs: _Sides, goal: Contrast
 ) -> tuple[Floats, Floats]:
     """Write the hidden units; returns the scores as ``form @ v + const``, `form` of shape (outputs, columns)."""
-    form, const = np.zeros((len(moves.base), sheet.total)), moves.base
-    form[:, : len(moves)] = moves.gain.T
-    weights = goal.weights(net)
-    for i, name in enumerate(net.activations):
-        form, const = _layer(sheet, i, name, form, const, ranges[i], needs[i], weights[i])
-        form, const = net.weights[i + 1].T @ form, const @ net.weights[i + 1] + net.biases[i + 1]
+    form, const = np.zeros((len(changes.base), writer.total)), changes.base
+    form[:, : len(changes)] = changes.gain.T
+    for i, (name, weight) in enumerate(zip(net.activations, goal.weights(net), strict=True)):
+        (low, high), (large, small) = ranges[i], needs[i]
+        slope, height = _settled(name, low, high)
+        unsettled, slope = np.flatnonzero(np.isnan(slope)).tolist(), np.nan_to_num(slope)
+        after, after_const = slope[:, None] * form, slope * const + height
+        least, most = activation_range(name, low, high)
+        for k in unsettled:
+            scale = float(power_above(max(abs(least[k]), abs(most[k]))))
+            a = writer.column(float(least[k]) / scale, float(most[k]) / scale)
+            after[k, a] = scale
+            ends = float(low[k]), float(high[k])
+            unit = _Unit(writer, (i, k), a, scale, form[k], float(const[k]), *ends, float(weight[k]))
+            if name == "hard_tanh":
+                unit.clipped(large=bool(large[k]), small=bool(small[k]))
+            else:
+                unit.kinked(0.0 if name == "relu" else LEAKY_SLOPE, large=bool(large[k]), small=bool(small[k]))
+        form, const = net.weights[i + 1].T @ after, after_const @ net.weights[i + 1] + net.biases[i + 1]
     return form, const
-
-
-def _layer(
-    sheet: Sheet,
-    i: int,
-    name: str,
-    form: Floats,
-    const: Floats,
-    ends: tuple[Floats, Floats],
-    need: tuple[Bools, Bools],
-    weight: Floats,
-) -> tuple[Floats, Floats]:
-    """Activations in terms of the columns."""
-    slope, height = _settled(name, *ends)
-    unsettled = np.flatnonzero(np.isnan(slope)).tolist()
-    slope = np.nan_to_num(slope)
-    after, after_const = slope[:, None] * form, slope * const + height
-    least, most = activation_range(name, *ends)
-    for k in unsettled:
-        scale = power_above(max(abs(least[k]), abs(most[k])))
-        a = sheet.column(least[k] / scale, most[k] / scale)
-        after[k, a] = scale
-        low, high = float(ends[0][k]), float(ends[1][k])
-        unit = _Unit(sheet, (i, k), a, scale, form[k], float(const[k]), low, high, float(weight[k]))
-        large, small = bool(need[0][k]), bool(need[1][k])
-        if name == "hard_tanh":
-            unit.clipped(large=large, small=small)
-        else:
-            unit.kinked(0.0 if name == "relu" else LEAKY_SLOPE, large=large, small=small)
-    return after, after_const
 
 
 @dataclass(frozen=True)
 class _Unit:
-    """Rows between the activation of a unit, ``scale * v[a]``, and what reaches it, ``form @ v + const``."""
+    """Rows between the activation of a unit, ``scale * v[a]``, and its pre-activation, ``form @ v + const``."""
 
-    sheet: Sheet
+    writer: _Writer
     place: tuple[int, int]
     a: int
     scale: float
@@ -145,13 +182,13 @@ class _Unit:
     high: float
     weight: float
 
-    def switch(self, kink: float, sign: float) -> int:
-        """A 0-1 column that says on which side of a kink the unit is."""
-        column, value = self.sheet.binary(), np.zeros(self.sheet.total)
+    def phase(self, kink: float, sign: float) -> int:
+        """A binary that says on which side of a kink the unit is."""
+        column, value = self.writer.binary(), np.zeros(self.writer.total)
         value[self.a] = self.scale
         width = self.high - self.low
-        self.sheet.switches.append(
-            Switch(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
+        self.writer.phases.append(
+            PhaseBinary(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
         )
         return column
 
@@ -162,7 +199,7 @@ class _Unit:
         if when is not None:
             values[when[0]] -= sign * when[1]
         side = slope * self.const + sign * height
-        self.sheet.row(values, *((-np.inf, side) if sign > 0 else (side, np.inf)))
+        self.writer.row(None, values, *((-np.inf, side) if sign > 0 else (side, np.inf)))
 
     def kinked(self, slope: float, *, large: bool, small: bool) -> None:
         """Relu, or leaky with a slope below 0: the larger of two lines."""
@@ -171,7 +208,7 @@ class _Unit:
             if slope:
                 self.at_most(slope, 0.0, sign=-1.0)
         if large:
-            alive, rest = self.switch(0.0, 1.0), 1 - slope
+            alive, rest = self.phase(0.0, 1.0), 1 - slope
             self.at_most(1.0, -rest * self.low, (alive, rest * self.low))
             self.at_most(slope, 0.0, (alive, rest * self.high))
 
@@ -181,7 +218,7 @@ class _Unit:
             if needed and low >= -1:
                 self.at_most(1.0, 0.0, sign=sign)
             elif needed:
-                free = self.switch(-sign, sign)  # 1: at most z, 0: at most -1
+                free = self.phase(-sign, sign)  # 1: at most z, 0: at most -1
                 self.at_most(1.0, -1 - low, (free, 1 + low), sign)
                 self.at_most(0.0, -1.0, (free, min(high, 1.0) + 1), sign)
 
@@ -199,8 +236,8 @@ def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return np.where(low >= 0, 1.0, np.where(high <= 0, below, np.nan)), nothing
 
 
-#: Amounts below this are none.
-DUST = 1e-9
+#: Amounts and costs below this are rounding of the solver, and taken for 0.
+NOTHING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -208,32 +245,32 @@ class Effect:
     """Moves of one input, and the network that they act on."""
 
     net: FeedForward
-    moves: Moves
+    changes: Changes
     goal: Contrast
     distance: str
     avoid: Sequence[frozenset[int]] = ()
 
     def rounded(self, values: Floats) -> Floats | None:
         """Amounts that can be taken, near the values of the first columns; None if they would change too much."""
-        moves = self.moves
-        amounts = np.clip(values[: len(moves)], 0.0, moves.top)
-        amounts = np.where(moves.integer, np.rint(amounts), np.where(amounts > DUST, amounts, 0.0))
-        amounts[moves.children[amounts[moves.parent[moves.children]] == 0]] = 0.0
+        changes = self.changes
+        amounts = np.clip(values[: len(changes)], 0.0, changes.top)
+        amounts = np.where(changes.integer, np.rint(amounts), np.where(amounts > NOTHING, amounts, 0.0))
+        amounts[changes.children[amounts[changes.parent[changes.children]] == 0]] = 0.0
         if self.avoid:
-            changed = frozenset(moves.feature[(amounts > 0) & (moves.shift != 0)].tolist())
+            changed = frozenset(changes.feature[(amounts > 0) & (changes.shift != 0)].tolist())
             if any(known <= changed for known in self.avoid):
                 return None
         return amounts
 
     def cost(self, amounts: Floats) -> tuple[float, float]:
         """What amounts cost, and the sum of all differences."""
-        differences = np.bincount(self.moves.feature, weights=self.moves.cost * amounts)
+        differences = np.bincount(self.changes.feature, weights=self.changes.cost * amounts)
         total = float(differences.sum())
         return (total if self.distance == "l1" else float(differences.max(initial=0.0))), total
 
     def margins(self, amounts: Floats) -> tuple[Floats, Floats]:
         """Margins of rows of amounts, and the size of what they are sums of."""
-        a = self.moves.base + amounts @ self.moves.gain
+        a = self.changes.base + amounts @ self.changes.gain
         size = np.abs(a).max(axis=-1)
         for name, w, b in zip(self.net.activations, self.net.weights[1:], self.net.biases[1:], strict=True):
             a = activate(name, a)
@@ -246,9 +283,9 @@ class Effect:
         margins, sizes = self.margins(amounts[None])
         return float(margins[0]), float(sizes[0])
 
-    def arguments(self, amounts: Floats) -> list[Floats]:
-        """What reaches the hidden units, layer by layer."""
-        z = self.moves.base + amounts @ self.moves.gain
+    def pre_activations(self, amounts: Floats) -> list[Floats]:
+        """Pre-activations of the hidden units, layer by layer."""
+        z = self.changes.base + amounts @ self.changes.gain
         found = [z]
         for name, w, b in zip(self.net.activations, self.net.weights[1:], self.net.biases[1:], strict=True):
             z = activate(name, z.copy()) @ w + b
@@ -263,71 +300,71 @@ TIE = 1e-6
 
 def cheapest_program(
     net: FeedForward,
-    reach: Reach,
+    budget: ChangeBudget,
     goal: Contrast,
     margin: float,
     avoid: _Sets = (),
-    ranges: list[tuple[Floats, Floats]] | None = None,
-) -> Mixed:
-    """Least cost with at least this margin; the first columns are the moves."""
-    ranges, needs = unit_ranges(net, reach) if ranges is None else ranges, sides(net, goal)
-    moves, largest = reach.moves, reach.distance == "linf"
-    sheet = Sheet(len(moves) + largest + count_columns(net, ranges, needs))
-    sheet.columns(np.zeros(len(moves)), reach.top, moves.integer)
-    cost = np.zeros(sheet.total)
-    cost[: len(moves)] = moves.cost * (TIE if largest else 1.0)
+    ranges: UnitRanges | None = None,
+) -> ChangeProgram:
+    """Least cost with at least this margin; the first columns are the changes."""
+    ranges, needs = unit_ranges(net, budget) if ranges is None else ranges, gainful_sides(net, goal)
+    changes, largest = budget.changes, budget.distance == "linf"
+    writer = _Writer(len(changes) + largest + count_columns(net, ranges, needs))
+    writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
+    cost = np.zeros(writer.total)
+    cost[: len(changes)] = changes.cost * (TIE if largest else 1.0)
     if largest:
-        t = sheet.column(0.0, min(reach.budget, 1.0 + float((moves.cost * reach.top).sum())))
+        t = writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
         cost[t] = 1.0
-        for columns in _by_feature(reach):
-            sheet.sparse({t: -1.0, **dict(zip(columns, moves.cost[columns].tolist(), strict=True))}, -np.inf, 0.0)
-    form, const = write_units(sheet, net, moves, ranges, needs, goal)
+        for columns in _by_feature(budget):
+            writer.sparse({t: -1.0, **dict(zip(columns, changes.cost[columns].tolist(), strict=True))}, -np.inf, 0.0)
+    form, const = write_units(writer, net, changes, ranges, needs, goal)
     for signs, offset in zip(goal.signs.T, goal.const, strict=True):
-        sheet.row(signs @ form, margin - float(signs @ const + offset), np.inf)
-    _write_moves(sheet, reach, avoid)
-    if not largest and np.isfinite(reach.budget):
-        sheet.row(cost.copy(), -np.inf, reach.budget)
-    return sheet.finished(cost, net.activations)
+        writer.row(None, signs @ form, margin - float(signs @ const + offset), np.inf)
+    _write_changes(writer, budget, avoid)
+    if not largest and np.isfinite(budget.cost):
+        writer.row(None, cost.copy(), -np.inf, budget.cost)
+    return writer.finished(cost, net.activations)
 
 
-def widest_program(net: FeedForward, reach: Reach, goal: Contrast, avoid: _Sets = ()) -> Mixed:
-    """Largest margin, as the least negative of it: the last of its first ``len(moves) + 1`` columns."""
-    ranges, needs = unit_ranges(net, reach, scores=True), sides(net, goal)
-    moves = reach.moves
-    sheet = Sheet(len(moves) + 1 + count_columns(net, ranges, needs))
-    sheet.columns(np.zeros(len(moves)), reach.top, moves.integer)
+def widest_program(net: FeedForward, budget: ChangeBudget, goal: Contrast, avoid: _Sets = ()) -> ChangeProgram:
+    """Largest margin, as the least negative of it: the last of its first ``len(changes) + 1`` columns."""
+    ranges, needs = unit_ranges(net, budget, scores=True), gainful_sides(net, goal)
+    changes = budget.changes
+    writer = _Writer(len(changes) + 1 + count_columns(net, ranges, needs))
+    writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
     low, high = ranges[-1]
     up, down = np.maximum(goal.signs, 0.0), np.minimum(goal.signs, 0.0)
     least, most = low @ up + high @ down + goal.const, high @ up + low @ down + goal.const
-    t = sheet.column(float(least.min()), float(most.min()))
-    form, const = write_units(sheet, net, moves, ranges, needs, goal)
+    t = writer.column(float(least.min()), float(most.min()))
+    form, const = write_units(writer, net, changes, ranges, needs, goal)
     for signs, offset in zip(goal.signs.T, goal.const, strict=True):
         values = signs @ form
         values[t] -= 1.0
-        sheet.row(values, -float(signs @ const + offset), np.inf)
-    _write_moves(sheet, reach, avoid)
-    cost = np.zeros(sheet.total)
+        writer.row(None, values, -float(signs @ const + offset), np.inf)
+    _write_changes(writer, budget, avoid)
+    cost = np.zeros(writer.total)
     cost[t] = -1.0
-    return sheet.finished(cost, net.activations)
+    return writer.finished(cost, net.activations)
 
 
-def _by_feature(reach: Reach) -> list[list[int]]:
-    starts = reach.moves.starts.tolist()
-    return [list(range(a, b)) for a, b in itertools.pairwise([*starts, len(reach.moves)])]
+def _by_feature(budget: ChangeBudget) -> list[list[int]]:
+    starts = budget.changes.starts.tolist()
+    return [list(range(a, b)) for a, b in itertools.pairwise([*starts, len(budget.changes)])]
 
 
-def _write_moves(sheet: Sheet, reach: Reach, avoid: _Sets) -> None:
+def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:
     """Of the ways to change a feature at most one; no child without its parent; and what must not change together."""
-    moves, top = reach.moves, reach.top
-    if (moves.integer & (moves.parent < 0)).any():
-        for columns in _by_feature(reach):
-            roots = [c for c in columns if moves.parent[c] < 0 and moves.integer[c]]
-            if len(roots) > 1 and moves.top[roots].max() <= 1:
-                sheet.sparse(dict.fromkeys(roots, 1.0), -np.inf, 1.0)
-    for child in moves.children.tolist():
-        sheet.sparse({child: 1.0, int(moves.parent[child]): -float(top[child])}, -np.inf, 0.0)
-    changeable = set(moves.feature.tolist())
+    changes, top = budget.changes, budget.top
+    if (changes.integer & (changes.parent < 0)).any():
+        for columns in _by_feature(budget):
+            roots = [c for c in columns if changes.parent[c] < 0 and changes.integer[c]]
+            if len(roots) > 1 and changes.top[roots].max() <= 1:
+                writer.sparse(dict.fromkeys(roots, 1.0), -np.inf, 1.0)
+    for child in changes.children.tolist():
+        writer.sparse({child: 1.0, int(changes.parent[child]): -float(top[child])}, -np.inf, 0.0)
+    changeable = set(changes.feature.tolist())
     for features in avoid:
         if features <= changeable:  # otherwise one of them stays as it is anyway
-            indicators = np.flatnonzero((moves.parent < 0) & np.isin(moves.feature, list(features)))
-            sheet.sparse(dict.fromkeys(indicators.tolist(), 1.0), -np.inf, len(features) - 1.0)
+            indicators = np.flatnonzero((changes.parent < 0) & np.isin(changes.feature, list(features)))
+            writer.sparse(dict.fromkeys(indicators.tolist(), 1.0), -np.inf, len(features) - 1.0)

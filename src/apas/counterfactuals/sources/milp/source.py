@@ -9,7 +9,7 @@ import numpy as np
 
 from apas._validation import check_number
 from apas.counterfactuals.search.source import Candidate, Search, Task
-from apas.counterfactuals.sources.milp.nearest import Found, Nearest
+from apas.counterfactuals.sources.milp.nearest import Nearest, NearestPoint
 from apas.counterfactuals.space.pieces import INSTEAD, Piece, pieces_of
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, offers
@@ -148,7 +148,7 @@ class MilpSource:
             yield Candidate(last.point)
             yield from self._growing(nearest, last)
 
-    def _growing(self, nearest: Nearest, found: Found) -> Iterator[Candidate]:
+    def _growing(self, nearest: Nearest, found: NearestPoint) -> Iterator[Candidate]:
         """Candidates with margins that grow slowly at first, then faster."""
         growth, last = FIRST_GROWTH, found if found.margin <= self.max_margin else None
         while last is not None:
@@ -174,18 +174,18 @@ class _Bracket:
 
     def __init__(self, margin: float, ceiling: float) -> None:
         self.asked, self.top, self.tries = margin, ceiling, 0
-        self.failed: list[tuple[Found, float]] = []
-        self.passing: Found | None = None
+        self.failed: list[tuple[NearestPoint, float]] = []
+        self.passing: NearestPoint | None = None
         self.spare, self.missed = 0.0, 0
 
-    def note(self, found: Found, slack: float) -> None:
+    def note(self, found: NearestPoint, slack: float) -> None:
         """Keep what a look at the point for the margin asked for has shown."""
         if slack < 0:
             self.failed.append((found, slack))
         else:
             self.passing, self.spare, self.top = found, slack, self.asked
 
-    def is_news(self, found: Found | None) -> bool:
+    def is_news(self, found: NearestPoint | None) -> bool:
         """Whether the point for the margin asked for is worth a look; if not, the margin is as good as a higher one."""
         known = found is None or (self.passing is not None and found.margin >= self.passing.margin)
         self.missed += found is None
@@ -230,7 +230,7 @@ class _Bracket:
 
 
 def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
-    """The network behind the preprocessing, and what each feature adds to what reaches its first layer."""
+    """The network behind the preprocessing, and what each feature adds to the pre-activations of its first layer."""
     assert isinstance(task.model, Dense)
     net = task.model.as_feedforward()
     pieces = task.once("milp/pieces", lambda: pieces_of(task))
