@@ -33,7 +33,7 @@ ABSENT = "absent"
 class Parameters:
     """All parameters of a model as one read-only vector, cut into named tensors.
 
-    Build it with `Parameters.from_arrays`. Tensor ``i`` is ``values[slices[i]].reshape(shapes[i])``.
+    Build it with `Parameters.from_arrays`; `Parameters.split` gives the tensors.
 
     Attributes
     ----------
@@ -119,6 +119,20 @@ class Parameters:
     def tensor(self, index: int) -> Floats:
         """Tensor number `index`, a read-only view in its own shape."""
         return self.values[self.slices[index]].reshape(self.shapes[index])
+
+    def split(self, vector: Floats) -> list[Floats]:
+        """Cut a vector (k,) like `values`, or a stack of them (n, k), into tensors: views, one per tensor.
+
+        >>> p = Parameters.from_arrays([[[1.0, 2.0]], [3.0]], names=["weight", "bias"],
+        ...                            kinds=["weight", "bias"], layers=["out", "out"])
+        >>> p.split(np.arange(3.0))
+        [array([[0., 1.]]), array([2.])]
+        >>> [tensor.shape for tensor in p.split(np.zeros((5, 3)))]
+        [(5, 1, 2), (5, 1)]
+        """
+        stack = vector.shape[:-1]
+        # cutting the last axis in pieces never needs a copy, whatever the memory order
+        return [vector[..., part].reshape(stack + s) for part, s in zip(self.slices, self.shapes, strict=True)]
 
 
 _Capability = TypeVar("_Capability")

@@ -309,11 +309,11 @@ class FeedForward:
             more["elu"] = 1.0  # computed as exp(z) - 1, it is off by units of 1
             largest = np.maximum(a.max(axis=-1, initial=0.0), sizes.max() + reach * radii.max())
         reach = reach[:, None] if reach.ndim else reach
-        for i, shape in enumerate(self._shapes):
-            w, b = self._parameters.slices[2 * i : 2 * i + 2]
-            z = a @ sizes[w].reshape(shape)
-            z += reach * (a @ radii[w].reshape(shape))
-            z += sizes[b] + reach * radii[b]
+        layers, moves = self._parameters.split(sizes), self._parameters.split(radii)
+        for i in range(len(self._weights)):
+            z = a @ layers[2 * i]
+            z += reach * (a @ moves[2 * i])
+            z += layers[2 * i + 1] + reach * moves[2 * i + 1]
             if i < len(self._activations):
                 z += more.get(self._activations[i], 0.0)
             a = z
@@ -364,10 +364,10 @@ class FeedForward:
     def with_parameters(self, values: Floats) -> FeedForward:
         """The same network with other weights and biases, given as one vector in the order of `parameters`."""
         theta = self._parameters
-        for name, kind, part in zip(theta.names, theta.kinds, theta.slices, strict=True):
-            if kind == ABSENT and values[part].any():
+        parts = theta.split(values)
+        for name, kind, part in zip(theta.names, theta.kinds, parts, strict=True):
+            if kind == ABSENT and part.any():
                 raise InputError(f"`values` of with_parameters must be 0 for {name}, which does not exist.")
-        parts = [values[part].reshape(shape) for part, shape in zip(theta.slices, theta.shapes, strict=True)]
         biases = [None if old is None else new for old, new in zip(self.given_biases, parts[1::2], strict=True)]
         return FeedForward(
             parts[::2],

@@ -156,14 +156,12 @@ def parameter_gradients(
 ) -> tuple[Floats, Floats]:
     """Margins (rows,) and their gradients by the parameters (rows, k); arguments as of `input_gradients`."""
     margins, gradients = np.empty(len(X)), np.empty((len(X), len(net.parameters)))
-    slices = net.parameters.slices
     for rows, weights, biases in _blocks(net, X, moves):
         margins[rows], enters, slopes, g = _forward(net, X[rows], wanted[rows], weights, biases)
-        block = gradients[rows]
+        tensors = net.parameters.split(gradients[rows])  # views, filled from the last layer to the first
         for i in reversed(range(len(weights))):
-            by_weight = block[:, slices[2 * i]].reshape(len(block), *net.weights[i].shape)  # a view
-            np.multiply(enters[i][:, :, None], g[:, None, :], out=by_weight)
-            block[:, slices[2 * i + 1]] = g
+            np.multiply(enters[i][:, :, None], g[:, None, :], out=tensors[2 * i])
+            tensors[2 * i + 1][...] = g
             if i:
                 g = _back(g, weights[i])
                 g *= slopes[i - 1]
@@ -188,9 +186,7 @@ def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[_Bloc
         )
     step = max(1, GRADIENT_BLOCK // len(theta))
     for start in range(0, len(X), step):
-        moved = moves[start : start + step] + theta.values
-        tensors = zip(theta.slices, theta.shapes, strict=True)
-        parts = [moved[:, part].reshape(len(moved), *shape) for part, shape in tensors]
+        parts = theta.split(moves[start : start + step] + theta.values)
         yield slice(start, start + step), parts[::2], parts[1::2]
 
 

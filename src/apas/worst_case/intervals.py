@@ -269,8 +269,7 @@ class Boxes:
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
-        shapes = net.parameters.shapes
-        self.reach = [radii[part].reshape(shape) for part, shape in zip(net.parameters.slices, shapes, strict=True)]
+        self.reach = net.parameters.split(radii)
         if net.activations:
             self.middle = X @ net.weights[0] + net.biases[0]
             reach = self.reach[0]

@@ -74,8 +74,7 @@ class Relaxation:
 
     def __init__(self, net: FeedForward, radii: Floats, delta: float) -> None:
         self.net, self.radii, self.delta = net, radii, delta
-        parts = zip(net.parameters.slices, net.parameters.shapes, strict=True)
-        self.unit_reach = [radii[p].reshape(s) for p, s in parts]
+        self.unit_reach = net.parameters.split(radii)
         reach = [delta * r for r in self.unit_reach]
         self.layers = [
             Layer(w, reach[2 * i], b, reach[2 * i + 1])

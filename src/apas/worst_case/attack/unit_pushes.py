@@ -140,8 +140,7 @@ class UnitPushes:
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> None:
         self.net, self.X, self.wanted, self.radii, self.delta = net, X, wanted, radii, delta
-        tensors = zip(net.parameters.slices, net.parameters.shapes, strict=True)
-        self.reach = [radii[part].reshape(shape) for part, shape in tensors]
+        self.reach = net.parameters.split(radii)
         # as a rule all weights of a layer move alike, which saves a matrix product
         self.alike = [float(r[0, 0]) if (r == r[0, 0]).all() else None for r in self.reach[::2]]
         ends = np.cumsum([0, *(len(b) for b in net.biases[: max(0, len(net.activations) - 1)])]).tolist()

@@ -71,7 +71,7 @@ class BallMargin:
 
 def margins_against(net: FeedForward, X: Floats, wanted: Indices, mask: Floats) -> list[BallMargin]:
     """One for each rival of the rows; the margin of a row is the least of them."""
-    parts = [mask[part].reshape(s) for part, s in zip(net.parameters.slices, net.parameters.shapes, strict=True)]
+    parts = net.parameters.split(mask)
     moves = list(zip(parts[::2], parts[1::2], strict=True))
     sign = np.where(wanted == 1, 1.0, -1.0)
     if net.weights[-1].shape[1] == 1:

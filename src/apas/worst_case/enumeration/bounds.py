@@ -59,7 +59,7 @@ def outputs(
     net: FeedForward, wanted: Indices, low: Floats, high: Floats
 ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
     """Ends of the weights and of the bias of the margin against each rival."""
-    w, b = ([t[:, part].reshape(len(t), *shape) for t in (low, high)] for part, shape in _last(net))
+    w, b = list(zip(net.parameters.split(low), net.parameters.split(high), strict=True))[-2:]
     sign = np.where(wanted == 1, 1.0, -1.0)
     items = np.arange(len(wanted))
     for rival in rivals(net, wanted).T:
@@ -72,10 +72,6 @@ def outputs(
             v = [end[items, :, wanted] - other[items, :, rival] for end, other in (w, w[::-1])]
             c = [end[items, wanted] - other[items, rival] - shift for end, other in (b, b[::-1])]
         yield v[0], v[1], c[0], c[1]
-
-
-def _last(net: FeedForward) -> list[tuple[slice, tuple[int, ...]]]:
-    return list(zip(net.parameters.slices, net.parameters.shapes, strict=True))[-2:]
 
 
 @dataclass(frozen=True)
@@ -95,11 +91,8 @@ class BoxPass:
     @classmethod
     def through(cls, net: FeedForward, X: Floats, low: Floats, high: Floats) -> BoxPass:
         """Intervals of every unit, layer by layer."""
-        parts = [
-            tuple(t[:, part].reshape(len(t), *shape) for t in (low, high))
-            for part, shape in zip(net.parameters.slices, net.parameters.shapes, strict=True)
-        ]
-        weights: list[Range] = parts[::2]  # type: ignore[assignment]
+        parts: list[Range] = list(zip(net.parameters.split(low), net.parameters.split(high), strict=True))
+        weights = parts[::2]
         values: list[Range] = [(X, X)]
         sums, slack = [], [np.zeros_like(X)]
         size, steps = np.abs(X), 0
