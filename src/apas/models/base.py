@@ -1,4 +1,6 @@
-"""What a model offers: parameters with names, margins, the one place that decides what is valid, and capabilities.
+"""What a model offers, as small protocols; parameters with names; and the one place that decides what is valid.
+
+Every model predicts (`Predicts`); one whose parameters can be shifted is a `Model`; what else it has, `offers` tells.
 
 The margin of a row towards a class is, for a binary model, ``logit(p) - logit(threshold)`` for class 1 and its
 negative for class 0 (for scores compared with a threshold themselves: ``score - threshold``); with more classes it
@@ -143,19 +145,26 @@ def offers(model: object, capability: type[_Capability]) -> TypeIs[_Capability]:
     if _class_offers(type(model), capability):  # type: ignore[arg-type]
         return True
     # what a class does not have, an instance may have been given
-    return all(hasattr(model, name) for name in vars(capability) if not name.startswith("_"))
+    return all(hasattr(model, name) for name in members(capability))  # type: ignore[arg-type]
 
 
 @cache
 def _class_offers(kind: Any, capability: Any) -> bool:
-    return all(hasattr(kind, name) for name in vars(capability) if not name.startswith("_"))
+    return all(hasattr(kind, name) for name in members(capability))
+
+
+@cache
+def members(capability: Any) -> tuple[str, ...]:
+    """Names of the members of a protocol, those that it inherits included."""
+    return tuple(name for base in capability.__mro__ for name in vars(base) if not name.startswith("_"))
 
 
 @runtime_checkable
-class Model(Protocol):
-    """A classifier whose parameters can be shifted.
+class Predicts(Protocol):
+    """A classifier that need not have parameters: enough where only its decisions count.
 
-    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`.
+    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`. Where nothing but
+    the class is known, it is 1 or -1, as of `apas.models.wrappers.PredictOnly`.
     """
 
     @property
@@ -168,13 +177,21 @@ class Model(Protocol):
         """Number of inputs, in model units."""
         ...
 
+    def margin(self, X: Floats, target: Any) -> Floats:
+        """Margins of the rows `X` towards `target` (one label, or one per row), shape (rows,)."""
+        ...
+
+
+@runtime_checkable
+class Model(Predicts, Protocol):
+    """A classifier whose parameters can be shifted.
+
+    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`.
+    """
+
     @property
     def parameters(self) -> Parameters:
         """Every parameter that may move."""
-        ...
-
-    def margin(self, X: Floats, target: Any) -> Floats:
-        """Margins of the rows `X` towards `target` (one label, or one per row), shape (rows,)."""
         ...
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
@@ -263,6 +280,10 @@ class Described(Protocol):
     def describe(self) -> dict[str, Any]:
         """All that decides the output besides the parameters, as JSON values."""
         ...
+
+
+#: Everything that a model may offer.
+CAPABILITIES = (Model, Named, Raw, Dense, Differentiable, Scaled, Arithmetic, LibraryBacked, Described)
 
 
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:

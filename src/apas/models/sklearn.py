@@ -12,9 +12,9 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
-from apas.models.base import Parameters
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
+from apas.models.wrappers import ModelWrapper
 
 #: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
 LINEAR = {
@@ -38,10 +38,11 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
     return SklearnModel(estimator, encoder, network, _names(estimator, feature_names))
 
 
-class SklearnModel:
-    """A fitted classifier as a dense network behind its own preprocessing."""
+class SklearnModel(ModelWrapper):
+    """A fitted classifier as a dense network behind its own preprocessing; margins are of encoded rows."""
 
     def __init__(self, estimator: Any, encoder: Any, network: FeedForward, names: tuple[str, ...] | None) -> None:
+        super().__init__(network)
         self._estimator = estimator
         self._encoder = encoder
         self._network = network
@@ -49,21 +50,6 @@ class SklearnModel:
         first = encoder if encoder is not None else estimator
         self._n_raw = int(getattr(first, "n_features_in_", len(names) if names is not None else network.n_features))
         check_names(names, self._n_raw)
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels, as in the estimator's ``classes_``."""
-        return self._network.classes
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs of the network, after preprocessing."""
-        return self._network.n_features
-
-    @property
-    def parameters(self) -> Parameters:
-        """Coefficients and intercepts, layer by layer; with ``fit_intercept=False`` the intercepts are absent."""
-        return self._network.parameters
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -74,31 +60,6 @@ class SklearnModel:
     def n_raw_features(self) -> int:
         """Number of raw columns."""
         return self._n_raw
-
-    @property
-    def dtype(self) -> str:
-        """In which arithmetic scikit-learn may compute the model: in float32 if it was fitted on such numbers."""
-        return self._network.dtype
-
-    def margin(self, X: Floats, target: Any) -> Floats:
-        """Margins of encoded rows, shape (rows,)."""
-        return self._network.margin(X, target)
-
-    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins of encoded rows on shifted networks, shape (directions, rows)."""
-        return self._network.shifted_margins(X, target, directions, delta)
-
-    def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
-        """Sum of magnitudes behind any margin of each encoded row."""
-        return self._network.margin_scale(X, radii, delta)
-
-    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins of encoded rows and their gradients by the encoded input, row i on ``parameters + moves[i]``."""
-        return self._network.input_gradient(X, target, moves)
-
-    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins of encoded rows and their gradients by the parameters, row i on ``parameters + moves[i]``."""
-        return self._network.parameter_gradient(X, target, moves)
 
     def encode(self, X: Any) -> Floats:
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""

@@ -25,7 +25,7 @@ from apas.models.torch.head import SILENT, Head, chosen_output, final_layer, unh
 from apas.models.torch.passes import Passes, Stage, answer, gradients
 from apas.models.torch.rounding import Rounding
 from apas.models.torch.trace import input_size, probed
-from apas.models.wrappers import BackedNetwork
+from apas.models.wrappers import ModelWrapper
 
 _Layers = tuple[list[Floats], list[Floats | None], list[str]]
 _NAMES = {
@@ -46,11 +46,11 @@ _SETTINGS: dict[Any, dict[str, Any]] = {
 }
 
 
-class DenseTorchModel(BackedNetwork):
+class DenseTorchModel(ModelWrapper):
     """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding."""
 
     def __init__(self, module: Any, head: Head, network: FeedForward, shape: tuple[int, ...]) -> None:
-        super().__init__(network, self.library_classes, type(module).__name__)
+        super().__init__(network)
         self._module, self._head, self._shape = module, head, shape
 
     def library_classes(self, X: Any) -> Array:
@@ -62,6 +62,9 @@ class DenseTorchModel(BackedNetwork):
         labels = np.empty(len(self.classes), dtype=object)
         labels[:] = self.classes
         return np.asarray(labels[self._head.classes_of(raw)])
+
+    def __repr__(self) -> str:
+        return f"<{type(self._module).__name__} as {self._inner!r}>"
 
 
 def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
