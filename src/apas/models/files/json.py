@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from apas.errors import InputError, UnsafeFile
 from apas.models.feedforward import FeedForward
-from apas.models.files.description import CONVERT, Stated, build_network, check_description, describe_network
+from apas.models.files.formats import CONVERT, Stated, build_network, check_description, describe_network
 
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 

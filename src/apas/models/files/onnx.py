@@ -23,8 +23,7 @@ from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.activations import LEAKY_SLOPE
 from apas.models.feedforward import FeedForward
-from apas.models.files.archive import BROKEN
-from apas.models.files.description import Stated, check_description, describe_network
+from apas.models.files.formats import BROKEN, Stated, check_description, describe_network
 from apas.models.files.json import parse_json
 from apas.models.forward import scores
 

@@ -17,8 +17,7 @@ from apas._optional import require
 from apas._typing import Array
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
-from apas.models.files.archive import BROKEN, first_line
-from apas.models.files.description import Stated, build_network, check_description, describe_network
+from apas.models.files.formats import BROKEN, Stated, build_network, check_description, describe_network, first_line
 from apas.models.files.json import parse_json
 from apas.models.files.torch_state import state_dtype, state_layers
 

@@ -11,8 +11,7 @@ from typing import Any
 from apas._optional import require
 from apas._sanitise import for_error
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile
-from apas.models.files.archive import BROKEN, first_line, pack, read_archive
-from apas.models.files.description import Stated
+from apas.models.files.formats import BROKEN, Stated, first_line, pack, read_archive
 from apas.models.files.json import parse_json
 from apas.models.sklearn import LINEAR
 

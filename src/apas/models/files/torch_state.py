@@ -18,8 +18,7 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
-from apas.models.files.archive import read_archive
-from apas.models.files.description import CONVERT, Stated
+from apas.models.files.formats import CONVERT, Stated, read_archive
 
 #: Most bytes of a record: enough for a thousand layers.
 RECORD = 2**18
