@@ -238,7 +238,6 @@ class FeedForward:
         )
         self._feature_names = check_names(feature_names, self.n_features)
         self._dtype = check_dtype(dtype)
-        self._shapes = [(w.shape[0], w.shape[1]) for w in self._weights]
         tensors = [t for layer in zip(self._weights, self._biases, strict=True) for t in layer]
         layers = [f"layer{i // 2}" for i in range(len(tensors))]
         kinds = [kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")]
@@ -326,8 +325,7 @@ class FeedForward:
     def _fill(
         self, margins: Floats, rows: Indices | None, X: Floats, wanted: Indices, directions: Floats, delta: float
     ) -> None:
-        blocks = shifted_scores(self._parameters.values, self._shapes, self._activations, X, directions, delta)
-        for part, block in blocks:
+        for part, block in shifted_scores(self, X, directions, delta):
             where = part if rows is None else rows[part]
             margins[:, where] = margins_from_scores(block, wanted[part], self._offset)
 
@@ -349,7 +347,7 @@ class FeedForward:
         """
         if self._dtype == "float64":
             return np.zeros(len(X))
-        share = relative_error([inputs for inputs, _ in self._shapes], self._activations)
+        share = relative_error([len(w) for w in self._weights], self._activations)
         fixed = head_error(self._output, self._threshold, len(self._classes))
         sizes = self._sizes(X, radii, delta, single=True)
         behind = sizes.sum(axis=-1) if sizes.shape[-1] < 3 else 2 * sizes.max(axis=-1)  # a margin has two scores
@@ -391,50 +389,35 @@ class FeedForward:
         """Itself."""
         return self
 
+    def _with(self, **changed: Any) -> FeedForward:
+        same: dict[str, Any] = {
+            "weights": self._weights,
+            "biases": self.given_biases,
+            "activation": self._activations,
+            "output": self._output,
+            "threshold": self._threshold,
+            "classes": self._classes,
+            "feature_names": self._feature_names,
+            "dtype": self._dtype,
+        }
+        return FeedForward(**{**same, **changed})
+
     def with_names(self, feature_names: Sequence[str]) -> FeedForward:
         """The same network with other names of its inputs."""
-        return FeedForward(
-            self._weights,
-            self.given_biases,
-            activation=self._activations,
-            output=self._output,
-            threshold=self._threshold,
-            classes=self._classes,
-            feature_names=feature_names,
-            dtype=self._dtype,
-        )
+        return self._with(feature_names=feature_names)
 
     def with_dtype(self, dtype: str) -> FeedForward:
         """The same network computed in another arithmetic where it is used."""
-        return FeedForward(
-            self._weights,
-            self.given_biases,
-            activation=self._activations,
-            output=self._output,
-            threshold=self._threshold,
-            classes=self._classes,
-            feature_names=self._feature_names,
-            dtype=dtype,
-        )
+        return self._with(dtype=dtype)
 
     def with_parameters(self, values: Floats) -> FeedForward:
         """The same network with other weights and biases, given as one vector in the order of `parameters`."""
-        theta = self._parameters
-        parts = theta.split(values)
+        theta, parts = self._parameters, self._parameters.split(values)
         for name, kind, part in zip(theta.names, theta.kinds, parts, strict=True):
             if kind == ABSENT and part.any():
                 raise InputError(f"`values` of with_parameters must be 0 for {name}, which does not exist.")
         biases = [None if old is None else new for old, new in zip(self.given_biases, parts[1::2], strict=True)]
-        return FeedForward(
-            parts[::2],
-            biases,
-            activation=self._activations,
-            output=self._output,
-            threshold=self._threshold,
-            classes=self._classes,
-            feature_names=self._feature_names,
-            dtype=self._dtype,
-        )
+        return self._with(weights=parts[::2], biases=biases)
 
     def describe(self) -> dict[str, Any]:
         """Architecture as JSON values."""

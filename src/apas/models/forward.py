@@ -46,43 +46,30 @@ def scores(weights: Sequence[Floats], biases: Sequence[Floats], activations: Seq
     return a
 
 
-def shifted_scores(
-    theta: Floats,
-    shapes: Sequence[tuple[int, int]],
-    activations: Sequence[str],
-    X: Floats,
-    directions: Floats,
-    delta: float,
-) -> Iterator[tuple[slice, Floats]]:
-    """Outputs of the networks ``theta + delta * direction``, a block of rows at a time."""
+def shifted_scores(net: FeedForward, X: Floats, directions: Floats, delta: float) -> Iterator[tuple[slice, Floats]]:
+    """Outputs of the networks ``parameters + delta * direction``, a block of rows at a time."""
     last = directions.flags.f_contiguous and len(directions) > 1
     run = _samples_last if last else _samples_first
-    widest = max(max(outputs for _, outputs in shapes), 1)
-    step = max(1, BLOCK // max(1, widest * len(directions)))
+    widest = max(w.shape[1] for w in net.weights)
+    step = max(1, BLOCK // (widest * max(1, len(directions))))
     few = len(X) <= FEW_ROWS
     # the bias is the weight of an input that is always 1, which saves a pass over the result
     extended = np.ones((len(X), X.shape[1] + 1))
     extended[:, :-1] = X
     if not few:
         directions = directions * delta
-        directions += theta
+        directions += net.parameters.values
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
-        yield rows, run(theta, shapes, activations, extended[rows], directions, delta if few else None)
+        yield rows, run(net, extended[rows], directions, delta if few else None)
 
 
-def _samples_last(
-    theta: Floats,
-    shapes: Sequence[tuple[int, int]],
-    activations: Sequence[str],
-    a: Floats,
-    directions: Floats,
-    delta: float | None,
-) -> Floats:
+def _samples_last(net: FeedForward, a: Floats, directions: Floats, delta: float | None) -> Floats:
+    """Outputs (samples, rows, outputs); `delta` is None where `directions` are the shifted parameters themselves."""
     flat = directions.T
     rows, samples = len(a), flat.shape[1]
-    for i, (part, (inputs, outputs)) in enumerate(zip(_layers(shapes), shapes, strict=True)):
-        base = theta[part].reshape(inputs + 1, outputs)
+    for i, (part, inputs, outputs) in enumerate(_layers(net)):
+        base = net.parameters.values[part].reshape(inputs + 1, outputs)
         layer = flat[part].reshape(inputs + 1, outputs, samples)
         if i == 0:
             z = ((a if delta is None else delta * a) @ layer.reshape(inputs + 1, -1)).reshape(rows, outputs, samples)
@@ -94,22 +81,15 @@ def _samples_last(
                 layer += base[:, :, None]
             z = np.einsum("mis,ios->mos", a, layer[:-1])
             z += layer[-1]
-        a = activate(activations[i], z) if i < len(activations) else z
+        a = activate(net.activations[i], z) if i < len(net.activations) else z
     return a.transpose(2, 0, 1)
 
 
-def _samples_first(
-    theta: Floats,
-    shapes: Sequence[tuple[int, int]],
-    activations: Sequence[str],
-    a: Floats,
-    directions: Floats,
-    delta: float | None,
-) -> Floats:
-    samples = len(directions)
-    for i, (part, (inputs, outputs)) in enumerate(zip(_layers(shapes), shapes, strict=True)):
-        base = theta[part].reshape(inputs + 1, outputs)
-        layer = directions[:, part].reshape(samples, inputs + 1, outputs)
+def _samples_first(net: FeedForward, a: Floats, directions: Floats, delta: float | None) -> Floats:
+    """The same for any other memory order."""
+    for i, (part, inputs, outputs) in enumerate(_layers(net)):
+        base = net.parameters.values[part].reshape(inputs + 1, outputs)
+        layer = directions[:, part].reshape(len(directions), inputs + 1, outputs)
         if i == 0:
             z = (a if delta is None else delta * a) @ layer
             if delta is not None:
@@ -122,16 +102,15 @@ def _samples_first(
             # all samples share the unshifted weights: one product for them all
             z += (a.reshape(-1, inputs) @ base[:-1]).reshape(z.shape)
             z += layer[:, -1:] * delta + base[-1]
-        a = activate(activations[i], z) if i < len(activations) else z
+        a = activate(net.activations[i], z) if i < len(net.activations) else z
     return a
 
 
-def _layers(shapes: Sequence[tuple[int, int]]) -> Iterator[slice]:
-    start = 0
-    for inputs, outputs in shapes:
-        stop = start + (inputs + 1) * outputs
-        yield slice(start, stop)
-        start = stop
+def _layers(net: FeedForward) -> Iterator[tuple[slice, int, int]]:
+    """Where weights and biases of a layer lie in the vector, one behind the other, and its inputs and outputs."""
+    parts = net.parameters.slices
+    for i, w in enumerate(net.weights):
+        yield slice(parts[2 * i].start, parts[2 * i + 1].stop), *w.shape
 
 
 #: How many shifted parameters are written down at a time: they should stay in the processor's cache.
