@@ -170,16 +170,13 @@ class Predicts(Protocol):
     @property
     def classes(self) -> tuple[Any, ...]:
         """Class labels; of two, the second is "class 1"."""
-        ...
 
     @property
     def n_features(self) -> int:
         """Number of inputs, in model units."""
-        ...
 
     def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target` (one label, or one per row), shape (rows,)."""
-        ...
 
 
 @runtime_checkable
@@ -192,11 +189,9 @@ class Model(Predicts, Protocol):
     @property
     def parameters(self) -> Parameters:
         """Every parameter that may move."""
-        ...
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
-        ...
 
 
 @runtime_checkable
@@ -206,7 +201,6 @@ class Named(Protocol):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns a user passes, or None."""
-        ...
 
 
 @runtime_checkable
@@ -216,11 +210,9 @@ class Raw(Protocol):
     @property
     def n_raw_features(self) -> int:
         """Number of columns a user passes."""
-        ...
 
     def encode(self, X: Any) -> Floats:
         """Rows in raw units (array or data frame) as a matrix in model units."""
-        ...
 
 
 @runtime_checkable
@@ -229,7 +221,6 @@ class Dense(Protocol):
 
     def as_feedforward(self) -> FeedForward:
         """Give the same network as a `FeedForward`."""
-        ...
 
 
 @runtime_checkable
@@ -238,11 +229,9 @@ class Differentiable(Protocol):
 
     def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        ...
 
     def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        ...
 
 
 @runtime_checkable
@@ -251,7 +240,6 @@ class Scaled(Protocol):
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
-        ...
 
 
 @runtime_checkable
@@ -261,7 +249,6 @@ class Arithmetic(Protocol):
     @property
     def dtype(self) -> str:
         """The name of its floating point numbers: "float64" or "float32"."""
-        ...
 
 
 @runtime_checkable
@@ -270,7 +257,6 @@ class LibraryBacked(Protocol):
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the raw rows `X` according to the library that trained the model."""
-        ...
 
 
 @runtime_checkable
@@ -279,7 +265,6 @@ class Described(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """All that decides the output besides the parameters, as JSON values."""
-        ...
 
 
 #: Everything that a model may offer.

@@ -22,7 +22,6 @@ class Budget(Protocol):
 
     def share(self, test: int) -> Fraction:
         """Return the part of the total risk that test number `test` may use."""
-        ...
 
 
 @dataclass(frozen=True)

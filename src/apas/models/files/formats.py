@@ -32,23 +32,10 @@ from apas.models.feedforward import OUTPUTS, FeedForward, check_activations
 
 #: What libraries raise when a file is not what it should be.
 BROKEN = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    BufferError,
-    EOFError,
-    ImportError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+    ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, ImportError, LookupError,
+    OSError, RuntimeError, SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 MEMBERS = 100_000
 #: How far members may expand: this many bytes, and so many times the size of the file.
 FREE, TIMES = 2**25, 4
