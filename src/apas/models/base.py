@@ -292,18 +292,11 @@ def _position(positions: dict[Any, int], label: Any, classes: tuple[Any, ...]) -
     try:
         return positions[label]
     except (KeyError, TypeError):  # TypeError: an unhashable label, such as a list
-        hint = " (a text, while the classes are not)" if _same_text(classes, label) else ""
-        message = f"`target` must be one of the model's classes {_listed(classes)}, got {label!r}{hint}."
-        raise InputError(message) from None
-
-
-def _same_text(classes: tuple[Any, ...], label: Any) -> bool:
-    return isinstance(label, str) and label in [str(c) for c in classes]
-
-
-def _listed(classes: tuple[Any, ...]) -> str:
-    shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
-    return f"({shown}{', ...' if len(classes) > 10 else ''})"
+        same = isinstance(label, str) and label in [str(c) for c in classes]
+        hint = " (a text, while the classes are not)" if same else ""
+        shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
+        shown += ", ..." if len(classes) > 10 else ""
+        raise InputError(f"`target` must be one of the model's classes ({shown}), got {label!r}{hint}.") from None
 
 
 def margins_from_scores(scores: Floats, wanted: Indices, offset: float) -> Floats:

@@ -26,7 +26,6 @@ from apas.models.activations import ACTIVATIONS
 from apas.models.base import ABSENT, Parameters, class_indices, margins_from_scores
 from apas.models.forward import input_gradients, parameter_gradients, scores, shifted_scores
 
-DTYPES = ("float64", "float32")
 #: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
 UNIT = 1e-12
 #: Half the distance from 1 to the next float32 number.
@@ -37,13 +36,6 @@ FUNCTION = 16
 STEEPEST = {"gelu": 1.13}
 #: Added to every magnitude, so that the bound covers what underflow does; and from where on numbers may overflow.
 SMALL, LARGEST = 2.0**-100, 1e38
-
-
-def check_dtype(dtype: Any) -> str:
-    """The name of the arithmetic that a network is computed in where it is used."""
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise InputError(f'`dtype` of FeedForward must be "float64" or "float32", got {dtype!r}.')
-    return dtype
 
 
 def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
@@ -237,7 +229,9 @@ class FeedForward:
             self._threshold if output == "identity" else math.log(self._threshold) - math.log1p(-self._threshold)
         )
         self._feature_names = check_names(feature_names, self.n_features)
-        self._dtype = check_dtype(dtype)
+        if not isinstance(dtype, str) or dtype not in ("float64", "float32"):
+            raise InputError(f'`dtype` of FeedForward must be "float64" or "float32", got {dtype!r}.')
+        self._dtype = dtype
         tensors = [t for layer in zip(self._weights, self._biases, strict=True) for t in layer]
         layers = [f"layer{i // 2}" for i in range(len(tensors))]
         kinds = [kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")]

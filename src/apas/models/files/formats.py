@@ -50,26 +50,21 @@ def read_archive(path: Path, raw: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             listed = archive.infolist()
-            _check(path, listed, FREE + TIMES * len(raw))
+            total, most = sum(info.file_size for info in listed), FREE + TIMES * len(raw)
+            if total > most:
+                raise InputError(
+                    f"{path} would expand to {total} bytes, more than the {most} that a file of its size may; it is "
+                    "damaged or made to fill the memory."
+                )
+            if len({info.filename for info in listed}) < len(listed):
+                raise InputError(f"{path} holds several members of the same name, so it is not a model file.")
+            if any(info.flag_bits & 1 for info in listed):
+                raise InputError(f"{path} is encrypted; write it without a password.")
             return {info.filename: _member(archive, info) for info in listed}
     except BROKEN as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is not a whole zip archive: {first_line(error)}") from None
-
-
-def _check(path: Path, listed: list[zipfile.ZipInfo], most: int) -> None:
-    total = sum(info.file_size for info in listed)
-    if total > most:
-        raise InputError(
-            f"{path} would expand to {total} bytes, more than the {most} that a file of its size may; it is damaged or "
-            "made to fill the memory."
-        )
-    names = [info.filename for info in listed]
-    if len(set(names)) < len(names):
-        raise InputError(f"{path} holds several members of the same name, so it is not a model file.")
-    if any(info.flag_bits & 1 for info in listed):
-        raise InputError(f"{path} is encrypted; write it without a password.")
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -27,16 +27,20 @@ from apas.models.files.formats import BROKEN, Stated, check_description, describ
 from apas.models.files.json import parse_json
 from apas.models.forward import scores
 
-_NAMES = {
-    "Relu": "relu",
-    "LeakyRelu": "leaky_relu",
-    "Clip": "hard_tanh",
-    "Tanh": "tanh",
-    "Sigmoid": "sigmoid",
-    "Softplus": "softplus",
-    "Elu": "elu",
-    "Gelu": "gelu",
+#: How each activation is written.
+_OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "relu": ("Relu", {}),
+    "leaky_relu": ("LeakyRelu", {"alpha": 0.01}),
+    "hard_tanh": ("Clip", {}),
+    "tanh": ("Tanh", {}),
+    "sigmoid": ("Sigmoid", {}),
+    "identity": ("Identity", {}),
+    "softplus": ("Softplus", {}),
+    "elu": ("Elu", {"alpha": 1.0}),
+    "gelu": ("Gelu", {"approximate": "none"}),
 }
+#: Which activation a node is; one that does nothing is silent.
+_NAMES = {kind: name for name, (kind, _) in _OPERATORS.items() if name != "identity"}
 #: Nodes that change no number of a row.
 _SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")
 _HEADS = {"Sigmoid": "sigmoid", "Softmax": "softmax", "LogSoftmax": "softmax"}
@@ -310,17 +314,6 @@ KEY = "apas"
 NODES = 10_000
 #: Versions of the format and of the operators that we write; the first that have a Gelu.
 IR_VERSION, OPSET = 9, 20
-_OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "relu": ("Relu", {}),
-    "leaky_relu": ("LeakyRelu", {"alpha": 0.01}),
-    "hard_tanh": ("Clip", {}),
-    "tanh": ("Tanh", {}),
-    "sigmoid": ("Sigmoid", {}),
-    "identity": ("Identity", {}),
-    "softplus": ("Softplus", {}),
-    "elu": ("Elu", {"alpha": 1.0}),
-    "gelu": ("Gelu", {"approximate": "none"}),
-}
 
 
 def onnx_bytes(network: FeedForward) -> bytes:

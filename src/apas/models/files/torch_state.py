@@ -75,7 +75,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
     if len(record) > RECORD:
         raise InputError(f"{path} has a record of {len(record)} bytes, more than the {RECORD} that apas reads.")
     try:
-        state = _Reader(path).follow(record)
+        state = _RecordReader(path).follow(record)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         if isinstance(error, InputError | UnsafeFile):
             raise
@@ -91,7 +91,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
     return state, storages, ">" if order.strip() == b"big" else "<"
 
 
-class _Reader:
+class _RecordReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stack: list[Any] = []

@@ -266,8 +266,7 @@ def _parts(module: Any) -> dict[int, str]:
 def _settings(layer: Any, parts: dict[int, str]) -> Any:
     """What a layer was made with; what begins with an underscore is PyTorch's own bookkeeping, or part of the code."""
     left_out = changed_members(type(layer), "forward") | {"training"}
-    public = {k: v for k, v in sorted(vars(layer).items()) if not k.startswith("_") and k not in left_out}
-    return canonical(public, parts)
+    return canonical({k: v for k, v in sorted(vars(layer).items()) if k[:1] != "_" and k not in left_out}, parts)
 
 
 def _code(module: Any) -> list[Any]:
@@ -329,7 +328,7 @@ def from_torch(
         last = None
     if last is not None:  # the logits before a sigmoid or softmax say more than the probabilities behind it
         last[0][last[1]] = nn.Identity()
-    passes, outputs = probed(Stage(own, parameters.values), shape)
+    passes, outputs = probed(Stage(own, parameters), shape)
     head = Head.of(kind, classes, threshold, outputs, dtype)
     if last is not None:
         head = replace(head, kind="logit" if outputs == 1 else "logits")
