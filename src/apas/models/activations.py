@@ -47,7 +47,7 @@ def activate(name: str, z: Floats) -> Floats:
 
 
 def derivative(name: str, z: Floats) -> Floats:
-    """Slope of the activation `name` at `z`; at a kink that of the flatter piece."""
+    """Derivative of the activation `name` at the pre-activations `z`; at a kink that of the flatter piece."""
     if name == "relu":
         return (z > 0).astype(np.float64)
     if name == "leaky_relu":

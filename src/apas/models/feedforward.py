@@ -331,7 +331,8 @@ class FeedForward:
     def _sizes(self, X: Floats, radii: Floats, delta: float | Floats, *, single: bool = False) -> Floats:
         """Sums of magnitudes behind the scores, (rows, outputs); in `single` precision with under- and overflow."""
         sizes, reach = np.abs(self.parameters.values), np.asarray(delta, dtype=np.float64)
-        a, more = np.abs(X), {"softplus": math.log(2.0), "sigmoid": 0.5}  # they can exceed their argument's magnitude
+        # by how much an activation can exceed the magnitude of its pre-activation; all others never do
+        a, more = np.abs(X), {"softplus": math.log(2.0), "sigmoid": 0.5}
         largest: Any = 0.0
         if single:
             a, sizes = a + SMALL, sizes + SMALL

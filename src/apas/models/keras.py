@@ -203,13 +203,15 @@ def _array(value: Any) -> Any:
 class KerasModel(ModelWrapper):
     """A Keras model of dense layers, computed in float64 by NumPy."""
 
+    _inner: FeedForward
+
     def __init__(self, model: Any, network: FeedForward, head: str, shape: tuple[int, ...]) -> None:
         super().__init__(network)
         self._model, self._head, self._shape = model, head, shape
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the rows according to Keras itself, in its own arithmetic."""
-        net: FeedForward = self._inner
+        net = self._inner
         given = check_numbers(X).astype(net.dtype).reshape(-1, *self._shape)
         raw = np.asarray(_array(self._model(given, training=False)), dtype=np.float64)
         if len(net.classes) > 2:

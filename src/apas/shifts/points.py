@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from apas._random import UNIT, Stream
 from apas._typing import Floats
 
-#: Directions of small models are drawn in groups of this many, parameter by parameter.
+#: Directions of small models are drawn in groups of this many, parameter by parameter: whole cache lines of samples,
+#: and few draws too many at the ends of a block. It says which word belongs to which draw, and so never changes.
 TILE = 128
 #: Up to this many moving parameters a model counts as small.
 SMALL = 1024
@@ -91,6 +92,7 @@ def standard_normals(size: int, stream: Stream, start: int, stop: int) -> Floats
 def _normals(words: NDArray[np.uint64]) -> Floats:
     from scipy.special import ndtri
 
+    # the lower half of the distribution alone: there `uniform` has its finest numbers, and the far tail all its digits
     sizes: Floats = -ndtri(0.5 * uniform(words))
     return np.where(words & np.uint64(1), -sizes, sizes)
 
@@ -159,6 +161,6 @@ def _numbers(words: _Words, more: _Words, p: float) -> tuple[Floats, Floats]:
 def uniform(words: _Words) -> Floats:
     """Numbers of (0, 1] from the highest 53 bits of each word, finest next to 0."""
     numbers = (words >> np.uint64(11)).astype(np.float64)
-    numbers += 0.5
+    numbers += 0.5  # never 0, whose logarithm or quantile would be infinite
     numbers *= 2.0**-53
     return numbers
