@@ -23,7 +23,7 @@ from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.activations import LEAKY_SLOPE
 from apas.models.feedforward import FeedForward
-from apas.models.files.formats import BROKEN, Stated, check_description, describe_network
+from apas.models.files.formats import BROKEN, LoadOptions, check_description, describe_network
 from apas.models.files.json import parse_json
 from apas.models.forward import scores
 
@@ -353,7 +353,7 @@ def onnx_bytes(network: FeedForward) -> bytes:
     return content
 
 
-def read_onnx(path: Path, raw: bytes, stated: Stated) -> FeedForward:
+def read_onnx(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     """Read a graph of dense layers, and compare it with onnxruntime if that is installed."""
     onnx = require("onnx", feature="an .onnx file", extra="onnx")
     decode_error = require("google.protobuf.message", feature="an .onnx file", extra="onnx").DecodeError
@@ -384,7 +384,7 @@ def read_onnx(path: Path, raw: bytes, stated: Stated) -> FeedForward:
     else:
         fields = check_description(parse_json(path, said.encode(), "the metadata of "), path)
         dtype = fields.pop("dtype", "float64")  # of the network that was written, in double precision
-        own = Stated(**fields)
+        own = LoadOptions(**fields)
         # an output that is compared with the threshold itself ends in nothing
         network = own.network(
             path, chain.weights, chain.biases, activation=chain.activation, output=chain.output, dtype=dtype

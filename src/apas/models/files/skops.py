@@ -11,7 +11,7 @@ from typing import Any
 from apas._optional import require
 from apas._sanitise import for_error
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile
-from apas.models.files.formats import BROKEN, Stated, first_line, pack, read_archive
+from apas.models.files.formats import BROKEN, LoadOptions, first_line, pack, read_archive
 from apas.models.files.json import parse_json
 from apas.models.sklearn import LINEAR
 
@@ -83,7 +83,7 @@ def public_module(loader: str, module: str) -> str:
 SCHEMA = "schema.json"
 
 
-def read_skops(path: Path, raw: bytes, stated: Stated) -> Any:
+def read_skops(path: Path, raw: bytes, stated: LoadOptions) -> Any:
     """Read a classifier or pipeline that ``skops.io.dump`` wrote.
 
     Every type in the file is looked up in a list of our own first. What skops then reads is a new archive of what was
@@ -107,7 +107,7 @@ def read_skops(path: Path, raw: bytes, stated: Stated) -> Any:
         model = from_sklearn(estimator, threshold=threshold, feature_names=stated.feature_names)
     except BROKEN as error:  # those of our own say so themselves
         raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from error
-    said = Stated(activation=stated.activation, output=stated.output, classes=stated.classes)
+    said = LoadOptions(activation=stated.activation, output=stated.output, classes=stated.classes)
     checked: SklearnModel = said.confirm(path, model)
     return checked
 

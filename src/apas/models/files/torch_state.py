@@ -18,7 +18,7 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
-from apas.models.files.formats import CONVERT, Stated, read_archive
+from apas.models.files.formats import CONVERT, LoadOptions, read_archive
 
 #: Most bytes of a record: enough for a thousand layers.
 RECORD = 2**18
@@ -187,7 +187,7 @@ ALONE = "write the state alone, by torch.save(module.state_dict(), path)"
 DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2"}
 
 
-def read_state(path: Path, raw: bytes, stated: Stated) -> FeedForward:
+def read_state(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without a pickle.
 
     Layers are taken in the order in which the module registered them.
