@@ -223,11 +223,8 @@ class TorchModel:
         wanted = class_indices(self.classes, target, len(X))
         margins = np.empty(len(X))
         slopes = np.empty((len(X), self.n_features if by_input else len(self._parameters)))
-
-        def keep(rows: slice, some: Floats, parts: Floats) -> None:
-            margins[rows], slopes[rows] = some, parts
-
-        gradients(self._passes, self._head, X, wanted, moves, by_input=by_input, out=keep)
+        for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
+            margins[rows], slopes[rows] = found
         return margins, slopes
 
     def describe(self) -> dict[str, Any]:

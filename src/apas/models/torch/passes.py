@@ -253,16 +253,9 @@ NUMBERS, KEPT = 1 << 20, 16
 
 
 def gradients(
-    passes: Passes,
-    head: Head,
-    X: Floats,
-    wanted: Indices,
-    moves: Floats | None,
-    *,
-    by_input: bool,
-    out: Callable[[slice, Floats, Floats], None],
-) -> None:
-    """Hand margins (rows,) and gradients (rows, features or k) to `out`, some rows at a time."""
+    passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
+) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Margins (rows,) and gradients (rows, features or k), some rows at a time."""
     size = len(passes.stage.base)
     if moves is not None and moves.shape != (len(X), size):
         raise InputError(
@@ -280,9 +273,9 @@ def gradients(
         if found is None:
             for i in range(start, min(start + step, len(X))):
                 move = None if moves is None else moves[i]
-                out(slice(i, i + 1), *_alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input=by_input))
+                yield slice(i, i + 1), *_alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input=by_input)
         else:
-            out(rows, *found)
+            yield rows, *found
 
 
 def _alone(
