@@ -11,8 +11,8 @@ from sklearn.neural_network import MLPClassifier
 
 import apas
 from apas import FeedForward
-from apas.models.arithmetic import LARGEST
 from apas.models.digest import model_digest
+from apas.models.feedforward import LARGEST
 
 SINGLE = {
     "relu": lambda z: np.maximum(z, np.float32(0)),

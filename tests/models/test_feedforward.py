@@ -1,6 +1,7 @@
 """Dense networks against forward passes written down a second time, in plain Python."""
 
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -416,3 +417,13 @@ def test_bad_input(arguments, message):
     with pytest.raises(apas.InputError, match=message) as caught:
         apas.FeedForward(arguments.pop("weights"), arguments.pop("biases"), **arguments)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["classes", "parameters", "weights", "threshold", "offset", "dtype"])
+def test_a_network_does_not_change(name):
+    net = apas.FeedForward([[[1.0], [-1.0]]], [[0.5]])
+    before = getattr(net, name)
+    with pytest.raises(AttributeError):
+        setattr(net, name, before)
+    assert getattr(net, name) is before
+    assert getattr(pickle.loads(pickle.dumps(net)), name) is not None

@@ -97,3 +97,19 @@ BAD = [
 def test_bad_input(arguments, message):
     with pytest.raises(apas.InputError, match=message):
         Parameters.from_arrays(arguments.pop("arrays"), **arguments)
+
+
+def test_split_gives_views_of_a_vector_and_of_a_stack_in_either_memory_order():
+    arrays = [np.arange(6.0).reshape(2, 3), np.array(7.0), np.arange(3.0)]
+    parameters = Parameters.from_arrays(
+        arrays, names=["a", "b", "c"], kinds=["weight", "bias", "bias"], layers=["l"] * 3
+    )
+    for mine, given in zip(parameters.split(parameters.values), arrays, strict=True):
+        assert np.array_equal(mine, given)
+    for order in ("C", "F"):
+        stack = np.array(np.random.default_rng(0).normal(size=(4, 10)), order=order)
+        parts = parameters.split(stack)
+        assert [p.shape for p in parts] == [(4, 2, 3), (4,), (4, 3)]
+        assert all(np.shares_memory(p, stack) for p in parts)
+        for i, row in enumerate(stack):
+            assert all(np.array_equal(p[i], q) for p, q in zip(parts, parameters.split(row), strict=True))

@@ -9,7 +9,7 @@ from hostile import GOOD_STATE, state_file, state_record
 
 import apas
 from apas.models.digest import model_digest
-from apas.models.files.archive import read_archive
+from apas.models.files.formats import read_archive
 
 
 def test_a_state_written_by_hand(tmp_path):

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from apas.stats import binomial as _binomial
-from apas.stats.arguments import precision
+from apas.stats.binomial import precision
 
 
 def exact_head(n: int, c: int, q: Fraction) -> Fraction:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from apas.errors import InputError
-from apas.stats.arguments import as_confidence, as_count, as_probability, as_risk, precision
+from apas.stats.binomial import as_confidence, as_count, as_probability, as_risk, precision
 
 
 @given(st.floats(min_value=0, max_value=1, exclude_min=True, exclude_max=True))

@@ -23,7 +23,7 @@ from apas.certification.methods.sampling import Sampling, check_models, default_
 from apas.certification.question import ROUNDING, Method, Question
 from apas.certification.results import Certificates
 from apas.errors import InputError, Unsupported
-from apas.models.base import Arithmetic, LibraryBacked, Model, Named, class_indices, offers
+from apas.models.base import Arithmetic, LibraryBacked, Model, Named, Predicts, class_indices, offers
 from apas.models.convert import as_model, encoded_rows, predicted_classes
 from apas.models.digest import model_digest
 from apas.shifts.base import ShiftSet, magnitudes
@@ -182,7 +182,7 @@ def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -
     return value
 
 
-def check_target(model: Model, X: Floats, target: Any) -> Array:
+def check_target(model: Predicts, X: Floats, target: Any) -> Array:
     """One class label per row."""
     if target is None:
         raise InputError(

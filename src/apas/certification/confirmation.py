@@ -71,6 +71,5 @@ def _fails_exactly(alone: Question, network: FeedForward, values: Floats) -> boo
 
 def _tensors(network: FeedForward, values: Floats) -> tuple[list[Floats], list[Floats]]:
     """Weights and biases of the network with other parameters."""
-    parts = zip(network.parameters.slices, network.parameters.shapes, strict=True)
-    tensors = [values[part].reshape(shape) for part, shape in parts]
+    tensors = network.parameters.split(values)
     return tensors[::2], tensors[1::2]

@@ -13,8 +13,8 @@ from apas.certification.api import certify, check_agreement, check_target
 from apas.counterfactuals.space.coding import missing_rows
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError, Unsupported
-from apas.models.base import Model, Raw, needs_strict, offers, valid
-from apas.models.convert import as_model, encoded_rows
+from apas.models.base import Model, Predicts, Raw, needs_strict, offers, valid
+from apas.models.convert import as_model, as_predicting, encoded_rows
 from apas.shifts.base import ShiftSet
 
 
@@ -40,7 +40,7 @@ def validity(model: Any, points: Any, target: Any) -> Bools:
     >>> validity(apas.FeedForward([[[1.0]]], [[0.0]]), [[0.5], [-0.5], [float("nan")]], 1)
     array([ True, False, False])
     """
-    net = as_model(model)
+    net = as_predicting(model)
     rows, labels, there = _there(net, points, target)
     there[there] = valid_rows(net, rows, labels, "`model`")
     return there
@@ -82,7 +82,7 @@ def delta_validity(
     return there
 
 
-def _there(net: Model, points: Any, target: Any) -> tuple[Any, Array, Bools]:
+def _there(net: Predicts, points: Any, target: Any) -> tuple[Any, Array, Bools]:
     """The rows that are there, their wanted classes, and which they are."""
     if isinstance(target, str) and target == "predicted" and target not in net.classes:
         raise InputError(f"`target` must be the wanted class, one of {list(net.classes)}, got 'predicted'.")
@@ -96,10 +96,11 @@ def _there(net: Model, points: Any, target: Any) -> tuple[Any, Array, Bools]:
     return (table.iloc[there] if is_frame(table) else table[there]), labels[there], there
 
 
-def valid_rows(model: Model, rows: Any, target: Array, name: str) -> Bools:
+def valid_rows(model: Predicts, rows: Any, target: Array, name: str) -> Bools:
     """Which complete rows in raw units have their wanted class; `name` is for errors."""
     raw, encoded = encoded_rows(model, rows)
-    check_agreement(model, raw, encoded, name=name)
+    if offers(model, Model):  # what only predicts says itself what it says
+        check_agreement(model, raw, encoded, name=name)
     if not len(encoded):
         return np.empty(0, dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not valid

@@ -12,22 +12,6 @@ from apas._typing import Floats
 LEAKY_SLOPE = 0.01
 
 
-def _relu(z: Floats) -> None:
-    np.maximum(z, 0.0, out=z)
-
-
-def _leaky_relu(z: Floats) -> None:
-    np.maximum(z, LEAKY_SLOPE * z, out=z)
-
-
-def _hard_tanh(z: Floats) -> None:
-    np.clip(z, -1.0, 1.0, out=z)
-
-
-def _tanh(z: Floats) -> None:
-    np.tanh(z, out=z)
-
-
 def _sigmoid(z: Floats) -> None:
     # tanh never overflows, where exp would for large negative z
     z *= 0.5
@@ -36,33 +20,22 @@ def _sigmoid(z: Floats) -> None:
     z *= 0.5
 
 
-def _identity(z: Floats) -> None:
-    pass
-
-
-def _softplus(z: Floats) -> None:
-    np.logaddexp(z, 0.0, out=z)
-
-
-def _elu(z: Floats) -> None:
-    np.maximum(z, np.expm1(np.minimum(z, 0.0)), out=z)
-
-
 def _gelu(z: Floats) -> None:
     from scipy.special import erf
 
     z *= 0.5 * (1.0 + erf(z * 0.5**0.5))
 
 
-ACTIVATIONS: dict[str, Callable[[Floats], None]] = {
-    "relu": _relu,
-    "leaky_relu": _leaky_relu,
-    "hard_tanh": _hard_tanh,
-    "tanh": _tanh,
+#: Each changes its argument in place: the pre-activations of many shifted copies are written down once only.
+ACTIVATIONS: dict[str, Callable[[Floats], object]] = {
+    "relu": lambda z: np.maximum(z, 0.0, out=z),
+    "leaky_relu": lambda z: np.maximum(z, LEAKY_SLOPE * z, out=z),
+    "hard_tanh": lambda z: np.clip(z, -1.0, 1.0, out=z),
+    "tanh": lambda z: np.tanh(z, out=z),
     "sigmoid": _sigmoid,
-    "identity": _identity,
-    "softplus": _softplus,
-    "elu": _elu,
+    "identity": lambda z: z,
+    "softplus": lambda z: np.logaddexp(z, 0.0, out=z),
+    "elu": lambda z: np.maximum(z, np.expm1(np.minimum(z, 0.0)), out=z),
     "gelu": _gelu,
 }
 
@@ -74,7 +47,7 @@ def activate(name: str, z: Floats) -> Floats:
 
 
 def derivative(name: str, z: Floats) -> Floats:
-    """Slope of the activation `name` at `z`; at a kink that of the flatter piece."""
+    """Derivative of the activation `name` at the pre-activations `z`; at a kink that of the flatter piece."""
     if name == "relu":
         return (z > 0).astype(np.float64)
     if name == "leaky_relu":

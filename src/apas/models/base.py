@@ -1,4 +1,6 @@
-"""What a model offers: parameters with names, margins, the one place that decides what is valid, and capabilities.
+"""What a model offers, as small protocols; parameters with names; and the one place that decides what is valid.
+
+Every model predicts (`Predicts`); one whose parameters can be shifted is a `Model`; what else it has, `offers` tells.
 
 The margin of a row towards a class is, for a binary model, ``logit(p) - logit(threshold)`` for class 1 and its
 negative for class 0 (for scores compared with a threshold themselves: ``score - threshold``); with more classes it
@@ -33,7 +35,7 @@ ABSENT = "absent"
 class Parameters:
     """All parameters of a model as one read-only vector, cut into named tensors.
 
-    Build it with `Parameters.from_arrays`. Tensor ``i`` is ``values[slices[i]].reshape(shapes[i])``.
+    Build it with `Parameters.from_arrays`; `Parameters.split` gives the tensors.
 
     Attributes
     ----------
@@ -120,6 +122,20 @@ class Parameters:
         """Tensor number `index`, a read-only view in its own shape."""
         return self.values[self.slices[index]].reshape(self.shapes[index])
 
+    def split(self, vector: Floats) -> list[Floats]:
+        """Cut a vector (k,) like `values`, or a stack of them (n, k), into tensors: views, one per tensor.
+
+        >>> p = Parameters.from_arrays([[[1.0, 2.0]], [3.0]], names=["weight", "bias"],
+        ...                            kinds=["weight", "bias"], layers=["out", "out"])
+        >>> p.split(np.arange(3.0))
+        [array([[0., 1.]]), array([2.])]
+        >>> [tensor.shape for tensor in p.split(np.zeros((5, 3)))]
+        [(5, 1, 2), (5, 1)]
+        """
+        stack = vector.shape[:-1]
+        # cutting the last axis in pieces never needs a copy, whatever the memory order
+        return [vector[..., part].reshape(stack + s) for part, s in zip(self.slices, self.shapes, strict=True)]
+
 
 _Capability = TypeVar("_Capability")
 
@@ -129,43 +145,53 @@ def offers(model: object, capability: type[_Capability]) -> TypeIs[_Capability]:
     if _class_offers(type(model), capability):  # type: ignore[arg-type]
         return True
     # what a class does not have, an instance may have been given
-    return all(hasattr(model, name) for name in vars(capability) if not name.startswith("_"))
+    return all(hasattr(model, name) for name in members(capability))  # type: ignore[arg-type]
 
 
 @cache
 def _class_offers(kind: Any, capability: Any) -> bool:
-    return all(hasattr(kind, name) for name in vars(capability) if not name.startswith("_"))
+    return all(hasattr(kind, name) for name in members(capability))
+
+
+@cache
+def members(capability: Any) -> tuple[str, ...]:
+    """Names of the members of a protocol, those that it inherits included."""
+    return tuple(name for base in capability.__mro__ for name in vars(base) if not name.startswith("_"))
 
 
 @runtime_checkable
-class Model(Protocol):
+class Predicts(Protocol):
+    """A classifier that need not have parameters: enough where only its decisions count.
+
+    The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`. Where nothing but
+    the class is known, it is 1 or -1, as of `apas.models.wrappers.PredictOnly`.
+    """
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Class labels; of two, the second is "class 1"."""
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, in model units."""
+
+    def margin(self, X: Floats, target: Any) -> Floats:
+        """Margins of the rows `X` towards `target` (one label, or one per row), shape (rows,)."""
+
+
+@runtime_checkable
+class Model(Predicts, Protocol):
     """A classifier whose parameters can be shifted.
 
     The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`.
     """
 
     @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels; of two, the second is "class 1"."""
-        ...
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, in model units."""
-        ...
-
-    @property
     def parameters(self) -> Parameters:
         """Every parameter that may move."""
-        ...
-
-    def margin(self, X: Floats, target: Any) -> Floats:
-        """Margins of the rows `X` towards `target` (one label, or one per row), shape (rows,)."""
-        ...
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the models ``parameters + delta * direction``, shape (directions, rows)."""
-        ...
 
 
 @runtime_checkable
@@ -175,7 +201,6 @@ class Named(Protocol):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns a user passes, or None."""
-        ...
 
 
 @runtime_checkable
@@ -185,11 +210,9 @@ class Raw(Protocol):
     @property
     def n_raw_features(self) -> int:
         """Number of columns a user passes."""
-        ...
 
     def encode(self, X: Any) -> Floats:
         """Rows in raw units (array or data frame) as a matrix in model units."""
-        ...
 
 
 @runtime_checkable
@@ -198,7 +221,6 @@ class Dense(Protocol):
 
     def as_feedforward(self) -> FeedForward:
         """Give the same network as a `FeedForward`."""
-        ...
 
 
 @runtime_checkable
@@ -207,11 +229,9 @@ class Differentiable(Protocol):
 
     def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        ...
 
     def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        ...
 
 
 @runtime_checkable
@@ -220,7 +240,6 @@ class Scaled(Protocol):
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """A bound per row on the magnitudes behind any margin while parameter i moves by <= delta * radii[i]."""
-        ...
 
 
 @runtime_checkable
@@ -230,7 +249,6 @@ class Arithmetic(Protocol):
     @property
     def dtype(self) -> str:
         """The name of its floating point numbers: "float64" or "float32"."""
-        ...
 
 
 @runtime_checkable
@@ -239,7 +257,6 @@ class LibraryBacked(Protocol):
 
     def library_classes(self, X: Any) -> Array:
         """Classes of the raw rows `X` according to the library that trained the model."""
-        ...
 
 
 @runtime_checkable
@@ -248,7 +265,10 @@ class Described(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """All that decides the output besides the parameters, as JSON values."""
-        ...
+
+
+#: Everything that a model may offer.
+CAPABILITIES = (Model, Named, Raw, Dense, Differentiable, Scaled, Arithmetic, LibraryBacked, Described)
 
 
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
@@ -272,18 +292,11 @@ def _position(positions: dict[Any, int], label: Any, classes: tuple[Any, ...]) -
     try:
         return positions[label]
     except (KeyError, TypeError):  # TypeError: an unhashable label, such as a list
-        hint = " (a text, while the classes are not)" if _same_text(classes, label) else ""
-        message = f"`target` must be one of the model's classes {_listed(classes)}, got {label!r}{hint}."
-        raise InputError(message) from None
-
-
-def _same_text(classes: tuple[Any, ...], label: Any) -> bool:
-    return isinstance(label, str) and label in [str(c) for c in classes]
-
-
-def _listed(classes: tuple[Any, ...]) -> str:
-    shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
-    return f"({shown}{', ...' if len(classes) > 10 else ''})"
+        same = isinstance(label, str) and label in [str(c) for c in classes]
+        hint = " (a text, while the classes are not)" if same else ""
+        shown = ", ".join(repr(c.item() if isinstance(c, np.generic) else c) for c in classes[:10])
+        shown += ", ..." if len(classes) > 10 else ""
+        raise InputError(f"`target` must be one of the model's classes ({shown}), got {label!r}{hint}.") from None
 
 
 def margins_from_scores(scores: Floats, wanted: Indices, offset: float) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_matrix, check_numbers, is_path
 from apas.errors import InputError, Unsupported
-from apas.models.base import Model, Named, Raw, offers
+from apas.models.base import Model, Named, Predicts, Raw, offers
 
 _MEMBERS = "classes, n_features, parameters, margin, shifted_margins"
 
@@ -83,8 +83,9 @@ def as_model(
 
         with torch.inference_mode(False):  # what is made in that mode never has gradients
             return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
+    why = ": it only predicts, and has no `parameters` that could move" if offers(obj, Predicts) else ""
     raise Unsupported(
-        f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift; pass a scikit-learn "
+        f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift{why}; pass a scikit-learn "
         f"classifier, a PyTorch module, a Keras model, an apas.FeedForward, or an object with the members {_MEMBERS}."
     )
 
@@ -96,7 +97,12 @@ def _without_options(model: Model, options: dict[str, Any]) -> Model:
     return model
 
 
-def encoded_rows(model: Model, X: Any) -> tuple[Any, Floats]:
+def as_predicting(obj: Any) -> Predicts:
+    """A model of which only decisions are asked: what `as_model` takes, and what can only predict."""
+    return obj if offers(obj, Predicts) else as_model(obj)
+
+
+def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:
     """Rows as the user gave them (a copy), and in model units."""
     names = model.feature_names if offers(model, Named) else None
     width = model.n_raw_features if offers(model, Raw) else model.n_features
@@ -107,7 +113,7 @@ def encoded_rows(model: Model, X: Any) -> tuple[Any, Floats]:
     return points, model.encode(points) if offers(model, Raw) else check_numbers(points, names)
 
 
-def predicted_classes(model: Model, X: Floats) -> tuple[Array, Floats]:
+def predicted_classes(model: Predicts, X: Floats) -> tuple[Array, Floats]:
     """Classes that `model` gives rows in model units, and how far each row is from another class."""
     labels = np.empty(len(model.classes), dtype=object)
     labels[:] = model.classes

@@ -1,4 +1,14 @@
-"""Dense feed-forward networks in NumPy: the model every worst-case method understands."""
+"""Dense feed-forward networks in NumPy: the model every worst-case method understands.
+
+What float32 arithmetic can do to their margins is bounded, not measured. Let u = 2**-24. A float32 operation is off by
+at most u of its result, so a sum of n products and a bias, added up in any order, with or without fused operations, is
+off by at most ``gamma(n + 1)`` of the sum of their magnitudes, where ``gamma(m) = m u / (1 - m u)``. Let c be what the
+numbers that enter a layer are off by, as a share of the magnitudes behind them (those of `FeedForward.margin_scale`).
+Behind the layer it is ``(1 + c) (1 + gamma(n + 4)) - 1``: one unit is for rounding each weight to float32, two are to
+spare. An activation that is nowhere steeper than 1 keeps c and adds its own error. The inputs begin with u, since they
+are rounded to float32 too. That holds for every network of a box of parameters if the magnitudes do. It says nothing
+about arithmetic that is coarser than float32, such as TF32 or bfloat16.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +23,47 @@ from apas._typing import Floats, Indices
 from apas._validation import check_names, check_probability
 from apas.errors import InputError
 from apas.models.activations import ACTIVATIONS
-from apas.models.arithmetic import LARGEST, SMALL, UNIT, check_dtype, head_error, relative_error
 from apas.models.base import ABSENT, Parameters, class_indices, margins_from_scores
 from apas.models.forward import input_gradients, parameter_gradients, scores, shifted_scores
+
+#: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
+UNIT = 1e-12
+#: Half the distance from 1 to the next float32 number.
+ROUNDOFF = 2.0**-24
+#: How many times that an activation function of a library may be off, as a share of its argument's magnitude or of 1.
+FUNCTION = 16
+#: Steeper than 1 is one activation alone.
+STEEPEST = {"gelu": 1.13}
+#: Added to every magnitude, so that the bound covers what underflow does; and from where on numbers may overflow.
+SMALL, LARGEST = 2.0**-100, 1e38
+
+
+def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
+    """How far float32 scores can be from real ones, as a share of the magnitudes behind them."""
+    error = ROUNDOFF
+    for i, count in enumerate(inputs):
+        share = (count + 4) * ROUNDOFF
+        if share > 0.01:  # beyond 160,000 inputs nothing is promised
+            return float("inf")
+        error += (1 + error) * share / (1 - share)
+        if i < len(activations):
+            error *= STEEPEST.get(activations[i], 1.0)
+            error += FUNCTION * ROUNDOFF * (1 + error)
+    # the difference of two scores, and its comparison with a threshold that is rounded too
+    return error + 8 * ROUNDOFF
+
+
+def head_error(output: str, threshold: float, classes: int) -> float:
+    """How far from 0 a margin can be whose probability float32 puts on the other side of the threshold.
+
+    A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at
+    most one half. Behind a softmax stand two exponentials, a sum and a quotient.
+    """
+    if output == "identity":
+        return 0.0
+    error = (2 * FUNCTION + classes + 8) * ROUNDOFF
+    small = error * threshold <= 0.5 * (1 - threshold)
+    return 2 * error / (1 - threshold) if small else float("inf")
 
 
 def check_layers(
@@ -158,6 +206,32 @@ class FeedForward:
     array([1.5])
     """
 
+    # plain attributes, since worst-case methods ask for them thousands of times; `__setattr__` keeps them as they are
+    classes: tuple[Any, ...]
+    """Class labels."""
+    n_features: int
+    """Number of inputs."""
+    parameters: Parameters
+    """Weights and biases, layer by layer, as one vector."""
+    feature_names: tuple[str, ...] | None
+    """Names of the inputs, if given."""
+    weights: tuple[Floats, ...]
+    """One read-only (inputs, outputs) matrix per layer."""
+    biases: tuple[Floats, ...]
+    """One read-only vector per layer, of zeros where there are none."""
+    given_biases: tuple[Floats | None, ...]
+    """The same as they are given to `FeedForward`: None for a layer that has none."""
+    activations: tuple[str, ...]
+    """One name per hidden layer."""
+    output: str
+    """What the output means: "sigmoid", "softmax" or "identity"."""
+    threshold: float
+    """From where on a binary model says class 1."""
+    offset: float
+    """What the score of class 1 of a binary network is compared with: the threshold, or its logit."""
+    dtype: str
+    """In which arithmetic the network is computed where it is used: "float64" or "float32"."""
+
     def __init__(
         self,
         weights: Sequence[ArrayLike],
@@ -170,94 +244,50 @@ class FeedForward:
         feature_names: Sequence[str] | None = None,
         dtype: str = "float64",
     ) -> None:
-        self._weights, self._biases = check_layers(weights, biases)
-        self._activations = check_activations(activation, len(self._weights) - 1)
+        matrices, vectors = check_layers(weights, biases)
+        activations = check_activations(activation, len(matrices) - 1)
         if output not in OUTPUTS:
             raise InputError(f"`output` of FeedForward must be one of {', '.join(map(repr, OUTPUTS))}, got {output!r}.")
-        self._output = output
-        self._classes = check_classes(classes, output, self._weights[-1].shape[1])
-        self._threshold = check_threshold(threshold, output, len(self._classes))
-        self._offset = (
-            self._threshold if output == "identity" else math.log(self._threshold) - math.log1p(-self._threshold)
+        labels = check_classes(classes, output, matrices[-1].shape[1])
+        level = check_threshold(threshold, output, len(labels))
+        names = check_names(feature_names, len(matrices[0]))
+        if not isinstance(dtype, str) or dtype not in ("float64", "float32"):
+            raise InputError(f'`dtype` of FeedForward must be "float64" or "float32", got {dtype!r}.')
+        layers = [f"layer{i // 2}" for i in range(2 * len(matrices))]
+        vars(self).update(
+            classes=labels,
+            n_features=len(matrices[0]),
+            parameters=Parameters.from_arrays(
+                [t for layer in zip(matrices, vectors, strict=True) for t in layer],
+                names=[f"{layer}.{('weight', 'bias')[i % 2]}" for i, layer in enumerate(layers)],
+                kinds=[kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")],
+                layers=layers,
+            ),
+            feature_names=names,
+            weights=matrices,
+            biases=vectors,
+            given_biases=tuple(None if old is None else new for old, new in zip(biases, vectors, strict=True)),
+            activations=activations,
+            output=output,
+            threshold=level,
+            # a logit is compared with the logit of the threshold, in the form that keeps its digits near 1
+            offset=level if output == "identity" else math.log(level) - math.log1p(-level),
+            dtype=dtype,
         )
-        self._feature_names = check_names(feature_names, self.n_features)
-        self._dtype = check_dtype(dtype)
-        self._shapes = [(w.shape[0], w.shape[1]) for w in self._weights]
-        tensors = [t for layer in zip(self._weights, self._biases, strict=True) for t in layer]
-        layers = [f"layer{i // 2}" for i in range(len(tensors))]
-        kinds = [kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")]
-        names = [f"{layer}.{kind}" for layer, kind in zip(layers, ["weight", "bias"] * len(biases), strict=True)]
-        self._parameters = Parameters.from_arrays(tensors, names=names, kinds=kinds, layers=layers)
 
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels."""
-        return self._classes
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs."""
-        return int(self._weights[0].shape[0])
-
-    @property
-    def parameters(self) -> Parameters:
-        """Weights and biases, layer by layer, as one vector."""
-        return self._parameters
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the inputs, if given."""
-        return self._feature_names
-
-    @property
-    def weights(self) -> tuple[Floats, ...]:
-        """One read-only (inputs, outputs) matrix per layer."""
-        return self._weights
-
-    @property
-    def biases(self) -> tuple[Floats, ...]:
-        """One read-only vector per layer, of zeros where there are none."""
-        return self._biases
-
-    @property
-    def given_biases(self) -> tuple[Floats | None, ...]:
-        """The same as they are given to `FeedForward`: None for a layer that has none."""
-        kinds = self._parameters.kinds[1::2]
-        return tuple(None if kind == ABSENT else b for kind, b in zip(kinds, self._biases, strict=True))
-
-    @property
-    def activations(self) -> tuple[str, ...]:
-        """One name per hidden layer."""
-        return self._activations
-
-    @property
-    def output(self) -> str:
-        """What the output means: "sigmoid", "softmax" or "identity"."""
-        return self._output
-
-    @property
-    def threshold(self) -> float:
-        """From where on a binary model says class 1."""
-        return self._threshold
-
-    @property
-    def offset(self) -> float:
-        """What the score of class 1 of a binary network is compared with: the threshold, or its logit."""
-        return self._offset
-
-    @property
-    def dtype(self) -> str:
-        """In which arithmetic the network is computed where it is used: "float64" or "float32"."""
-        return self._dtype
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in FeedForward.__annotations__:
+            raise AttributeError(f"{name!r} of a FeedForward cannot be changed; make a new one.")
+        super().__setattr__(name, value)
 
     def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
-        wanted = class_indices(self._classes, target, len(X))
-        return margins_from_scores(scores(self._weights, self._biases, self._activations, X), wanted, self._offset)
+        wanted = class_indices(self.classes, target, len(X))
+        return margins_from_scores(scores(self.weights, self.biases, self.activations, X), wanted, self.offset)
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the networks ``parameters + delta * direction``, shape (directions, rows)."""
-        wanted = class_indices(self._classes, target, len(X))
+        wanted = class_indices(self.classes, target, len(X))
         margins = np.empty((len(directions), len(X)), order="F" if directions.flags.f_contiguous else "C")
         if isinstance(delta, np.ndarray) and delta.ndim:
             for value in np.unique(delta):  # rows that share a delta share the shifted networks
@@ -270,10 +300,9 @@ class FeedForward:
     def _fill(
         self, margins: Floats, rows: Indices | None, X: Floats, wanted: Indices, directions: Floats, delta: float
     ) -> None:
-        blocks = shifted_scores(self._parameters.values, self._shapes, self._activations, X, directions, delta)
-        for part, block in blocks:
+        for part, block in shifted_scores(self, X, directions, delta):
             where = part if rows is None else rows[part]
-            margins[:, where] = margins_from_scores(block, wanted[part], self._offset)
+            margins[:, where] = margins_from_scores(block, wanted[part], self.offset)
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``.
@@ -282,40 +311,41 @@ class FeedForward:
         network that is computed in float32 it is so much larger that 1e-12 of it covers that rounding as well.
         `delta` is one number or one per row.
         """
-        scale = np.asarray(self._sizes(X, radii, delta).sum(axis=-1) + abs(self._offset))
-        return scale if self._dtype == "float64" else scale + self.rounding(X, radii, delta) / UNIT
+        scale = np.asarray(self._sizes(X, radii, delta).sum(axis=-1) + abs(self.offset))
+        return scale if self.dtype == "float64" else scale + self.rounding(X, radii, delta) / UNIT
 
     def rounding(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """How far a margin can be from what it is in real arithmetic where the network is used, per row.
 
-        It holds for every network whose parameter i is within ``delta * radii[i]``: see `apas.models.arithmetic`. 0 for
+        It holds for every network whose parameter i is within ``delta * radii[i]``: see the top of this file. 0 for
         float64, whose rounding all methods allow for anyway.
         """
-        if self._dtype == "float64":
+        if self.dtype == "float64":
             return np.zeros(len(X))
-        share = relative_error([inputs for inputs, _ in self._shapes], self._activations)
-        fixed = head_error(self._output, self._threshold, len(self._classes))
+        share = relative_error([len(w) for w in self.weights], self.activations)
+        fixed = head_error(self.output, self.threshold, len(self.classes))
         sizes = self._sizes(X, radii, delta, single=True)
         behind = sizes.sum(axis=-1) if sizes.shape[-1] < 3 else 2 * sizes.max(axis=-1)  # a margin has two scores
-        return np.asarray(share * (behind + abs(self._offset)) + fixed)
+        return np.asarray(share * (behind + abs(self.offset)) + fixed)
 
     def _sizes(self, X: Floats, radii: Floats, delta: float | Floats, *, single: bool = False) -> Floats:
         """Sums of magnitudes behind the scores, (rows, outputs); in `single` precision with under- and overflow."""
-        sizes, reach = np.abs(self._parameters.values), np.asarray(delta, dtype=np.float64)
-        a, more = np.abs(X), {"softplus": math.log(2.0), "sigmoid": 0.5}  # they can exceed their argument's magnitude
+        sizes, reach = np.abs(self.parameters.values), np.asarray(delta, dtype=np.float64)
+        # by how much an activation can exceed the magnitude of its pre-activation; all others never do
+        a, more = np.abs(X), {"softplus": math.log(2.0), "sigmoid": 0.5}
         largest: Any = 0.0
         if single:
             a, sizes = a + SMALL, sizes + SMALL
             more["elu"] = 1.0  # computed as exp(z) - 1, it is off by units of 1
             largest = np.maximum(a.max(axis=-1, initial=0.0), sizes.max() + reach * radii.max())
         reach = reach[:, None] if reach.ndim else reach
-        for i, shape in enumerate(self._shapes):
-            w, b = self._parameters.slices[2 * i : 2 * i + 2]
-            z = a @ sizes[w].reshape(shape)
-            z += reach * (a @ radii[w].reshape(shape))
-            z += sizes[b] + reach * radii[b]
-            if i < len(self._activations):
-                z += more.get(self._activations[i], 0.0)
+        layers, moves = self.parameters.split(sizes), self.parameters.split(radii)
+        for i in range(len(self.weights)):
+            z = a @ layers[2 * i]
+            z += reach * (a @ moves[2 * i])
+            z += layers[2 * i + 1] + reach * moves[2 * i + 1]
+            if i < len(self.activations):
+                z += more.get(self.activations[i], 0.0)
             a = z
             if single:
                 largest = np.maximum(largest, a.max(axis=-1))
@@ -325,77 +355,62 @@ class FeedForward:
 
     def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        return input_gradients(self, X, class_indices(self._classes, target, len(X)), moves)
+        return input_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
 
     def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        return parameter_gradients(self, X, class_indices(self._classes, target, len(X)), moves)
+        return parameter_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
 
     def as_feedforward(self) -> FeedForward:
         """Itself."""
         return self
 
+    def _with(self, **changed: Any) -> FeedForward:
+        same: dict[str, Any] = {
+            "weights": self.weights,
+            "biases": self.given_biases,
+            "activation": self.activations,
+            "output": self.output,
+            "threshold": self.threshold,
+            "classes": self.classes,
+            "feature_names": self.feature_names,
+            "dtype": self.dtype,
+        }
+        return FeedForward(**{**same, **changed})
+
     def with_names(self, feature_names: Sequence[str]) -> FeedForward:
         """The same network with other names of its inputs."""
-        return FeedForward(
-            self._weights,
-            self.given_biases,
-            activation=self._activations,
-            output=self._output,
-            threshold=self._threshold,
-            classes=self._classes,
-            feature_names=feature_names,
-            dtype=self._dtype,
-        )
+        return self._with(feature_names=feature_names)
 
     def with_dtype(self, dtype: str) -> FeedForward:
         """The same network computed in another arithmetic where it is used."""
-        return FeedForward(
-            self._weights,
-            self.given_biases,
-            activation=self._activations,
-            output=self._output,
-            threshold=self._threshold,
-            classes=self._classes,
-            feature_names=self._feature_names,
-            dtype=dtype,
-        )
+        return self._with(dtype=dtype)
 
     def with_parameters(self, values: Floats) -> FeedForward:
         """The same network with other weights and biases, given as one vector in the order of `parameters`."""
-        theta = self._parameters
-        for name, kind, part in zip(theta.names, theta.kinds, theta.slices, strict=True):
-            if kind == ABSENT and values[part].any():
+        theta, parts = self.parameters, self.parameters.split(values)
+        for name, kind, part in zip(theta.names, theta.kinds, parts, strict=True):
+            if kind == ABSENT and part.any():
                 raise InputError(f"`values` of with_parameters must be 0 for {name}, which does not exist.")
-        parts = [values[part].reshape(shape) for part, shape in zip(theta.slices, theta.shapes, strict=True)]
         biases = [None if old is None else new for old, new in zip(self.given_biases, parts[1::2], strict=True)]
-        return FeedForward(
-            parts[::2],
-            biases,
-            activation=self._activations,
-            output=self._output,
-            threshold=self._threshold,
-            classes=self._classes,
-            feature_names=self._feature_names,
-            dtype=self._dtype,
-        )
+        return self._with(weights=parts[::2], biases=biases)
 
     def describe(self) -> dict[str, Any]:
         """Architecture as JSON values."""
         absent = [i for i, b in enumerate(self.given_biases) if b is None]
         return {
             "kind": "feedforward",
-            **({"dtype": self._dtype} if self._dtype != "float64" else {}),
+            **({"dtype": self.dtype} if self.dtype != "float64" else {}),
             **({"without_biases": absent} if absent else {}),
-            "shapes": [list(w.shape) for w in self._weights],
-            "activation": list(self._activations),
-            "output": self._output,
-            "threshold": self._threshold,
-            "classes": [c.item() if isinstance(c, np.generic) else c for c in self._classes],
-            "feature_names": None if self._feature_names is None else list(self._feature_names),
+            "shapes": [list(w.shape) for w in self.weights],
+            "activation": list(self.activations),
+            "output": self.output,
+            "threshold": self.threshold,
+            "classes": [c.item() if isinstance(c, np.generic) else c for c in self.classes],
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
         }
 
     def __repr__(self) -> str:
-        sizes = "-".join(str(n) for n in [self.n_features, *(w.shape[1] for w in self._weights)])
-        kinds = ", ".join(dict.fromkeys(self._activations)) or "no hidden layer"
-        return f"<FeedForward {sizes}, {kinds}, {self._output} output, classes {list(self._classes)}>"
+        sizes = "-".join(str(n) for n in [self.n_features, *(w.shape[1] for w in self.weights)])
+        kinds = ", ".join(dict.fromkeys(self.activations)) or "no hidden layer"
+        return f"<FeedForward {sizes}, {kinds}, {self.output} output, classes {list(self.classes)}>"

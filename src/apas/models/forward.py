@@ -8,9 +8,10 @@ products become one matrix product per sample, which is what large layers want.
 With few rows the product ``a @ (W + delta U)`` is taken as ``a @ W + (delta a) @ U``, which saves writing the shifted
 weights; with many rows these are written once and shared by all rows.
 
-One pass forward keeps what enters each layer and the slopes of its units, one pass backward multiplies them. With
-`moves`, every row has weights of its own: the products are one small matrix product per row, whose result does not
-depend on the other rows, and rows go through in blocks whose weights stay in memory that is bounded.
+For gradients, one pass forward keeps the inputs of each layer and the derivatives at its pre-activations, one pass
+backward multiplies them. With `moves`, every row has weights of its own: the products are one small matrix product per
+row, whose result does not depend on the other rows, and rows go through in blocks whose weights stay in memory that is
+bounded.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from apas.models.feedforward import FeedForward
 
 
-#: Up to this many rows, shifted weights are not written down.
+#: Up to this many rows, shifted weights are not written down. The two ways round differently, by far less
+#: than the 1e-12 of `margin_scale` that every method allows for.
 FEW_ROWS = 8
 #: How many activations of one layer are held at a time: they should stay in the processor's cache.
 BLOCK = 1 << 16
@@ -46,43 +48,30 @@ def scores(weights: Sequence[Floats], biases: Sequence[Floats], activations: Seq
     return a
 
 
-def shifted_scores(
-    theta: Floats,
-    shapes: Sequence[tuple[int, int]],
-    activations: Sequence[str],
-    X: Floats,
-    directions: Floats,
-    delta: float,
-) -> Iterator[tuple[slice, Floats]]:
-    """Outputs of the networks ``theta + delta * direction``, a block of rows at a time."""
+def shifted_scores(net: FeedForward, X: Floats, directions: Floats, delta: float) -> Iterator[tuple[slice, Floats]]:
+    """Outputs of the networks ``parameters + delta * direction``, a block of rows at a time."""
     last = directions.flags.f_contiguous and len(directions) > 1
     run = _samples_last if last else _samples_first
-    widest = max(max(outputs for _, outputs in shapes), 1)
-    step = max(1, BLOCK // max(1, widest * len(directions)))
+    widest = max(w.shape[1] for w in net.weights)
+    step = max(1, BLOCK // (widest * max(1, len(directions))))
     few = len(X) <= FEW_ROWS
     # the bias is the weight of an input that is always 1, which saves a pass over the result
     extended = np.ones((len(X), X.shape[1] + 1))
     extended[:, :-1] = X
     if not few:
         directions = directions * delta
-        directions += theta
+        directions += net.parameters.values
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
-        yield rows, run(theta, shapes, activations, extended[rows], directions, delta if few else None)
+        yield rows, run(net, extended[rows], directions, delta if few else None)
 
 
-def _samples_last(
-    theta: Floats,
-    shapes: Sequence[tuple[int, int]],
-    activations: Sequence[str],
-    a: Floats,
-    directions: Floats,
-    delta: float | None,
-) -> Floats:
+def _samples_last(net: FeedForward, a: Floats, directions: Floats, delta: float | None) -> Floats:
+    """Outputs (samples, rows, outputs); `delta` is None where `directions` are the shifted parameters themselves."""
     flat = directions.T
     rows, samples = len(a), flat.shape[1]
-    for i, (part, (inputs, outputs)) in enumerate(zip(_layers(shapes), shapes, strict=True)):
-        base = theta[part].reshape(inputs + 1, outputs)
+    for i, (part, inputs, outputs) in enumerate(_layers(net)):
+        base = net.parameters.values[part].reshape(inputs + 1, outputs)
         layer = flat[part].reshape(inputs + 1, outputs, samples)
         if i == 0:
             z = ((a if delta is None else delta * a) @ layer.reshape(inputs + 1, -1)).reshape(rows, outputs, samples)
@@ -94,22 +83,15 @@ def _samples_last(
                 layer += base[:, :, None]
             z = np.einsum("mis,ios->mos", a, layer[:-1])
             z += layer[-1]
-        a = activate(activations[i], z) if i < len(activations) else z
+        a = activate(net.activations[i], z) if i < len(net.activations) else z
     return a.transpose(2, 0, 1)
 
 
-def _samples_first(
-    theta: Floats,
-    shapes: Sequence[tuple[int, int]],
-    activations: Sequence[str],
-    a: Floats,
-    directions: Floats,
-    delta: float | None,
-) -> Floats:
-    samples = len(directions)
-    for i, (part, (inputs, outputs)) in enumerate(zip(_layers(shapes), shapes, strict=True)):
-        base = theta[part].reshape(inputs + 1, outputs)
-        layer = directions[:, part].reshape(samples, inputs + 1, outputs)
+def _samples_first(net: FeedForward, a: Floats, directions: Floats, delta: float | None) -> Floats:
+    """The same for any other memory order."""
+    for i, (part, inputs, outputs) in enumerate(_layers(net)):
+        base = net.parameters.values[part].reshape(inputs + 1, outputs)
+        layer = directions[:, part].reshape(len(directions), inputs + 1, outputs)
         if i == 0:
             z = (a if delta is None else delta * a) @ layer
             if delta is not None:
@@ -122,16 +104,15 @@ def _samples_first(
             # all samples share the unshifted weights: one product for them all
             z += (a.reshape(-1, inputs) @ base[:-1]).reshape(z.shape)
             z += layer[:, -1:] * delta + base[-1]
-        a = activate(activations[i], z) if i < len(activations) else z
+        a = activate(net.activations[i], z) if i < len(net.activations) else z
     return a
 
 
-def _layers(shapes: Sequence[tuple[int, int]]) -> Iterator[slice]:
-    start = 0
-    for inputs, outputs in shapes:
-        stop = start + (inputs + 1) * outputs
-        yield slice(start, stop)
-        start = stop
+def _layers(net: FeedForward) -> Iterator[tuple[slice, int, int]]:
+    """Where weights and biases of a layer lie in the vector, one behind the other, and its inputs and outputs."""
+    parts = net.parameters.slices
+    for i, w in enumerate(net.weights):
+        yield slice(parts[2 * i].start, parts[2 * i + 1].stop), *w.shape
 
 
 #: How many shifted parameters are written down at a time: they should stay in the processor's cache.
@@ -156,14 +137,12 @@ def parameter_gradients(
 ) -> tuple[Floats, Floats]:
     """Margins (rows,) and their gradients by the parameters (rows, k); arguments as of `input_gradients`."""
     margins, gradients = np.empty(len(X)), np.empty((len(X), len(net.parameters)))
-    slices = net.parameters.slices
     for rows, weights, biases in _blocks(net, X, moves):
         margins[rows], enters, slopes, g = _forward(net, X[rows], wanted[rows], weights, biases)
-        block = gradients[rows]
+        tensors = net.parameters.split(gradients[rows])  # views, filled from the last layer to the first
         for i in reversed(range(len(weights))):
-            by_weight = block[:, slices[2 * i]].reshape(len(block), *net.weights[i].shape)  # a view
-            np.multiply(enters[i][:, :, None], g[:, None, :], out=by_weight)
-            block[:, slices[2 * i + 1]] = g
+            np.multiply(enters[i][:, :, None], g[:, None, :], out=tensors[2 * i])
+            tensors[2 * i + 1][...] = g
             if i:
                 g = _back(g, weights[i])
                 g *= slopes[i - 1]
@@ -188,16 +167,14 @@ def _blocks(net: FeedForward, X: Floats, moves: Floats | None) -> Iterator[_Bloc
         )
     step = max(1, GRADIENT_BLOCK // len(theta))
     for start in range(0, len(X), step):
-        moved = moves[start : start + step] + theta.values
-        tensors = zip(theta.slices, theta.shapes, strict=True)
-        parts = [moved[:, part].reshape(len(moved), *shape) for part, shape in tensors]
+        parts = theta.split(moves[start : start + step] + theta.values)
         yield slice(start, start + step), parts[::2], parts[1::2]
 
 
 def _forward(
     net: FeedForward, X: Floats, wanted: Indices, weights: list[Floats], biases: list[Floats]
 ) -> tuple[Floats, list[Floats], list[Floats], Floats]:
-    """Margins, what enters each layer, the slopes of its units, and the gradients by the scores."""
+    """Margins, inputs of each layer, derivatives at its pre-activations, and the gradients by the scores."""
     enters, slopes = [X], []
     for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
         z = enters[-1] @ w if w.ndim == 2 else (enters[-1][:, None, :] @ w)[:, 0]

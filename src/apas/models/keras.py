@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
 from apas.models.feedforward import FeedForward
-from apas.models.wrappers import BackedNetwork
+from apas.models.wrappers import ModelWrapper
 
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: Layers that change no number once the model is trained.
@@ -44,7 +43,7 @@ def from_keras(
     classes: Sequence[Any] | None = None,
     input_shape: Sequence[int] | None = None,
     feature_names: Sequence[str] | None = None,
-) -> BackedNetwork:
+) -> KerasModel:
     """Read a trained Keras model, without changing it."""
     if not model.built:
         raise InputError("the Keras model must be built, but has no weights yet; fit it, or call it on a batch.")
@@ -77,7 +76,7 @@ def from_keras(
         raise InputError(
             f"`input_shape` of as_model is {shape}, but the first layer takes {network.n_features} numbers."
         )
-    return BackedNetwork(network, _Opinion(model, network, head, shape), type(model).__name__)
+    return KerasModel(model, network, head, shape)
 
 
 def _layers(model: Any) -> tuple[list[Floats], list[Floats | None], list[str]]:
@@ -201,24 +200,27 @@ def _array(value: Any) -> Any:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 
-@dataclass(frozen=True)
-class _Opinion:
-    """What the Keras model itself says about rows."""
+class KerasModel(ModelWrapper):
+    """A Keras model of dense layers, computed in float64 by NumPy."""
 
-    model: Any
-    network: FeedForward
-    head: str
-    shape: tuple[int, ...]
+    _inner: FeedForward
 
-    def __call__(self, X: Any) -> Array:
-        rows = check_numbers(X)
-        given = rows.astype(self.network.dtype).reshape(-1, *self.shape)
-        raw = np.asarray(_array(self.model(given, training=False)), dtype=np.float64)
-        net, classes = self.network, self.network.classes
-        if len(classes) > 2:
+    def __init__(self, model: Any, network: FeedForward, head: str, shape: tuple[int, ...]) -> None:
+        super().__init__(network)
+        self._model, self._head, self._shape = model, head, shape
+
+    def library_classes(self, X: Any) -> Array:
+        """Classes of the rows according to Keras itself, in its own arithmetic."""
+        net = self._inner
+        given = check_numbers(X).astype(net.dtype).reshape(-1, *self._shape)
+        raw = np.asarray(_array(self._model(given, training=False)), dtype=np.float64)
+        if len(net.classes) > 2:
             chosen = raw.argmax(axis=1)
-        elif self.head == "logits":
+        elif self._head == "logits":
             chosen = (raw[:, 1] - raw[:, 0] >= net.offset).astype(int)
         else:
-            chosen = (raw[:, -1] >= (net.offset if self.head == "logit" else net.threshold)).astype(int)
-        return np.array([classes[i] for i in chosen])
+            chosen = (raw[:, -1] >= (net.offset if self._head == "logit" else net.threshold)).astype(int)
+        return np.array([net.classes[i] for i in chosen])
+
+    def __repr__(self) -> str:
+        return f"<{type(self._model).__name__} as {self._inner!r}>"

@@ -12,9 +12,9 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
-from apas.models.base import Parameters
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
+from apas.models.wrappers import ModelWrapper
 
 #: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
 LINEAR = {
@@ -38,72 +38,23 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
     return SklearnModel(estimator, encoder, network, _names(estimator, feature_names))
 
 
-class SklearnModel:
-    """A fitted classifier as a dense network behind its own preprocessing."""
+class SklearnModel(ModelWrapper):
+    """A fitted classifier as a dense network behind its own preprocessing; margins are of encoded rows."""
+
+    _inner: FeedForward
 
     def __init__(self, estimator: Any, encoder: Any, network: FeedForward, names: tuple[str, ...] | None) -> None:
-        self._estimator = estimator
-        self._encoder = encoder
-        self._network = network
-        self._names = names
+        super().__init__(network)
+        self._estimator, self._encoder, self.feature_names = estimator, encoder, names
         first = encoder if encoder is not None else estimator
-        self._n_raw = int(getattr(first, "n_features_in_", len(names) if names is not None else network.n_features))
-        check_names(names, self._n_raw)
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels, as in the estimator's ``classes_``."""
-        return self._network.classes
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs of the network, after preprocessing."""
-        return self._network.n_features
-
-    @property
-    def parameters(self) -> Parameters:
-        """Coefficients and intercepts, layer by layer; with ``fit_intercept=False`` the intercepts are absent."""
-        return self._network.parameters
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the raw columns, if known."""
-        return self._names
-
-    @property
-    def n_raw_features(self) -> int:
-        """Number of raw columns."""
-        return self._n_raw
-
-    @property
-    def dtype(self) -> str:
-        """In which arithmetic scikit-learn may compute the model: in float32 if it was fitted on such numbers."""
-        return self._network.dtype
-
-    def margin(self, X: Floats, target: Any) -> Floats:
-        """Margins of encoded rows, shape (rows,)."""
-        return self._network.margin(X, target)
-
-    def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins of encoded rows on shifted networks, shape (directions, rows)."""
-        return self._network.shifted_margins(X, target, directions, delta)
-
-    def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
-        """Sum of magnitudes behind any margin of each encoded row."""
-        return self._network.margin_scale(X, radii, delta)
-
-    def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins of encoded rows and their gradients by the encoded input, row i on ``parameters + moves[i]``."""
-        return self._network.input_gradient(X, target, moves)
-
-    def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
-        """Margins of encoded rows and their gradients by the parameters, row i on ``parameters + moves[i]``."""
-        return self._network.parameter_gradient(X, target, moves)
+        width = len(names) if names is not None else network.n_features
+        self.n_raw_features = int(getattr(first, "n_features_in_", width))
+        check_names(names, self.n_raw_features)
 
     def encode(self, X: Any) -> Floats:
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""
         if self._encoder is None:
-            return check_numbers(X, self._names)
+            return check_numbers(X, self.feature_names)
         try:
             encoded = self._encoder.transform(self._as_fitted(X))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -112,13 +63,13 @@ class SklearnModel:
         encoded = np.asarray(encoded.toarray() if hasattr(encoded, "toarray") else encoded)
         whole = encoded.dtype.kind == "f" and bool(np.isfinite(encoded).all())
         # names are for the message about a cell that is no number, and take longer than all the rest
-        return check_numbers(encoded, None if whole else _encoded_names(self._encoder, self._names))
+        return check_numbers(encoded, None if whole else _encoded_names(self._encoder, self.feature_names))
 
     def library_classes(self, X: Any) -> Array:
         """Classes of raw rows according to scikit-learn itself."""
         X = self._as_fitted(X)
-        threshold = self._network.threshold
-        if self._network.output == "identity" or threshold == 0.5:
+        threshold = self._inner.threshold
+        if self._inner.output == "identity" or threshold == 0.5:
             return np.asarray(self._estimator.predict(X))
         positive = self._estimator.predict_proba(X)[:, 1] >= threshold
         return np.asarray(np.asarray(self._estimator.classes_)[positive.astype(int)])
@@ -138,20 +89,23 @@ class SklearnModel:
 
     def as_feedforward(self) -> FeedForward:
         """The network behind the preprocessing, with the names of the encoded columns if they are known."""
-        names = self._names if self._encoder is None else _encoded_names(self._encoder, self._names)
+        names = self.feature_names if self._encoder is None else _encoded_names(self._encoder, self.feature_names)
         if names is None or len(set(names)) != self.n_features:
-            return self._network
-        return self._network.with_names(names)
+            return self._inner
+        return self._inner.with_names(names)
 
     def describe(self) -> dict[str, Any]:
         """Architecture and preprocessing as JSON values."""
-        described = {**self._network.describe(), "feature_names": None if self._names is None else list(self._names)}
+        described = {
+            **self._inner.describe(),
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
+        }
         # without preprocessing it is the network, and has the network's digest
         return described if self._encoder is None else {**described, "preprocessing": canonical(self._encoder)}
 
     def __repr__(self) -> str:
         through = "" if self._encoder is None else f" behind {len(self._encoder)} preprocessing step(s)"
-        return f"<{type(self._estimator).__name__} as {self._network!r}{through}>"
+        return f"<{type(self._estimator).__name__} as {self._inner!r}{through}>"
 
 
 def _split(estimator: Any) -> tuple[Any, Any]:

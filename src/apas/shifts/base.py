@@ -8,6 +8,7 @@ import numpy as np
 
 from apas._random import Stream
 from apas._typing import Array, Floats
+from apas.errors import Unsupported
 from apas.models.base import Model, Parameters, Scaled, offers
 
 
@@ -83,7 +84,14 @@ class Magnitudes(Protocol):
 
 def coordinates(shifts: ShiftSet, model: Model) -> Parameters:
     """What moves: the parameters of the model, unless the set says otherwise."""
-    return shifts.coordinates(model) if offers(shifts, OtherMoves) else model.parameters
+    if offers(shifts, OtherMoves):
+        return shifts.coordinates(model)
+    if not offers(model, Model):
+        raise Unsupported(
+            f"{type(shifts).__name__} moves the parameters of a model, but {type(model).__name__} has none, as it can "
+            "only predict; pass a model with the members of apas.Model."
+        )
+    return model.parameters
 
 
 def drawn_margins(

@@ -142,14 +142,18 @@ class ShiftReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values; infinity is written "inf"."""
+
+        def json(value: float) -> float | str:
+            return "inf" if value == math.inf else value
+
         tables = [
-            {f"{p:.15g}": [_json(d) for d in distances.tolist()] for p, distances in zip(self.norms, part, strict=True)}
+            {f"{p:.15g}": [json(d) for d in distances.tolist()] for p, distances in zip(self.norms, part, strict=True)}
             for part in self.distances
         ]
         return {
             "format": "apas-shift-report",
-            "p": _json(self.p),
-            "delta": _json(self.delta),
+            "p": json(self.p),
+            "delta": json(self.delta),
             "models": list(self.models),
             "entropy": self.entropy,
             "overall": tables[0],
@@ -290,7 +294,3 @@ def _warn_of_other_differences(base: Model, other: Model, name: str) -> None:
                 stacklevel=4,
             )
             return
-
-
-def _json(value: float) -> float | str:
-    return "inf" if value == math.inf else value

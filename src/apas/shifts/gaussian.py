@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from apas._random import Stream
 from apas._typing import Floats
@@ -16,11 +13,11 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters
 from apas.shifts.base import magnitudes
 from apas.shifts.points import LARGEST, standard_normals
-from apas.shifts.selection import ALL_KINDS, Reach, placed
+from apas.shifts.selection import ScaledShifts, placed
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GaussianShifts:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class GaussianShifts(ScaledShifts):
     """Every parameter moves by an independent normal number with mean 0 and standard deviation `delta`.
 
     Most parameters move by less than `delta`, about one in three by more, and none has a limit. There is therefore no
@@ -50,23 +47,8 @@ class GaussianShifts:
     ('CERTIFIED', 'each of 2 weights moves by an independent normal number of standard deviation delta, 1 fixed')
     """
 
-    relative: bool = False
-    kinds: tuple[str, ...] = ALL_KINDS
-    layers: Sequence[str | int] | None = None
-    scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
-    floor: float = 0.0
-    _reach: Reach = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        options = {name: getattr(self, name) for name in ("relative", "kinds", "layers", "scale", "floor")}
-        reach = Reach("GaussianShifts", **options)
-        for name in ("kinds", "layers", "scale"):  # as checked, and copied from what may change
-            object.__setattr__(self, name, getattr(reach, name))
-        object.__setattr__(self, "_reach", reach)
-
-    def radii(self, parameters: Parameters) -> Floats:
-        """Standard deviation of each parameter when delta is 1, shape (k,); no bound on how far it moves."""
-        return self._reach.radii(parameters)
+    _owner: ClassVar[str] = "GaussianShifts"
+    kind: ClassVar[str] = "gaussian"
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k): normal numbers times the radii.
@@ -76,13 +58,9 @@ class GaussianShifts:
         radii = self.radii(parameters)
         movers = np.flatnonzero(radii)
         points = standard_normals(len(movers), stream, start, stop)
-        if not self._reach.plain(parameters):
+        if not self._plain(parameters):
             points *= radii[movers]
         return points if len(movers) == len(radii) else placed(points, movers, len(radii))
-
-    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins of the rows on every shifted model, shape (directions, rows)."""
-        return model.shifted_margins(X, target, directions, delta)
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
@@ -101,9 +79,8 @@ class GaussianShifts:
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""
-        reach = self._reach
-        movers, fixed = reach.movers(parameters), reach.fixed(parameters)
-        return f"{movers} moves by an independent normal number of standard deviation {reach.size()}{fixed}"
+        movers, fixed = self._movers(parameters), self._fixed(parameters)
+        return f"{movers} moves by an independent normal number of standard deviation {self._size()}{fixed}"
 
     def region(self, parameters: Parameters) -> str:
         """Refuse: a normal distribution has no bounded set, so that nothing can be said about every shift."""
@@ -111,16 +88,3 @@ class GaussianShifts:
             f"{self} has no limit to how far a parameter moves, so nothing holds for every one of its shifts; use "
             'method="sampling", which speaks of most of them, or shifts in a box (LinfShifts).'
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the set again, as JSON values."""
-        return {"kind": "gaussian", **self._reach.to_dict()}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GaussianShifts) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
-
-    def __repr__(self) -> str:
-        return repr(self._reach)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
-from apas.models.base import Model, Parameters
+from apas.models.base import Parameters
 from apas.shifts.box import within_box
 from apas.shifts.points import unit_cube
-from apas.shifts.selection import ALL_KINDS, Reach, placed
+from apas.shifts.selection import ScaledShifts, placed
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LinfShifts:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LinfShifts(ScaledShifts):
     """Every model whose parameters differ from the base model's by at most `delta` each.
 
     Draws are uniform on that box. A parameter moves by ``delta * factor``, where the factor is 1, the parameter's
@@ -47,23 +44,8 @@ class LinfShifts:
     LinfShifts(kinds=('weight',), layers=(0,))
     """
 
-    relative: bool = False
-    kinds: tuple[str, ...] = ALL_KINDS
-    layers: Sequence[str | int] | None = None
-    scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
-    floor: float = 0.0
-    _reach: Reach = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        options = {name: getattr(self, name) for name in ("relative", "kinds", "layers", "scale", "floor")}
-        reach = Reach("LinfShifts", **options)
-        for name in ("kinds", "layers", "scale"):  # as checked, and copied from what may change
-            object.__setattr__(self, name, getattr(reach, name))
-        object.__setattr__(self, "_reach", reach)
-
-    def radii(self, parameters: Parameters) -> Floats:
-        """How far each parameter may move when delta is 1, shape (k,)."""
-        return self._reach.radii(parameters)
+    _owner: ClassVar[str] = "LinfShifts"
+    kind: ClassVar[str] = "linf"
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k).
@@ -71,7 +53,7 @@ class LinfShifts:
         Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
         ``radii[j]``; parameters that do not move take no random number.
         """
-        if self._reach.plain(parameters):
+        if self._plain(parameters):
             return unit_cube(len(parameters), stream, start, stop)
         radii = self.radii(parameters)
         if radii.all():
@@ -80,10 +62,6 @@ class LinfShifts:
             return unit
         movers = np.flatnonzero(radii)
         return placed(unit_cube(len(movers), stream, start, stop) * radii[movers], movers, len(radii))
-
-    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
-        """Margins of the rows on every shifted model, shape (directions, rows)."""
-        return model.shifted_margins(X, target, directions, delta)
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
@@ -97,19 +75,5 @@ class LinfShifts:
 
     def region(self, parameters: Parameters) -> str:
         """The set itself in words."""
-        reach = self._reach
-        movers, fixed = reach.movers(parameters), reach.fixed(parameters)
-        return f"the box in which {movers} moves by at most {reach.size()}{fixed}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the set again, as JSON values."""
-        return {"kind": "linf", **self._reach.to_dict()}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LinfShifts) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
-
-    def __repr__(self) -> str:
-        return repr(self._reach)
+        movers, fixed = self._movers(parameters), self._fixed(parameters)
+        return f"the box in which {movers} moves by at most {self._size()}{fixed}"

@@ -51,7 +51,7 @@ def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:
     with np.errstate(under="ignore"):
         total = float(np.sum((sizes / delta) ** p))
     error = (4 * p + 8 * math.log2(len(sizes) + 256)) * 2.0**-53 + POWER  # of quotient, power and pairwise sum
-    if error < 0.5 and total * (1 + error) + len(sizes) * 1e-300 <= 1:
+    if error < 0.5 and total * (1 + error) + len(sizes) * 1e-300 <= 1:  # 1e-300 each for terms that underflowed
         return True
     if total * (1 - error) > 1:
         return False
@@ -89,6 +89,7 @@ def inside_ball(base: Floats, values: Floats, p: float, delta: float) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         moves = values - base
     moves = np.nan_to_num(moves)
+    # a norm of millions of terms is off by far less than 2**-44; if not, the cut grows until the exact test accepts
     size, cut = float(lp_norm(moves, p)), 2.0**-44
     share = min(1.0, delta / size) if size > 0 else 0.0
     while cut < 1:

@@ -16,13 +16,17 @@ Probability 33.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from apas._random import UNIT, Stream
 from apas._typing import Floats
 
-#: Directions of small models are drawn in groups of this many, parameter by parameter.
+#: Directions of small models are drawn in groups of this many, parameter by parameter: whole cache lines of samples,
+#: and few draws too many at the ends of a block. It says which word belongs to which draw, and so never changes.
 TILE = 128
 #: Up to this many moving parameters a model counts as small.
 SMALL = 1024
@@ -43,15 +47,25 @@ def unit_cube(size: int, stream: Stream, start: int, stop: int) -> Floats:
             np.copyto(some, stream.integers(start * size + part, len(some)))
             some *= UNIT
         return points.reshape(-1, size)
-    first, last = start // TILE, -(-stop // TILE)
-    tiles = stream.integers(first * TILE * size, (last - first) * TILE * size).reshape(-1, size, TILE)
-    cube = np.empty((size, last - first, TILE))
+    tiles = _tiles(stream.integers, size, start, stop)
+    cube = np.empty((size, len(tiles), TILE))
     np.copyto(cube.transpose(1, 0, 2), tiles)
     cube *= UNIT
-    flat = cube.reshape(size, -1)
-    if len(tiles) * TILE != stop - start:
-        flat = np.ascontiguousarray(flat[:, start - first * TILE : stop - first * TILE])
-    return flat.T
+    return _asked_for(cube.reshape(size, -1), start, stop)
+
+
+def _tiles(words: Callable[[int, int], Any], width: int, start: int, stop: int) -> Any:
+    """The words, `width` per point, of all groups of 128 points that hold numbers `start` to `stop`."""
+    first, last = start // TILE, -(-stop // TILE)
+    return words(first * TILE * width, (last - first) * TILE * width).reshape(-1, width, TILE)
+
+
+def _asked_for(numbers: Floats, start: int, stop: int) -> Floats:
+    """Points number `start` to `stop`, Fortran-contiguous, of whole groups of them (size, points)."""
+    if numbers.shape[1] != stop - start:
+        first = start // TILE * TILE
+        numbers = np.ascontiguousarray(numbers[:, start - first : stop - first])
+    return numbers.T
 
 
 #: No number is larger than this: the smallest share is 2**-54, and half of it the quantile of -8.3744.
@@ -71,17 +85,14 @@ def standard_normals(size: int, stream: Stream, start: int, stop: int) -> Floats
             some = points[part : part + PART]
             some[:] = _normals(stream.words(start * size + part, len(some)))
         return points.reshape(-1, size)
-    first, last = start // TILE, -(-stop // TILE)
-    words = stream.words(first * TILE * size, (last - first) * TILE * size).reshape(-1, size, TILE)
-    numbers = _normals(np.ascontiguousarray(words.transpose(1, 0, 2)).reshape(size, -1))
-    if numbers.shape[1] != stop - start:
-        numbers = np.ascontiguousarray(numbers[:, start - first * TILE : stop - first * TILE])
-    return numbers.T
+    words = _tiles(stream.words, size, start, stop)
+    return _asked_for(_normals(np.ascontiguousarray(words.transpose(1, 0, 2)).reshape(size, -1)), start, stop)
 
 
 def _normals(words: NDArray[np.uint64]) -> Floats:
     from scipy.special import ndtri
 
+    # the lower half of the distribution alone: there `uniform` has its finest numbers, and the far tail all its digits
     sizes: Floats = -ndtri(0.5 * uniform(words))
     return np.where(words & np.uint64(1), -sizes, sizes)
 
@@ -102,16 +113,13 @@ def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> Flo
             _fill(point, p, stream, i)
         return points
     width = _words_per_coordinate(p) * size + 1
-    first, last = start // TILE, -(-stop // TILE)
-    words = stream.words(first * TILE * width, (last - first) * TILE * width).reshape(-1, width, TILE)
+    words = _tiles(stream.words, width, start, stop)
     coordinates = np.ascontiguousarray(words[:, :-1].transpose(1, 0, 2)).reshape(width - 1, -1)
     numbers, powers = _numbers(coordinates[:size], coordinates[size:], p)
     total = powers.sum(axis=0)
     total -= np.log(uniform(np.ascontiguousarray(words[:, -1]).reshape(-1)))
     numbers *= total ** (-1.0 / p)
-    if numbers.shape[1] != stop - start:
-        numbers = np.ascontiguousarray(numbers[:, start - first * TILE : stop - first * TILE])
-    return numbers.T
+    return _asked_for(numbers, start, stop)
 
 
 def _fill(point: Floats, p: float, stream: Stream, index: int) -> None:
@@ -153,6 +161,6 @@ def _numbers(words: _Words, more: _Words, p: float) -> tuple[Floats, Floats]:
 def uniform(words: _Words) -> Floats:
     """Numbers of (0, 1] from the highest 53 bits of each word, finest next to 0."""
     numbers = (words >> np.uint64(11)).astype(np.float64)
-    numbers += 0.5
+    numbers += 0.5  # never 0, whose logarithm or quantile would be infinite
     numbers *= 2.0**-53
     return numbers

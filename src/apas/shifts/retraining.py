@@ -28,8 +28,10 @@ from apas.shifts.distance import ShiftReport, compare_models, read_model
 
 def drawn_rows(stream: Stream, start: int, count: int, rows: int) -> Integers:
     """Row numbers from 0 to `rows` (exclusive), drawn with replacement: numbers `start` to ``start + count``."""
+    # 32 random bits times `rows`, of which the upper half is the row: no product overflows 64 bits, and as rows are far
+    # below 2**32, no row is likelier than another by more than rows / 2**32
     numbers = stream.words(start, count) >> np.uint64(32)
-    return (numbers * np.uint64(rows) >> np.uint64(32)).astype(np.int64)  # uniform, as rows are far below 2**32
+    return (numbers * np.uint64(rows) >> np.uint64(32)).astype(np.int64)
 
 
 def drawn_seeds(stream: Stream, start: int, count: int) -> list[int]:
@@ -197,8 +199,9 @@ def retrain(
     labels = check_labels(y, int(rows.shape[0]), owner="retrain")
     recipe = _Recipe(estimator, rows, labels, bool(bootstrap), bool(warm_start), entropy_of(rng))
     trained, caught = [], []
+    each = in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs)
     with Progress(n_models, "training models") as progress:
-        for result, warned in _each(recipe, n_models, jobs):
+        for result, warned in each:
             trained.append(result)
             caught.append(warned)
             progress.advance(1)
@@ -272,10 +275,6 @@ def _seeded(estimator: Any, seeds: Stream, i: int) -> Any:
     names = [n for n in sorted(estimator.get_params()) if n == "random_state" or n.endswith("__random_state")]
     values = drawn_seeds(seeds, i * len(names), len(names))
     return estimator.set_params(**dict(zip(names, values, strict=True)))
-
-
-def _each(recipe: _Recipe, n_models: int, n_jobs: int) -> Iterable[tuple[Any, _Caught]]:
-    return in_parallel(recipe.train, ((i,) for i in range(n_models)), n_jobs if n_models > 1 else 1)
 
 
 def _check_rows(X: Any) -> Any:
@@ -491,22 +490,18 @@ def _check_size(fraction: Any, rows: int) -> int:
 def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list[Integers], list[int]]:
     """Entropy, the row numbers of each round, and a seed for whatever else is random in it."""
     if isinstance(rng, Sequence | np.ndarray) and not isinstance(rng, str | bytes):
-        seeds = _check_seeds(rng, rounds)
-        return None, [np.random.RandomState(seed).choice(rows, size) for seed in seeds], seeds
+        if len(rng) != rounds:
+            raise InputError(
+                f"`rng` of estimate_delta must be one seed, or one per round ({rounds}), got {len(rng)}; pass as many "
+                "seeds as rounds."
+            )
+        for seed in rng:
+            whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+            if not whole or not 0 <= seed < 2**32:
+                raise InputError(f"`rng` of estimate_delta must hold integers in [0, 2**32) as seeds, got {seed!r}.")
+        # NumPy's legacy generator, which is frozen: these are the rows of the paper's own experiments
+        return None, [np.random.RandomState(seed).choice(rows, size) for seed in rng], [int(seed) for seed in rng]
     entropy = entropy_of(rng)
     drawn = drawn_rows(Stream(entropy, "retraining"), 0, rounds * size, rows)
     seeds = drawn_seeds(Stream(entropy, "retraining order"), 0, rounds)
     return entropy, list(drawn.reshape(rounds, size)), seeds
-
-
-def _check_seeds(seeds: Any, rounds: int) -> list[int]:
-    if len(seeds) != rounds:
-        raise InputError(
-            f"`rng` of estimate_delta must be one seed, or one per round ({rounds}), got {len(seeds)}; pass as many "
-            "seeds as rounds."
-        )
-    for seed in seeds:
-        whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-        if not whole or not 0 <= seed < 2**32:
-            raise InputError(f"`rng` of estimate_delta must hold integers in [0, 2**32) as seeds, got {seed!r}.")
-    return [int(seed) for seed in seeds]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
-from apas.models.base import ABSENT, Parameters
+from apas.models.base import ABSENT, Model, Parameters
 
 #: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
 ALL_KINDS = ("weight", "bias")
@@ -87,41 +89,44 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple | set | frozenset | np.ndarray) else (value,)
 
 
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """Which parameters move and in what proportion; the options that boxes and normal shifts share."""
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScaledShifts:
+    """The options that boxes and normal shifts share: which parameters move, and in what proportion."""
 
-    owner: str
+    _owner: ClassVar[str]
+    kind: ClassVar[str]
+
     relative: bool = False
     kinds: tuple[str, ...] = ALL_KINDS
-    layers: tuple[str | int, ...] | None = None
-    scale: Any = None
+    layers: Sequence[str | int] | None = None
+    scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", check_kinds(self.kinds, self.owner))
+        # as checked, and copied from what may change
+        object.__setattr__(self, "kinds", check_kinds(self.kinds, self._owner))
         object.__setattr__(self, "layers", check_layers(self.layers))
-        object.__setattr__(self, "scale", _copied(self.scale, self.owner))
+        object.__setattr__(self, "scale", _copied(self.scale, self._owner))
         object.__setattr__(self, "relative", plain(self.relative))
         object.__setattr__(self, "floor", plain(self.floor))
         if not isinstance(self.relative, bool | np.bool_):
-            raise InputError(f"`relative` of {self.owner} must be True or False, got {self.relative!r}.")
+            raise InputError(f"`relative` of {self._owner} must be True or False, got {self.relative!r}.")
         number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
         if not number or not 0.0 <= self.floor < np.inf or (self.floor and not self.relative):
             raise InputError(
-                f"`floor` of {self.owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
+                f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
             )
 
-    def plain(self, parameters: Parameters) -> bool:
+    def _plain(self, parameters: Parameters) -> bool:
         """Whether every parameter moves by delta itself, and none is absent."""
         anything = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
         return anything and ABSENT not in parameters.kinds
 
     def radii(self, parameters: Parameters) -> Floats:
-        """How far each parameter moves when delta is 1, shape (k,)."""
-        if self.plain(parameters):
+        """How far each parameter moves when delta is 1, shape (k,); of normal shifts the standard deviation."""
+        if self._plain(parameters):
             return np.ones(len(parameters))
-        radii = moving(parameters, self.kinds, self.layers, self.owner).astype(np.float64)
+        radii = moving(parameters, self.kinds, self.layers, self._owner).astype(np.float64)
         if self.relative:
             sizes = np.abs(parameters.values)
             radii *= np.maximum(sizes, self.floor, out=sizes)
@@ -140,29 +145,33 @@ class Reach:
             return factors
         if isinstance(self.scale, Mapping):
             for key, factor in self.scale.items():
-                name = layer_name(parameters, key, "scale", self.owner)
+                name = layer_name(parameters, key, "scale", self._owner)
                 for layer, part in zip(parameters.layers, parameters.slices, strict=True):
                     if layer == name:
                         factors[part] = _factor(factor)
         else:
-            factors = _flat_scale(self.scale, parameters, self.owner)
+            factors = _flat_scale(self.scale, parameters, self._owner)
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
-            raise InputError(f"`scale` of {self.owner} must hold finite numbers of at least 0.")
+            raise InputError(f"`scale` of {self._owner} must hold finite numbers of at least 0.")
         return factors
 
-    def size(self) -> str:
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
+        """Margins of the rows on every shifted model, shape (directions, rows)."""
+        return model.shifted_margins(X, target, directions, delta)
+
+    def _size(self) -> str:
         """By how much a parameter moves, in words."""
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         return size + (" times its scale" if self.scale is not None else "")
 
-    def movers(self, parameters: Parameters) -> str:
+    def _movers(self, parameters: Parameters) -> str:
         """What moves, in words."""
         count = int(np.count_nonzero(self.radii(parameters)))
-        what = selected(parameters, self.kinds, self.layers, self.owner)
+        what = selected(parameters, self.kinds, self.layers, self._owner)
         return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}"
 
-    def fixed(self, parameters: Parameters) -> str:
+    def _fixed(self, parameters: Parameters) -> str:
         """What does not move, in words that follow a comma; empty if everything moves."""
         zeros, some = self._zeros(parameters)
         still = int(np.count_nonzero(parameters.exist & (self.radii(parameters) == 0))) - zeros
@@ -176,7 +185,7 @@ class Reach:
         """How many parameters a relative shift leaves alone because they are 0, and the names of the first three."""
         if not self.relative or self.floor:
             return 0, []
-        chosen, count, names = chosen_layers(parameters, self.layers, self.owner), 0, list[str]()
+        chosen, count, names = chosen_layers(parameters, self.layers, self._owner), 0, list[str]()
         factors = self._factors(parameters)
         tensors = zip(
             parameters.names, parameters.kinds, parameters.layers, parameters.shapes, parameters.slices, strict=True
@@ -191,7 +200,7 @@ class Reach:
         return count, names
 
     def to_dict(self) -> dict[str, Any]:
-        """The options as JSON values."""
+        """Everything needed to build the set again, as JSON values."""
         scale: Any = None
         if isinstance(self.scale, Mapping):
             scale = {str(key): _factor(value) for key, value in self.scale.items()}
@@ -199,6 +208,7 @@ class Reach:
             scale = [np.asarray(s).tolist() for s in self.scale]
         layers = None if self.layers is None else list(self.layers)
         return {
+            "kind": self.kind,
             "relative": self.relative,
             "kinds": list(self.kinds),
             "layers": layers,
@@ -206,10 +216,16 @@ class Reach:
             "floor": self.floor,
         }
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScaledShifts) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
+
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
         shown += ["scale=..."] if self.scale is not None else []
-        return f"{self.owner}({', '.join(shown)})"
+        return f"{self._owner}({', '.join(shown)})"
 
 
 _DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Protocol, SupportsIndex, runtime_checkable
 
 from apas.errors import InputError
-from apas.stats.arguments import Number, as_confidence, as_count, as_probability
+from apas.stats.binomial import Number, as_confidence, as_count, as_probability
 
 
 @runtime_checkable
@@ -22,7 +22,6 @@ class Budget(Protocol):
 
     def share(self, test: int) -> Fraction:
         """Return the part of the total risk that test number `test` may use."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import SupportsIndex
 
 from apas.errors import InputError
-from apas.stats.arguments import Number, as_confidence, as_count
+from apas.stats.binomial import Number, as_confidence, as_count
 
 
 def coverage_lower(

@@ -12,8 +12,19 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from typing import SupportsIndex
 
-from apas.stats.arguments import Number, Risk, as_count, as_probability, as_risk, precision
-from apas.stats.binomial import as_decimal, count_above, count_below, head, stays_within
+from apas.stats.binomial import (
+    Number,
+    Risk,
+    as_count,
+    as_decimal,
+    as_probability,
+    as_risk,
+    count_above,
+    count_below,
+    head,
+    precision,
+    stays_within,
+)
 
 # Newton's method took at most 22 steps on 6,000 random cases, 5 being usual; the limit only keeps a mistake
 # from running forever.

@@ -203,8 +203,8 @@ class Reduction:
         truth = check_assignment(assignment, self.formula.variables)
         move = np.zeros(len(self.model.parameters))
         signs = np.where(truth, 1.0, -1.0)
-        for part in self.model.parameters.slices[:2]:
-            move[part] = signs
+        for tensor in self.model.parameters.split(move)[:2]:
+            tensor[...] = signs
         return inside_box(self.model.parameters.values, 1.0, self.delta, move)
 
     def assignment(self, witness: Floats | Witness) -> tuple[bool, ...]:
@@ -224,8 +224,7 @@ class Reduction:
             )
         if self.logit(values) < 0:
             raise InputError("`witness` must be a shifted model that gives class 1, but its logit is negative.")
-        part = slice(0, self.formula.variables)
-        w, b = (values[where][part] for where in self.model.parameters.slices[:2])
+        w, b = (t.ravel()[: self.formula.variables] for t in self.model.parameters.split(values)[:2])
         x = Fraction(float(self.X[0, 0]))
         return tuple(
             Fraction(wi) * x + Fraction(bi) > Fraction(1, 2) for wi, bi in zip(w.tolist(), b.tolist(), strict=True)

@@ -35,7 +35,7 @@ def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin
     """
     theta = network.parameters
     moves = np.zeros(len(theta)) if reach is None else np.asarray(reach, dtype=np.float64)
-    reaches = [moves[part].reshape(shape) for part, shape in zip(theta.slices, theta.shapes, strict=True)][::2]
+    reaches = theta.split(moves)[::2]
     hidden = list(zip(network.weights[:-1], reaches[:-1], network.activations, strict=True))
     norm = 1.0
     for w, r, name in hidden:

@@ -231,12 +231,6 @@ def output_signs(net: FeedForward, wanted: Indices, rival: Indices) -> Floats:
     return signs
 
 
-def split_parameters(net: FeedForward, values: Floats) -> list[Floats]:
-    """One number per parameter (..., k) as views of the tensors' shapes."""
-    parts = zip(net.parameters.slices, net.parameters.shapes, strict=True)
-    return [values[..., part].reshape(*values.shape[:-1], *shape) for part, shape in parts]
-
-
 def moving_layers(net: FeedForward, reach: list[Floats]) -> list[MovingLayer]:
     """The layers of a network whose tensors move by at most `reach`."""
     ends = zip(net.weights, reach[::2], net.biases, reach[1::2], strict=True)
@@ -293,7 +287,7 @@ class Boxes:
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
-        self.reach = split_parameters(net, radii)
+        self.reach = net.parameters.split(radii)
         if net.activations:
             self.middle = X @ net.weights[0] + net.biases[0]
             self.spread = MovingLayer(net.weights[0], self.reach[0], net.biases[0], self.reach[1]).spread(np.abs(X))

@@ -37,7 +37,6 @@ from apas.worst_case.intervals import (
     magnitudes,
     moving_layers,
     output_terms,
-    split_parameters,
 )
 
 #: What is taken off a slope that must not be too steep, so that rounding cannot make it so.
@@ -388,7 +387,7 @@ class Relaxation:
 
     def __init__(self, net: FeedForward, radii: Floats, delta: float) -> None:
         self.net, self.radii, self.delta = net, radii, delta
-        self.unit_reach = split_parameters(net, radii)
+        self.unit_reach = net.parameters.split(radii)
         self.layers = moving_layers(net, [delta * reach for reach in self.unit_reach])
 
     def relaxed(self, X: Floats) -> tuple[list[Units], list[LayerLines], Floats]:

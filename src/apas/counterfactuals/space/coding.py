@@ -13,9 +13,10 @@ from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_matrix, is_frame
 from apas.counterfactuals.space.feature import ON_GRID, Feature, numbers
 from apas.errors import InputError
-from apas.models.base import Described, LibraryBacked, Model, Named, Parameters, Raw, offers
+from apas.models.base import Described, LibraryBacked, Model, Named, Raw, offers
 from apas.models.convert import as_model, encoded_rows
 from apas.models.digest import canonical
+from apas.models.wrappers import ModelWrapper
 
 if TYPE_CHECKING:
     from apas.counterfactuals.space.space import FeatureSpace
@@ -201,10 +202,6 @@ def _line(feature: Feature, scale: str | None) -> tuple[float, float]:
     return low, high - low
 
 
-#: Capabilities that need nothing of the space.
-_PASSED_ON = ("margin_scale", "input_gradient", "parameter_gradient", "as_feedforward", "dtype")
-
-
 def bound(model: Any, space: FeatureSpace) -> Model:
     """The model as one that takes raw rows of the space: itself if it does so, else behind the space's coding."""
     net = as_model(model)
@@ -270,39 +267,19 @@ def _check_order(space: FeatureSpace, names: tuple[str, ...] | None) -> None:
             )
 
 
-class CodedModel:
+class CodedModel(ModelWrapper):
     """A model that encodes raw rows by the coding of a space; it offers what the model behind it offers."""
 
     def __init__(self, net: Any, space: FeatureSpace) -> None:
+        super().__init__(net)
         self._net, self._space = net, space
-        for name in ("margin", "shifted_margins", *_PASSED_ON):
-            if hasattr(net, name):
-                setattr(self, name, getattr(net, name))
         if offers(net, LibraryBacked):
             self.library_classes = self._library_classes
-
-    margin: Any
-    shifted_margins: Any
 
     @property
     def space(self) -> FeatureSpace:
         """The space whose coding the model stands behind."""
         return self._space
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels of the model behind."""
-        return self._net.classes  # type: ignore[no-any-return]
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs in model units."""
-        return self._net.n_features  # type: ignore[no-any-return]
-
-    @property
-    def parameters(self) -> Parameters:
-        """Parameters of the model behind."""
-        return self._net.parameters  # type: ignore[no-any-return]
 
     @property
     def feature_names(self) -> tuple[str, ...]:

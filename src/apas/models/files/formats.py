@@ -1,25 +1,34 @@
 """Model files: which format a file has, reading it without running anything in it, and writing it in one step.
 
 Reading never unpickles. What a file could do, each reader says: `json`, `safetensors`, `skops`, `onnx` and
-`torch_state`.
+`torch_state`. What they share is here: archives that are read in bounded memory, the description of a network that a
+file holds besides its numbers, and what the user says where the file does not.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import stat
-from collections.abc import Callable, Sequence
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from apas._atomic import write_bytes
+from apas._sanitise import for_error
 from apas._validation import is_path
 from apas.errors import InputError, UnsafeFile, Unsupported
+from apas.models.activations import ACTIVATIONS
 from apas.models.base import Dense, Described, Model, Named, offers
 from apas.models.convert import as_model
-from apas.models.feedforward import FeedForward
-from apas.models.files.description import CONVERT, Stated
+from apas.models.feedforward import OUTPUTS, FeedForward, check_activations
 
 #: Where each format is read and written: module, reader, writer. A module is imported when such a file turns up.
 _FORMATS = {
@@ -137,9 +146,11 @@ def load_model(
     """
     source = _path(path, [*_FORMATS])
     module, reader, _ = _FORMATS[source.suffix.lower()]
-    stated = Stated(activation, output, threshold, classes, feature_names)
+    stated = LoadOptions(activation, output, threshold, classes, feature_names)
     try:
-        read: Callable[[Path, bytes, Stated], Model] = getattr(import_module(f"apas.models.files.{module}"), reader)
+        read: Callable[[Path, bytes, LoadOptions], Model] = getattr(
+            import_module(f"apas.models.files.{module}"), reader
+        )
         return read(source, _content(source), stated)
     except MemoryError:
         raise InputError(f"{source} needs more memory than there is, so it is no model for this machine.") from None
@@ -177,3 +188,205 @@ def _content(path: Path) -> bytes:
 
 def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+VERSION = 1
+FIELDS = ("activation", "output", "threshold", "classes", "feature_names")
+#: What a file says only where it is not the usual: float64.
+OPTIONAL = ("dtype",)
+CONVERT = "in the program that trained the model, write it with: apas.save_model(model, 'model.json')"
+
+
+def describe_network(network: FeedForward) -> dict[str, Any]:
+    """All of a network but its weights and biases, as JSON values."""
+    described = network.describe()
+    return {
+        "format": "apas-model",
+        "version": VERSION,
+        "kind": "feedforward",
+        **{key: described[key] for key in (*FIELDS, *OPTIONAL) if key in described},
+    }
+
+
+def check_description(content: Any, path: Path, *, arrays: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a description, none unknown, and all there but for those that may be left out."""
+    needed = (*arrays, *FIELDS)
+    if not isinstance(content, dict) or content.get("format") != "apas-model":
+        raise InputError(f'{path} is not a model file: it must hold an object with "format": "apas-model"; {CONVERT}.')
+    version = content.get("version")
+    if type(version) is not int or version != VERSION or content.get("kind") != "feedforward":
+        raise InputError(
+            f"{path} is a model file of version {version!r} and kind {content.get('kind')!r}, but this apas reads "
+            f"version {VERSION} and kind 'feedforward'; use a newer apas."
+        )
+    unknown = sorted(set(content) - {*needed, *OPTIONAL, "format", "version", "kind"})
+    if unknown:
+        raise InputError(f"{path} has the unknown field {unknown[0]!r}; a model file has only {', '.join(needed)}.")
+    missing = [key for key in needed if key not in content]
+    if missing:
+        raise InputError(f"{path} must have the field {missing[0]!r}, but has not; {CONVERT}.")
+    return {key: content[key] for key in (*needed, *OPTIONAL) if key in content}
+
+
+def build_network(path: Path, fields: Mapping[str, Any]) -> FeedForward:
+    """Make a network of the arguments of `FeedForward` that a file holds."""
+    try:
+        return FeedForward(**fields)
+    except InputError as error:
+        raise InputError(f"{path} does not hold a usable network: {error}") from error
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise InputError(f"{path} does not hold a usable network: a field has the wrong type ({error}).") from error
+
+
+_Kind = TypeVar("_Kind", bound=Model)
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """The keyword arguments of `load_model`; None for what was not said."""
+
+    activation: str | Sequence[str] | None = None
+    output: str | None = None
+    threshold: float | None = None
+    classes: Sequence[Any] | None = None
+    feature_names: Sequence[str] | None = None
+
+    def said(self) -> list[str]:
+        """Names of the arguments that were given."""
+        return [name for name, value in vars(self).items() if value is not None]
+
+    def confirm(self, path: Path, model: _Kind) -> _Kind:
+        """Refuse what contradicts a file that speaks for itself; give the model."""
+        if not self.said() or not offers(model, Dense):
+            return model
+        network = model.as_feedforward()
+        found = {
+            "activation": network.activations,
+            "output": network.output,
+            "threshold": network.threshold,
+            "classes": network.classes,
+            "feature_names": model.feature_names if offers(model, Named) else None,
+        }
+        for name in self.said():
+            given: Any = getattr(self, name)
+            if name == "activation":
+                given = check_activations(given, len(network.activations))
+            elif not isinstance(given, str | float | int):
+                given = tuple(given)
+            if given != found[name]:
+                shown = list(found[name]) if isinstance(found[name], tuple) else found[name]
+                raise InputError(
+                    f"`{name}` of load_model is {getattr(self, name)!r}, but {path} says {shown!r}; leave it out."
+                )
+        return model
+
+    def network(
+        self,
+        path: Path,
+        weights: Sequence[Any],
+        biases: Sequence[Any],
+        *,
+        activation: Sequence[str] | None = None,
+        output: str | None = None,
+        classes: Sequence[Any] | None = None,
+        dtype: str = "float64",
+    ) -> FeedForward:
+        """Make a network of what a file holds and what the user says about the rest."""
+        hidden = len(weights) - 1
+        if activation is None and self.activation is None and hidden:
+            raise InputError(
+                f"`activation` of load_model must say what is computed between the {hidden + 1} layers, which {path} "
+                f'does not tell; pass activation="relu" (or --activation relu), or another of {", ".join(ACTIVATIONS)}.'
+            )
+        if output is None and self.output is None:
+            raise InputError(
+                f"`output` of load_model must say what the numbers of the last layer are, which {path} does not tell; "
+                f'pass output="sigmoid" for one logit, "softmax" for a score per class, or "identity" for a number '
+                "that is compared with `threshold` itself (on the command line: --output)."
+            )
+        if self.output is not None and self.output not in OUTPUTS:
+            raise InputError(
+                f"`output` of load_model must be one of {', '.join(map(repr, OUTPUTS))}, got {self.output!r}; "
+                '"sigmoid" stands for one logit and "softmax" for a logit per class.'
+            )
+        chosen = output or self.output
+        if chosen == "identity" and self.threshold is None:
+            raise InputError(
+                f'`threshold` of load_model must be given with output="identity", as {path} does not tell it.'
+            )
+        fields = {
+            "weights": weights,
+            "biases": biases,
+            "activation": activation if activation is not None else self.activation if hidden else (),
+            "output": chosen,
+            "threshold": 0.5 if self.threshold is None else self.threshold,
+            "classes": classes if classes is not None else self.classes,
+            "feature_names": self.feature_names,
+            "dtype": dtype,
+        }
+        return self.confirm(path, build_network(path, fields))
+
+
+#: What libraries raise when a file is not what it should be.
+BROKEN = (
+    ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, ImportError, LookupError,
+    OSError, RuntimeError, SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+MEMBERS = 100_000
+#: How far members may expand: this many bytes, and so many times the size of the file.
+FREE, TIMES = 2**25, 4
+PIECE = 2**20
+
+
+def read_archive(path: Path, raw: bytes) -> dict[str, bytes]:
+    """Members of the archive `raw` by name, none of them larger than it declares to be."""
+    # every member has this signature, so that a directory of millions is refused before it is built
+    if raw.count(b"PK\x01\x02") > MEMBERS:
+        raise InputError(f"{path} has more than {MEMBERS} members, so it is not a model file.")
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            listed = archive.infolist()
+            total, most = sum(info.file_size for info in listed), FREE + TIMES * len(raw)
+            if total > most:
+                raise InputError(
+                    f"{path} would expand to {total} bytes, more than the {most} that a file of its size may; it is "
+                    "damaged or made to fill the memory."
+                )
+            if len({info.filename for info in listed}) < len(listed):
+                raise InputError(f"{path} holds several members of the same name, so it is not a model file.")
+            if any(info.flag_bits & 1 for info in listed):
+                raise InputError(f"{path} is encrypted; write it without a password.")
+            return {info.filename: _member(archive, info) for info in listed}
+    except BROKEN as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not a whole zip archive: {first_line(error)}") from None
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    # piece by piece: all at once, zipfile would expand a member that lies about its size before it cuts it off
+    pieces = []
+    with archive.open(info) as member:
+        while piece := member.read(PIECE):
+            pieces.append(piece)
+    content = b"".join(pieces)
+    if len(content) != info.file_size:
+        raise zipfile.BadZipFile(f"{info.filename} is cut off")
+    return content
+
+
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """An archive of exactly these members, uncompressed."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
+        for name, member in members.items():
+            archive.writestr(name, member)
+    return content.getvalue()
+
+
+def first_line(error: BaseException) -> str:
+    """What another library complains about, to end a sentence of ours."""
+    line = for_error((str(error).splitlines() or [type(error).__name__])[0], 300)
+    line = re.sub(r" at 0x[0-9a-fA-F]+", "", line)  # an address in memory is another one each time
+    return line if line.endswith((".", "?")) else f"{line}."

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from apas.errors import InputError, UnsafeFile
 from apas.models.feedforward import FeedForward
-from apas.models.files.description import CONVERT, Stated, build_network, check_description, describe_network
+from apas.models.files.formats import CONVERT, LoadOptions, build_network, check_description, describe_network
 
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -39,7 +39,7 @@ def json_bytes(network: FeedForward) -> bytes:
     return (json.dumps(content, allow_nan=False) + "\n").encode()
 
 
-def read_json(path: Path, raw: bytes, stated: Stated) -> FeedForward:
+def read_json(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
         raise UnsafeFile(

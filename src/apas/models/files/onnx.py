@@ -23,21 +23,24 @@ from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.activations import LEAKY_SLOPE
 from apas.models.feedforward import FeedForward
-from apas.models.files.archive import BROKEN
-from apas.models.files.description import Stated, check_description, describe_network
+from apas.models.files.formats import BROKEN, LoadOptions, check_description, describe_network
 from apas.models.files.json import parse_json
 from apas.models.forward import scores
 
-_NAMES = {
-    "Relu": "relu",
-    "LeakyRelu": "leaky_relu",
-    "Clip": "hard_tanh",
-    "Tanh": "tanh",
-    "Sigmoid": "sigmoid",
-    "Softplus": "softplus",
-    "Elu": "elu",
-    "Gelu": "gelu",
+#: How each activation is written.
+_OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "relu": ("Relu", {}),
+    "leaky_relu": ("LeakyRelu", {"alpha": 0.01}),
+    "hard_tanh": ("Clip", {}),
+    "tanh": ("Tanh", {}),
+    "sigmoid": ("Sigmoid", {}),
+    "identity": ("Identity", {}),
+    "softplus": ("Softplus", {}),
+    "elu": ("Elu", {"alpha": 1.0}),
+    "gelu": ("Gelu", {"approximate": "none"}),
 }
+#: Which activation a node is; one that does nothing is silent.
+_NAMES = {kind: name for name, (kind, _) in _OPERATORS.items() if name != "identity"}
 #: Nodes that change no number of a row.
 _SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")
 _HEADS = {"Sigmoid": "sigmoid", "Softmax": "softmax", "LogSoftmax": "softmax"}
@@ -311,17 +314,6 @@ KEY = "apas"
 NODES = 10_000
 #: Versions of the format and of the operators that we write; the first that have a Gelu.
 IR_VERSION, OPSET = 9, 20
-_OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "relu": ("Relu", {}),
-    "leaky_relu": ("LeakyRelu", {"alpha": 0.01}),
-    "hard_tanh": ("Clip", {}),
-    "tanh": ("Tanh", {}),
-    "sigmoid": ("Sigmoid", {}),
-    "identity": ("Identity", {}),
-    "softplus": ("Softplus", {}),
-    "elu": ("Elu", {"alpha": 1.0}),
-    "gelu": ("Gelu", {"approximate": "none"}),
-}
 
 
 def onnx_bytes(network: FeedForward) -> bytes:
@@ -361,7 +353,7 @@ def onnx_bytes(network: FeedForward) -> bytes:
     return content
 
 
-def read_onnx(path: Path, raw: bytes, stated: Stated) -> FeedForward:
+def read_onnx(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     """Read a graph of dense layers, and compare it with onnxruntime if that is installed."""
     onnx = require("onnx", feature="an .onnx file", extra="onnx")
     decode_error = require("google.protobuf.message", feature="an .onnx file", extra="onnx").DecodeError
@@ -392,7 +384,7 @@ def read_onnx(path: Path, raw: bytes, stated: Stated) -> FeedForward:
     else:
         fields = check_description(parse_json(path, said.encode(), "the metadata of "), path)
         dtype = fields.pop("dtype", "float64")  # of the network that was written, in double precision
-        own = Stated(**fields)
+        own = LoadOptions(**fields)
         # an output that is compared with the threshold itself ends in nothing
         network = own.network(
             path, chain.weights, chain.biases, activation=chain.activation, output=chain.output, dtype=dtype

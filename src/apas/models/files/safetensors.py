@@ -17,8 +17,14 @@ from apas._optional import require
 from apas._typing import Array
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
-from apas.models.files.archive import BROKEN, first_line
-from apas.models.files.description import Stated, build_network, check_description, describe_network
+from apas.models.files.formats import (
+    BROKEN,
+    LoadOptions,
+    build_network,
+    check_description,
+    describe_network,
+    first_line,
+)
 from apas.models.files.json import parse_json
 from apas.models.files.torch_state import state_dtype, state_layers
 
@@ -45,7 +51,7 @@ def safetensors_bytes(network: FeedForward) -> bytes:
     return content
 
 
-def read_safetensors(path: Path, raw: bytes, stated: Stated) -> FeedForward:
+def read_safetensors(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     header = _header(path, raw)
     arrays = _arrays(path, raw)

@@ -11,62 +11,22 @@ from typing import Any
 from apas._optional import require
 from apas._sanitise import for_error
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile
-from apas.models.files.archive import BROKEN, first_line, pack, read_archive
-from apas.models.files.description import Stated
+from apas.models.files.formats import BROKEN, LoadOptions, first_line, pack, read_archive
 from apas.models.files.json import parse_json
 from apas.models.sklearn import LINEAR
 
-#: How skops makes things again. Those that call what the file names (methods, partials, constructors) are missing.
-LOADERS = {
-    "DictNode",
-    "DTypeNode",
-    "FunctionNode",
-    "JsonNode",
-    "ListNode",
-    "NdArrayNode",
-    "ObjectNode",
-    "SetNode",
-    "SliceNode",
-    "TupleNode",
-    "TypeNode",
-}
 #: Leftovers of training that nobody needs for an answer. They are left out, and need not be known.
 UNUSED = {"_optimizer", "_random_state", "loss_function_", "_loss_function_"}
 _NUMBERS = {
-    "bool",
-    "bool_",
-    "float16",
-    "float32",
-    "float64",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "str_",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-}
+    "bool", "bool_", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "str_", "uint8",
+    "uint16", "uint32", "uint64",
+}  # fmt: skip
 _PLAIN = {"str", "int", "float", "bool"}
 #: Functions that a `FunctionTransformer` may have: one number in, one number out.
 _FUNCTIONS = {
-    "absolute",
-    "arcsinh",
-    "cbrt",
-    "exp",
-    "expm1",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "negative",
-    "reciprocal",
-    "sign",
-    "sqrt",
-    "square",
-    "tanh",
-}
+    "absolute", "arcsinh", "cbrt", "exp", "expm1", "log", "log10", "log1p", "log2", "negative", "reciprocal",
+    "sign", "sqrt", "square", "tanh",
+}  # fmt: skip
 #: Where NumPy says that these are; older versions name the file that they are compiled into.
 _OF_UFUNCS = {"numpy", "numpy._core._multiarray_umath"}
 _ESTIMATORS = {
@@ -80,30 +40,18 @@ _ESTIMATORS = {
     "feature_selection": {"VarianceThreshold"},
     "impute": {"MissingIndicator", "SimpleImputer"},
     "preprocessing": {
-        "Binarizer",
-        "FunctionTransformer",
-        "KBinsDiscretizer",
-        "LabelBinarizer",
-        "MaxAbsScaler",
-        "MinMaxScaler",
-        "Normalizer",
-        "OneHotEncoder",
-        "OrdinalEncoder",
-        "PolynomialFeatures",
-        "PowerTransformer",
-        "QuantileTransformer",
-        "RobustScaler",
-        "StandardScaler",
-        "TargetEncoder",
+        "Binarizer", "FunctionTransformer", "KBinsDiscretizer", "LabelBinarizer", "MaxAbsScaler", "MinMaxScaler",
+        "Normalizer", "OneHotEncoder", "OrdinalEncoder", "PolynomialFeatures", "PowerTransformer",
+        "QuantileTransformer", "RobustScaler", "StandardScaler", "TargetEncoder",
     },
-}
+}  # fmt: skip
 #: Modules that scikit-learn keeps its classes in: the package itself, or a private module directly inside, which is
 #: called differently in different versions.
 _MODULE = re.compile(r"sklearn\.([a-z_]+)(\._[a-z_]+)?")
 
 
 def is_known(loader: str, module: str, name: str) -> bool:
-    """Whether skops may make a `module`.`name` by `loader`."""
+    """Whether skops may make a `module`.`name` by `loader`: never by one that calls what the file names."""
     if loader == "ObjectNode":
         found = _MODULE.fullmatch(module)
         return found is not None and name in _ESTIMATORS.get(found[1], ())
@@ -135,7 +83,7 @@ def public_module(loader: str, module: str) -> str:
 SCHEMA = "schema.json"
 
 
-def read_skops(path: Path, raw: bytes, stated: Stated) -> Any:
+def read_skops(path: Path, raw: bytes, stated: LoadOptions) -> Any:
     """Read a classifier or pipeline that ``skops.io.dump`` wrote.
 
     Every type in the file is looked up in a list of our own first. What skops then reads is a new archive of what was
@@ -159,7 +107,7 @@ def read_skops(path: Path, raw: bytes, stated: Stated) -> Any:
         model = from_sklearn(estimator, threshold=threshold, feature_names=stated.feature_names)
     except BROKEN as error:  # those of our own say so themselves
         raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from error
-    said = Stated(activation=stated.activation, output=stated.output, classes=stated.classes)
+    said = LoadOptions(activation=stated.activation, output=stated.output, classes=stated.classes)
     checked: SklearnModel = said.confirm(path, model)
     return checked
 
@@ -217,7 +165,7 @@ def _leave_out(node: dict[str, Any]) -> None:
 def _known_type(path: Path, node: dict[str, Any]) -> str:
     loader, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
     texts = isinstance(loader, str) and isinstance(module, str) and isinstance(name, str)
-    if not texts or loader not in LOADERS or not is_known(str(loader), str(module), str(name)):
+    if not texts or not is_known(str(loader), str(module), str(name)):
         kind, by = for_error(f"{module}.{name}", 100), for_error(str(loader), 40)
         raise UnsafeFile(
             f"{path} holds a {kind} (by {by}), which is not among the types of scikit-learn that apas "

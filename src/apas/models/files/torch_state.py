@@ -18,8 +18,7 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
-from apas.models.files.archive import read_archive
-from apas.models.files.description import CONVERT, Stated
+from apas.models.files.formats import CONVERT, LoadOptions, read_archive
 
 #: Most bytes of a record: enough for a thousand layers.
 RECORD = 2**18
@@ -76,7 +75,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
     if len(record) > RECORD:
         raise InputError(f"{path} has a record of {len(record)} bytes, more than the {RECORD} that apas reads.")
     try:
-        state = _Reader(path).follow(record)
+        state = _RecordReader(path).follow(record)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         if isinstance(error, InputError | UnsafeFile):
             raise
@@ -92,7 +91,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
     return state, storages, ">" if order.strip() == b"big" else "<"
 
 
-class _Reader:
+class _RecordReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stack: list[Any] = []
@@ -188,7 +187,7 @@ ALONE = "write the state alone, by torch.save(module.state_dict(), path)"
 DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2"}
 
 
-def read_state(path: Path, raw: bytes, stated: Stated) -> FeedForward:
+def read_state(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without a pickle.
 
     Layers are taken in the order in which the module registered them.

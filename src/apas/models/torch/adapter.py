@@ -18,14 +18,13 @@ from apas._typing import Array, Floats, Indices
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import Parameters, class_indices
-from apas.models.digest import canonical
+from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
-from apas.models.sourcecode import changed_members, own_class
 from apas.models.torch.head import SILENT, Head, chosen_output, final_layer, unhooked
 from apas.models.torch.passes import Passes, Stage, answer, gradients
 from apas.models.torch.rounding import Rounding
 from apas.models.torch.trace import input_size, probed
-from apas.models.wrappers import BackedNetwork
+from apas.models.wrappers import ModelWrapper
 
 _Layers = tuple[list[Floats], list[Floats | None], list[str]]
 _NAMES = {
@@ -46,11 +45,11 @@ _SETTINGS: dict[Any, dict[str, Any]] = {
 }
 
 
-class DenseTorchModel(BackedNetwork):
+class DenseTorchModel(ModelWrapper):
     """A module that is a dense network, computed in float64 by NumPy, which allows for the module's own rounding."""
 
     def __init__(self, module: Any, head: Head, network: FeedForward, shape: tuple[int, ...]) -> None:
-        super().__init__(network, self.library_classes, type(module).__name__)
+        super().__init__(network)
         self._module, self._head, self._shape = module, head, shape
 
     def library_classes(self, X: Any) -> Array:
@@ -62,6 +61,9 @@ class DenseTorchModel(BackedNetwork):
         labels = np.empty(len(self.classes), dtype=object)
         labels[:] = self.classes
         return np.asarray(labels[self._head.classes_of(raw)])
+
+    def __repr__(self) -> str:
+        return f"<{type(self._module).__name__} as {self._inner!r}>"
 
 
 def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
@@ -221,11 +223,8 @@ class TorchModel:
         wanted = class_indices(self.classes, target, len(X))
         margins = np.empty(len(X))
         slopes = np.empty((len(X), self.n_features if by_input else len(self._parameters)))
-
-        def keep(rows: slice, some: Floats, parts: Floats) -> None:
-            margins[rows], slopes[rows] = some, parts
-
-        gradients(self._passes, self._head, X, wanted, moves, by_input=by_input, out=keep)
+        for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
+            margins[rows], slopes[rows] = found
         return margins, slopes
 
     def describe(self) -> dict[str, Any]:
@@ -264,8 +263,7 @@ def _parts(module: Any) -> dict[int, str]:
 def _settings(layer: Any, parts: dict[int, str]) -> Any:
     """What a layer was made with; what begins with an underscore is PyTorch's own bookkeeping, or part of the code."""
     left_out = changed_members(type(layer), "forward") | {"training"}
-    public = {k: v for k, v in sorted(vars(layer).items()) if not k.startswith("_") and k not in left_out}
-    return canonical(public, parts)
+    return canonical({k: v for k, v in sorted(vars(layer).items()) if k[:1] != "_" and k not in left_out}, parts)
 
 
 def _code(module: Any) -> list[Any]:
@@ -327,7 +325,7 @@ def from_torch(
         last = None
     if last is not None:  # the logits before a sigmoid or softmax say more than the probabilities behind it
         last[0][last[1]] = nn.Identity()
-    passes, outputs = probed(Stage(own, parameters.values), shape)
+    passes, outputs = probed(Stage(own, parameters), shape)
     head = Head.of(kind, classes, threshold, outputs, dtype)
     if last is not None:
         head = replace(head, kind="logit" if outputs == 1 else "logits")

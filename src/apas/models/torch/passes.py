@@ -7,8 +7,6 @@ handle, and where there are many rows anyway, one shifted copy after the other.
 from __future__ import annotations
 
 import copy
-import itertools
-import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from apas._typing import Array, Floats, Indices
 from apas.errors import InputError, Unsupported
+from apas.models.base import Parameters
 from apas.models.torch.head import Head
 
 #: Shifted parameters are computed in parts of this many, which stay in the processor's cache.
@@ -32,19 +31,14 @@ PART = 1 << 15
 class Stage:
     """A module that belongs to us, and the shifted parameters it is given."""
 
-    def __init__(self, module: Any, base: Floats) -> None:
-        self.module, self.base = module, base
-        named = list(module.named_parameters())  # a tied parameter comes once
-        first = named[0][1]
-        self.dtype, self.device = first.dtype, first.device
-        self.names = [name for name, _ in named]
-        self.shapes = [tuple(p.shape) for _, p in named]
-        ends = [0, *itertools.accumulate(math.prod(shape) for shape in self.shapes)]
-        self.slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
+    def __init__(self, module: Any, layout: Parameters) -> None:
+        self.module, self.layout, self.base = module, layout, layout.values
+        named = list(module.parameters())  # a tied parameter comes once
+        self.dtype, self.device = named[0].dtype, named[0].device
         # on the processor NumPy writes the module's parameters themselves, elsewhere they are sent there
-        self._host = torch.empty(len(base), dtype=self.dtype, device="cpu")
+        self._host = torch.empty(len(layout), dtype=self.dtype, device="cpu")
         self._flat = self._host if self.device.type == "cpu" else torch.empty_like(self._host, device=self.device)
-        self._own_base = base.astype(self._host.numpy().dtype, copy=False)
+        self._own_base = self.base.astype(self._host.numpy().dtype, copy=False)
         self._lock = threading.RLock()
         self._write(None, 1.0)
         self._on_flat(module)
@@ -53,23 +47,23 @@ class Stage:
         self.parameters = list(self._called.parameters())
         owners = [(f"{path}.".lstrip("."), owner) for path, owner in module.named_modules()]
         places = [(id(p), path + name) for path, owner in owners for name, p in owner._parameters.items()]
-        self._places = [[place for key, place in places if key == id(p)] for _, p in named]
+        self._places = [[place for key, place in places if key == id(p)] for p in named]
 
     def _on_flat(self, module: Any) -> Any:
         """Let the parameters of a module lie in our vector."""
-        for p, part, shape in zip(module.parameters(), self.slices, self.shapes, strict=True):
-            p.data = self._flat[part].view(shape)
+        for p, tensor in zip(module.parameters(), self.layout.split(self._flat), strict=True):
+            p.data = tensor
             p.grad = None
             p.requires_grad_(True)
         return module
 
     def __reduce__(self) -> tuple[Any, ...]:
         # as views of one vector, parameters would be written to a pickle with the whole vector each; copies are not
-        return Stage, (copy.deepcopy(self.module), self.base)
+        return Stage, (copy.deepcopy(self.module), self.layout)
 
     def doubled(self) -> Stage:
         """The same in float64."""
-        return Stage(copy.deepcopy(self.module).double(), self.base)
+        return Stage(copy.deepcopy(self.module).double(), self.layout)
 
     @contextmanager
     def moved(self, direction: Floats | None = None, delta: float = 1.0) -> Iterator[Any]:
@@ -97,16 +91,14 @@ class Stage:
                 _shift(out, self._own_base, direction, delta)
         else:
             _shift(host.numpy(), self._own_base, directions, delta)
-        flat = host.to(self.device)
-        parts = zip(self.names, self.slices, self.shapes, strict=True)
-        return {name: flat[:, part].view(len(flat), *shape) for name, part, shape in parts}
+        return dict(zip(self.layout.names, self.layout.split(host.to(self.device)), strict=True))
 
     @contextmanager
     def held(self) -> Iterator[Callable[[dict[str, Any], Any], Any]]:
         """Give a function that calls the module with other tensors in place of its parameters."""
 
         def call(tensors: dict[str, Any], x: Any) -> Any:
-            places = zip(self.names, self._places, strict=True)
+            places = zip(self.layout.names, self._places, strict=True)
             spread = {place: tensors[name] for name, named in places for place in named}
             # ties are spelled out: left to functional_call, a layer used twice would keep what it was called with
             return functional_call(self._mapped, spread, (x.clone(),), tie_weights=False)
@@ -130,6 +122,8 @@ WORTH = 8
 LARGE = 1 << 18
 #: Modules with a larger result for one row than this are left to as many threads as PyTorch has.
 WIDE = 1 << 16
+#: What `vmap` raises about a module that it cannot evaluate.
+NO_VMAP = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError)
 
 
 @dataclass
@@ -188,10 +182,20 @@ class Passes:
             with torch.no_grad(), self.calm(), self.stage.held() as call, self.vmappable():
                 out = vmap(call, in_dims=(0, None))(tensors, x)
             return out.reshape(len(directions), len(x), -1)
-        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
-            self.batched = False
-            said_once(self.stage.module)
+        except NO_VMAP:
+            self.give_up()
             return None
+
+    def give_up(self) -> None:
+        """Use `vmap` no more, and say so: the module is slow, but the answers are the same."""
+        self.batched = False
+        warnings.warn(
+            f"{type(self.stage.module).__name__} cannot be evaluated by torch.func.vmap (control flow that depends on "
+            "values, or an operation without a rule for it), so that shifted modules are evaluated one by one; the "
+            "answers are the same.",
+            UserWarning,
+            stacklevel=2,
+        )
 
     @contextmanager
     def calm(self) -> Iterator[None]:
@@ -244,31 +248,14 @@ def answer(module: Any, x: Any) -> Any:
     return out.reshape(len(x), -1)
 
 
-def said_once(module: Any) -> None:
-    """Tell that a module is slow; the answers are the same."""
-    warnings.warn(
-        f"{type(module).__name__} cannot be evaluated by torch.func.vmap (control flow that depends on values, or an "
-        "operation without a rule for it), so that shifted modules are evaluated one by one; the answers are the same.",
-        UserWarning,
-        stacklevel=2,
-    )
-
-
 #: How many numbers of gradients are held as tensors at a time, and how many times the widest result a pass keeps.
 NUMBERS, KEPT = 1 << 20, 16
 
 
 def gradients(
-    passes: Passes,
-    head: Head,
-    X: Floats,
-    wanted: Indices,
-    moves: Floats | None,
-    *,
-    by_input: bool,
-    out: Callable[[slice, Floats, Floats], None],
-) -> None:
-    """Hand margins (rows,) and gradients (rows, features or k) to `out`, some rows at a time."""
+    passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
+) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Margins (rows,) and gradients (rows, features or k), some rows at a time."""
     size = len(passes.stage.base)
     if moves is not None and moves.shape != (len(X), size):
         raise InputError(
@@ -286,9 +273,9 @@ def gradients(
         if found is None:
             for i in range(start, min(start + step, len(X))):
                 move = None if moves is None else moves[i]
-                out(slice(i, i + 1), *_alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input=by_input))
+                yield slice(i, i + 1), *_alone(passes, head, X[i : i + 1], int(wanted[i]), move, by_input=by_input)
         else:
-            out(rows, *found)
+            yield rows, *found
 
 
 def _alone(
@@ -327,11 +314,10 @@ def _together(
 
             one = grad(margin, argnums=1 if by_input else 0, has_aux=True)
             slopes, margins = vmap(one, in_dims=(None if shared else 0, 0, 0))(tensors, x, places)
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
-        passes.batched = False
-        said_once(stage.module)
+    except NO_VMAP:
+        passes.give_up()
         return None
-    parts = [slopes] if by_input else [slopes[name] for name in stage.names]
+    parts = [slopes] if by_input else [slopes[name] for name in stage.layout.names]
     flat = [_numbers(part).reshape(len(X), -1) for part in parts]
     return _numbers(margins), np.concatenate(flat, axis=1)
 

@@ -19,7 +19,7 @@ import torch
 from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas.errors import InputError
-from apas.models.arithmetic import UNIT
+from apas.models.feedforward import UNIT
 from apas.models.torch.head import Head
 from apas.models.torch.passes import LARGE, Passes
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from apas.errors import InputError
-from apas.models.torch.passes import LARGE, VALUES, Passes, Stage, answer, said_once
+from apas.models.torch.passes import LARGE, VALUES, Passes, Stage, answer
 
 #: How far apart two answers to the same row may be, as a share of the largest answer.
 SAME = 1e-3
@@ -73,7 +73,9 @@ def probed(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
             "the module must give the same answer to the same rows, but does not even in eval mode; is there a dropout "
             "that does not look at self.training?"
         )
-    if not _same(raw, torch.cat([passes.raw(row[None, :]) for row in numbers])):
+    alone = torch.cat([passes.raw(row[None, :]) for row in numbers])
+    same = raw.shape == alone.shape
+    if not same or not torch.allclose(raw, alone, rtol=SAME, atol=SAME * _largest(raw), equal_nan=True):
         raise InputError(
             "the module's answer to a row must not depend on the other rows of a batch, but does (a batch norm without "
             "running statistics, or an `input_shape` that leaves out a dimension, would explain it)."
@@ -121,8 +123,8 @@ def _try_together(passes: Passes, numbers: Any, raw: Any) -> None:
     stage, draws = passes.stage, np.random.default_rng(1)
     x, some = passes.rows(numbers), max(1, VALUES // len(stage.base))
     passes.batched = True
-    for start in range(0, len(stage.slices), some):
-        parts = stage.slices[start : start + some]
+    for start in range(0, len(stage.layout.slices), some):
+        parts = stage.layout.slices[start : start + some]
         directions = np.zeros((len(parts), len(stage.base)))
         for direction, part in zip(directions, parts, strict=True):
             direction[part] = draws.uniform(-0.1, 0.1, part.stop - part.start) * np.maximum(np.abs(stage.base[part]), 1)
@@ -132,13 +134,8 @@ def _try_together(passes: Passes, numbers: Any, raw: Any) -> None:
         for direction, ours in zip(directions, together, strict=True):
             alone = passes.raw(numbers, direction)
             if not _follows(alone, ours, raw):
-                passes.batched = False
-                said_once(stage.module)
+                passes.give_up()
                 return
-
-
-def _same(a: Any, b: Any) -> bool:
-    return bool(a.shape == b.shape and torch.allclose(a, b, rtol=SAME, atol=SAME * _largest(a), equal_nan=True))
 
 
 def _follows(alone: Any, together: Any, before: Any) -> bool:

@@ -32,7 +32,6 @@ from apas.worst_case.intervals import (
     output_signs,
     output_terms,
     rivals,
-    split_parameters,
 )
 from apas.worst_case.linear import Objective, Relaxation
 
@@ -166,7 +165,7 @@ class UnitPushes(_PushedLayers):
 
     def __init__(self, net: FeedForward, X: Floats, wanted: Indices, radii: Floats, delta: Floats) -> None:
         self.net, self.X, self.wanted, self.radii = net, X, wanted, radii
-        reach = split_parameters(net, radii)
+        reach = net.parameters.split(radii)
         ends = np.cumsum([0, *(len(b) for b in net.biases[: max(0, len(net.activations) - 1)])]).tolist()
         self.parts = [slice(*ends_of) for ends_of in pairwise(ends)]
         self.outputs = [output_terms(net, reach, wanted, rival) for rival in rivals(net, wanted).T]

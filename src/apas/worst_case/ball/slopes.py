@@ -33,7 +33,6 @@ from apas.worst_case.intervals import (
     output_signs,
     output_terms,
     rivals,
-    split_parameters,
 )
 
 
@@ -79,7 +78,7 @@ class BallMargin:
 
 def margins_against(net: FeedForward, X: Floats, wanted: Indices, mask: Floats) -> list[BallMargin]:
     """One for each rival of the rows; the margin of a row is the least of them."""
-    reach, sizes = split_parameters(net, mask), np.abs(net.biases[-1])
+    reach, sizes = net.parameters.split(mask), np.abs(net.biases[-1])
     moves = list(zip(reach[::2], reach[1::2], strict=True))
     found = []
     for rival in rivals(net, wanted).T:

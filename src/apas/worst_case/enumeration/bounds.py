@@ -50,7 +50,6 @@ from apas.worst_case.intervals import (
     interval_product,
     output_signs,
     rivals,
-    split_parameters,
 )
 
 #: Least and largest values.
@@ -63,7 +62,7 @@ def outputs(
     net: FeedForward, wanted: Indices, low: Floats, high: Floats
 ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
     """Ends of the weights and of the bias of the margin against each rival."""
-    w, b = zip(*(split_parameters(net, end)[-2:] for end in (low, high)), strict=True)
+    w, b = zip(*(net.parameters.split(end)[-2:] for end in (low, high)), strict=True)
     sign = np.where(wanted == 1, 1.0, -1.0)
     items = np.arange(len(wanted))
     for rival in rivals(net, wanted).T:
@@ -95,7 +94,7 @@ class BoxPass:
     @classmethod
     def through(cls, net: FeedForward, X: Floats, low: Floats, high: Floats) -> BoxPass:
         """Intervals of every unit, layer by layer."""
-        parts = list(zip(split_parameters(net, low), split_parameters(net, high), strict=True))
+        parts = list(zip(net.parameters.split(low), net.parameters.split(high), strict=True))
         weights = parts[::2]
         values: list[Range] = [(X, X)]
         sums, slack = [], [np.zeros_like(X)]
