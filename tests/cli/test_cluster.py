@@ -10,9 +10,8 @@ import warnings
 import joblib
 import numpy as np
 import pytest
-from command import run
+from command_line import fill, run
 from conftest import absent
-from offices import fill
 
 import apas
 from apas.cli.cluster import _check_versions

@@ -12,9 +12,8 @@ import sys
 
 import pytest
 import typer.main
-from command import run
+from command_line import fill, run
 from conftest import absent
-from offices import fill
 
 from apas.cli.program import app, examples_in
 

@@ -8,8 +8,8 @@ import sqlite3
 
 import numpy as np
 import pytest
-from certificatefiles import changed, checker_in_process, content_of, network, rows, run_checker, write
-from command import run
+from certificate_files import changed, checker_in_process, content_of, network, rows, run_checker, write
+from command_line import run
 
 import apas
 from apas.contracts.reports import Checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spaces import random_feature, random_network, random_rows
+from random_spaces import random_feature, random_network, random_rows
 
 import apas
 from apas import FeatureSpace, Sampling

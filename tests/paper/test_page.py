@@ -6,9 +6,9 @@ import base64
 import hashlib
 from html.parser import HTMLParser
 
+import killed_experiments
 import pandas as pd
 import pytest
-import unitwork
 from conftest import shared_folder
 
 import apas
@@ -40,7 +40,7 @@ def section(folder, name="squares", *, title="Squares", seeds="0", without=""):
     picture = folder / f"{name}.png"
     picture.write_bytes(PICTURE)
     (folder / f"{name}.svg").write_text("<svg/>")
-    units = [Unit(name, unitwork.square, {"number": n, "pause": NASTY}, ("no2",)) for n in range(15)]
+    units = [Unit(name, killed_experiments.square, {"number": n, "pause": NASTY}, ("no2",)) for n in range(15)]
     table = pd.DataFrame({"square": [n**2 for n in range(150)], NASTY: [NASTY] * 150})
     return Section(Entry(name, title, seeds), units, Outcome({name: table}, (picture, folder / f"{name}.svg"), without))
 

@@ -11,12 +11,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from reports import HOSTILE, NAMES, applicants, bank, data_of, later, mixed, offers, own_text, radii
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from small_reports import HOSTILE, NAMES, applicants, bank, data_of, later, mixed, offers, own_text, radii
 
 import apas
 from apas import InputError, MissingExtra

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from bounds_networks import network
+from problems import network
 
 from apas import FeedForward, LinfShifts
 from apas._random import Stream
