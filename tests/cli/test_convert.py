@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import skops.io
 from command_line import run
 from hostile_files import GOOD_STATE
 from sklearn.linear_model import LogisticRegression
@@ -27,6 +26,8 @@ SAID = ("--activation", "relu", "--output", "sigmoid")
 
 @pytest.fixture(autouse=True)
 def _files(tmp_path, monkeypatch):
+    import skops.io  # here: it imports all of scikit-learn
+
     monkeypatch.chdir(tmp_path)
     for suffix in (".json", ".safetensors", ".onnx"):
         apas.save_model(NET, f"net{suffix}")

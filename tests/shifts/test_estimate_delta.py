@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import shared_folder
+from conftest import made, shared_folder
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import train_test_split
@@ -289,10 +290,14 @@ def test_parts_smaller_than_a_batch_bring_no_warning(recwarn):
 
 
 def call(estimator=None, rows=X_NEW, labels=Y_NEW, **options):
-    return lambda mlp: estimate_delta(mlp if estimator is None else estimator, rows, labels, **options)
+    return lambda mlp: estimate_delta(mlp if estimator is None else made(estimator), rows, labels, **options)
 
 
-SCALED = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+def fitted(estimator):
+    return partial(estimator.fit, X, Y)
+
+
+SCALED = fitted(make_pipeline(StandardScaler(), LogisticRegression()))
 
 
 @pytest.mark.parametrize(
@@ -318,12 +323,12 @@ SCALED = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
         (call(rows=X_NEW[:, :2]), "`X_new` must have 3 columns, as the model has features, got 2"),
         (call(rows=X_NEW[0]), r"`X_new` must be 2-D .*x\[None, :\]"),
         (call(rows=np.where(X_NEW > 1, np.nan, X_NEW)), "`X_new` must hold finite numbers"),
-        (call(LogisticRegression().fit(X, Y)), r"`estimator` of estimate_delta must have partial_fit, but LogisticRegression has none; say how to train it further, e.g. def update\(model, X, y\): model.set_params\(warm_start=True\).fit\(X, y\)"),
-        (call(RidgeClassifier().fit(X, Y)), r"def update\(model, X, y\): model.fit\(X, y\)"),
+        (call(fitted(LogisticRegression())), r"`estimator` of estimate_delta must have partial_fit, but LogisticRegression has none; say how to train it further, e.g. def update\(model, X, y\): model.set_params\(warm_start=True\).fit\(X, y\)"),
+        (call(fitted(RidgeClassifier())), r"def update\(model, X, y\): model.fit\(X, y\)"),
         (call(SCALED), r"LogisticRegression has none; .*model\[-1\].set_params\(warm_start=True\).fit\(model\[:-1\].transform\(X\), y\)"),
-        (call(MLPClassifier((2,), solver="lbfgs", random_state=0, max_iter=5000).fit(X, Y)), r"MLPClassifier has none with solver='lbfgs' \(scikit-learn offers it for 'adam' and 'sgd'\)"),
-        (call(apas.as_model(SCALED)), r"SklearnModel has none \(pass the estimator itself, not what as_model made of it\)"),
-        (call(network(early_stopping=True)), "must not have early_stopping=True, with which scikit-learn refuses partial_fit; say how"),
+        (call(fitted(MLPClassifier((2,), solver="lbfgs", random_state=0, max_iter=5000))), r"MLPClassifier has none with solver='lbfgs' \(scikit-learn offers it for 'adam' and 'sgd'\)"),
+        (call(partial(lambda: apas.as_model(made(SCALED)))), r"SklearnModel has none \(pass the estimator itself, not what as_model made of it\)"),
+        (call(partial(network, early_stopping=True)), "must not have early_stopping=True, with which scikit-learn refuses partial_fit; say how"),
         (call(MLPClassifier()), "`estimator` of estimate_delta cannot be read: the model must be fitted"),
         (call("model.json"), "`estimator` of estimate_delta cannot be read: .*path 'model.json'"),
         (call(update=3), r"`update` of estimate_delta must be a function \(model, X, y\), got 3"),
@@ -343,7 +348,7 @@ def test_the_advice_works():
     def update(model, X, y):
         model[-1].set_params(warm_start=True).fit(model[:-1].transform(X), y)
 
-    assert estimate_delta(SCALED, X_NEW, Y_NEW, update=update, fraction=0.9, rng=0).delta > 0
+    assert estimate_delta(made(SCALED), X_NEW, Y_NEW, update=update, fraction=0.9, rng=0).delta > 0
 
 
 def test_what_partial_fit_refuses_is_passed_on():

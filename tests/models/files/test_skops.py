@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-import skops.io
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -45,6 +44,13 @@ from sklearn.svm import LinearSVC
 import apas
 from apas.models.digest import model_digest
 from apas.models.files.skops import UNUSED, is_known, public_module
+
+
+def dump(estimator, path, **options):
+    import skops.io  # here: it imports all of scikit-learn
+
+    skops.io.dump(estimator, path, **options)
+
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -87,7 +93,7 @@ TABLES = [
 
 
 def same_from_file(estimator, rows, tmp_path, **said):
-    skops.io.dump(estimator, tmp_path / "net.skops")
+    dump(estimator, tmp_path / "net.skops")
     loaded = apas.load_model(tmp_path / "net.skops", **said)
     plain = apas.as_model(estimator, **said)
     assert model_digest(loaded) == model_digest(plain)
@@ -136,14 +142,14 @@ def test_what_may_be_said(tmp_path):
 
 def test_compressed_files(tmp_path):
     pipeline = make_pipeline(StandardScaler(), MLPClassifier(**MLP, random_state=0)).fit(X, TWO)
-    skops.io.dump(pipeline, tmp_path / "net.skops", compression=zipfile.ZIP_DEFLATED)
+    dump(pipeline, tmp_path / "net.skops", compression=zipfile.ZIP_DEFLATED)
     assert model_digest(apas.load_model(tmp_path / "net.skops")) == model_digest(apas.as_model(pipeline))
 
 
 def test_leftovers_of_training_are_not_made(tmp_path):
     classifier = MLPClassifier(**MLP, random_state=0).fit(X, TWO)
     assert {"_optimizer", "_random_state"} <= UNUSED & set(vars(classifier))
-    skops.io.dump(classifier, tmp_path / "net.skops")
+    dump(classifier, tmp_path / "net.skops")
     with zipfile.ZipFile(tmp_path / "net.skops") as archive:
         assert "RandomStateNode" in json.dumps(json.loads(archive.read("schema.json")))
     loaded = apas.load_model(tmp_path / "net.skops")
@@ -158,20 +164,20 @@ REFUSED = {
 
 @pytest.mark.parametrize(("step", "message"), REFUSED.values(), ids=REFUSED)
 def test_unknown_types(step, message, tmp_path):
-    skops.io.dump(make_pipeline(step, LogisticRegression()).fit(X, TWO), tmp_path / "net.skops")
+    dump(make_pipeline(step, LogisticRegression()).fit(X, TWO), tmp_path / "net.skops")
     with pytest.raises(apas.UnsafeFile, match=message):
         apas.load_model(tmp_path / "net.skops")
 
 
 def test_models_that_are_no_classifiers(tmp_path):
-    skops.io.dump(StandardScaler().fit(X), tmp_path / "net.skops")
+    dump(StandardScaler().fit(X), tmp_path / "net.skops")
     with pytest.raises(apas.InputError, match="does not hold a usable classifier: StandardScaler is not a classifier"):
         apas.load_model(tmp_path / "net.skops")
 
 
 def test_files_of_another_version(tmp_path):
     path = tmp_path / "net.skops"
-    skops.io.dump(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, TWO), path)
+    dump(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, TWO), path)
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     version = json.dumps(json.dumps(sklearn.__version__)).encode()
@@ -189,7 +195,7 @@ def test_files_of_another_version(tmp_path):
 def test_preprocessing_that_lacks_a_part(tmp_path):
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, TWO)
     del pipeline[0].scale_
-    skops.io.dump(pipeline, tmp_path / "net.skops")
+    dump(pipeline, tmp_path / "net.skops")
     with pytest.raises(apas.InputError, match="`X` could not go through the pipeline's preprocessing"):
         apas.certify(apas.load_model(tmp_path / "net.skops"), X[:3], 0.01, target="yes")
 
