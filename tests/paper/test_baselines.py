@@ -12,7 +12,7 @@ from conftest import shared_folder
 import apas
 from apas import InputError, MilpSource, Roar, Unsupported
 from apas.experiments import Preparation, prepare
-from apas.paper.baselines import (
+from apas.paper.published import (
     PROTOTYPES,
     WACHTERS,
     BaselineRun,

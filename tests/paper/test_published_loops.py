@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from conftest import shared_folder
 
-from apas.paper.baselines import published_loops
 from apas.paper.networks import prepare
-from apas.paper.published import PublishedSampling
+from apas.paper.published import PublishedSampling, published_loops
 
 #: Mean l1 over the network's inputs: MILP, MILP-R and APΔS with 10,000 and with 1378 draws.
 FIGURES = {

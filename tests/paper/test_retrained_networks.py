@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import shared_folder
+from retraining import accepted_by
 
 from apas.experiments import RECIPES, Recipe, prepare
-from apas.paper.networks import fit
-from apas.paper.retrained_networks import accepted_by, fit_together, trained_anew
+from apas.paper.networks import fit, fit_together, trained_anew
 
 
 def close(network, estimator):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from apas.paper.download import Fetched
-    from apas.paper.experiment import Entry, Outcome
+    from apas.paper.experiment import Entry, ExperimentOutcome
 
 
 paper_app = typer.Typer(
@@ -57,7 +57,7 @@ class RunOptions:
         with data_from(self.data), workers(self.jobs, self.dask) as n_jobs:
             yield n_jobs
 
-    def run(self, entry: Entry, n_jobs: int) -> Outcome:
+    def run(self, entry: Entry, n_jobs: int) -> ExperimentOutcome:
         """Run an experiment, write its tables and figures, and print the tables."""
         from apas.paper.experiment import run_experiment
 
@@ -150,8 +150,7 @@ def all_command(how: RunOptions) -> None:
 
     Example:  apas paper all --data datasets --output results --jobs 2
     """
-    from apas.paper.experiment import datasets_of
-    from apas.paper.page import Section, write_page
+    from apas.paper.experiment import Section, datasets_of, write_page
 
     entries, sections = available(), []
     with how.prepared() as n_jobs:
@@ -167,7 +166,7 @@ def all_command(how: RunOptions) -> None:
         print_line(f"page: {page}")
 
 
-def _content(outcomes: list[tuple[Entry, Outcome]], quick: bool, page: Path | None) -> dict[str, Any]:
+def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page: Path | None) -> dict[str, Any]:
     """What experiments found, as JSON values."""
     found = [
         {

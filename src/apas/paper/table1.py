@@ -28,8 +28,8 @@ from apas.metrics.distance import l0, l1
 from apas.metrics.plausibility import lof
 from apas.metrics.validity import delta_validity
 from apas.models.feedforward import FeedForward
-from apas.paper.baselines import WANTED
 from apas.paper.networks import Preparation, prepare
+from apas.paper.published import WANTED
 from apas.paper.store import Unit, data_version
 from apas.paper.table1_methods import APAS, METHODS, OPTIMA, RETRAINED, WIDER, anew, explain, is_run
 from apas.paper.tables import TABLES, files_of

@@ -44,7 +44,7 @@ RULES: Final = ("first", "effect")
 
 
 @dataclass(frozen=True)
-class Level:
+class HalvingLevel:
     """The parts of one size, and what is settled so far.
 
     Attributes
@@ -79,11 +79,11 @@ class Level:
         return dict(vars(self))
 
 
-def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> list[Level]:
+def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> list[HalvingLevel]:
     """Halve a box level by level."""
     axes = len(box.moving)
     start, width, place = np.zeros((1, axes)), np.ones((1, axes)), np.zeros(1)
-    levels: list[Level] = []
+    levels: list[HalvingLevel] = []
     looked, settled = 0, np.zeros(2)
     for number in range(1, most + 1):
         known, size = box.bound(start, width), 2.0 ** (1 - number)
@@ -92,7 +92,7 @@ def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> lis
         settled += size * np.array([np.count_nonzero(states > 0), np.count_nonzero(states < 0)])
         rest = np.flatnonzero(states == 0)
         valid, failing = settled.tolist()
-        levels.append(Level(number, place.tolist(), states.tolist(), looked, valid, failing, size * len(rest)))
+        levels.append(HalvingLevel(number, place.tolist(), states.tolist(), looked, valid, failing, size * len(rest)))
         if not len(rest) or levels[-1].open < leave:
             break
         axis = np.zeros(len(rest), dtype=int) if rule == "first" else known.effects[rest].argmax(axis=1)

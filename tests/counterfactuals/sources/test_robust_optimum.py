@@ -15,8 +15,7 @@ from apas import Candidate, Feature, FeatureSpace, FeedForward, InputError, Robu
 from apas.counterfactuals.search.source import Search, Task
 from apas.counterfactuals.search.tests import Judge
 from apas.counterfactuals.sources.robust_optimum import descended
-from apas.paper.baselines import published_loops
-from apas.paper.published import PublishedSampling
+from apas.paper.published import PublishedSampling, published_loops
 
 SAMPLING = Sampling(coverage=0.95, confidence=0.95, n_samples=1000)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from apas.paper.hardness import draw_gadgets, draw_reduction
 from apas.theory import Formula, reduction
-from apas.theory.drawings import draw_gadgets, draw_reduction
 
 
 @pytest.fixture(autouse=True)
