@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,12 @@ def absent(what: str, reason: str) -> None:
 def made(value: Any) -> Any:
     """What a parameter of a test stands for: a `partial`, as of a model to be fitted, is called when the test runs."""
     return value() if isinstance(value, functools.partial) else value
+
+
+def spread(values: Iterable[Any], every: int) -> list[Any]:
+    """Values of one parameter: each `every`-th, from the first on, in `make test`; the others in `make validity`."""
+    long = pytest.mark.validity
+    return [value if i % every == 0 else pytest.param(value, marks=long) for i, value in enumerate(values)]
 
 
 def shared_folder(name: str) -> Path:

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from conftest import spread
 from contradiction_sweep import inside_exactly, rational_margin
 from problems import network
 
@@ -166,7 +167,7 @@ def test_rows_that_are_not_valid_come_back_refuted_without_a_witness():
 SHIFTS = [LinfShifts(), LinfShifts(relative=True), LinfShifts(scale={0: 0.5, 1: 2.0}), LinfShifts(layers=[1]), LinfShifts(kinds=("weight",))]  # fmt: skip
 
 
-@pytest.mark.parametrize("shifts", SHIFTS, ids=str)
+@pytest.mark.parametrize("shifts", spread(SHIFTS, 2), ids=str)
 @pytest.mark.parametrize(
     ("sizes", "activation"), [((4, 6, 5, 1), "relu"), ((3, 4, 4, 3, 1), "relu"), ((3, 5, 4, 3), "leaky_relu")], ids=str
 )

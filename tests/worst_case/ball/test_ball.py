@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from conftest import spread
 from problems import network
 
 import apas
@@ -156,7 +157,7 @@ def random_network(seed):
     return network(sizes, "sigmoid" if outputs == 1 else "softmax", activation or "relu", seed)
 
 
-@pytest.mark.parametrize("seed", range(32))
+@pytest.mark.parametrize("seed", spread(range(32), 3))
 def test_bounds_lie_below_every_margin_found(seed):
     net = random_network(seed)
     X, wanted = rows_of(net, 2, seed)
@@ -208,7 +209,7 @@ def pushes(parameters, p):
     return moves
 
 
-@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
+@pytest.mark.parametrize("p", spread([1.0, 1.3, 2.0, 4.0], 2))
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 4, 4, 1), (3, 1, 5, 1), (2, 5, 1, 1), (1, 4, 3), (2, 3, 4, 3)])
 def test_slopes_grow_with_the_radius_as_much_as_they_can(sizes, p):
     # with positive weights and inputs every push makes all slopes larger: here the bounds are nearly attained
