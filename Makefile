@@ -18,6 +18,8 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $
 MORE = $(if $(filter 1,$(TORCH)),$(comma)torch)$(if $(filter 1,$(BROWSER)),$(comma)browser)
 comma := ,
 KIND = $(if $(filter 1,$(TORCH)),-torch)$(if $(filter 1,$(BROWSER)),-browser)
+# compiled tests are kept: to collect them anew takes two times as long
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check lint types docs lowest dist validity fuzz bench clean
 help:

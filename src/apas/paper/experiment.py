@@ -48,16 +48,7 @@ class Experiment(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ExperimentOutcome:
-    """What a run gave.
-
-    Attributes
-    ----------
-    tables : dict of str to DataFrame
-    files : tuple of Path
-        The tables (CSV, Markdown) and figures (PNG, SVG).
-    without_figures : str
-        Why there are no figures; empty if there are.
-    """
+    """What a run gave: its tables, the files of tables and figures, and why there are no figures, if there are none."""
 
     tables: dict[str, DataFrame]
     files: tuple[Path, ...]

@@ -100,13 +100,7 @@ class PublishedEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
-        return {
-            "kind": "published sampling",
-            "seed": self.seed,
-            "samples": self.samples,
-            "draws": self.draws,
-            "failures": self.failures,
-        }
+        return {"kind": "published sampling", **vars(self)}
 
 
 @dataclass(frozen=True, kw_only=True)

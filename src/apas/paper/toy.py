@@ -45,26 +45,13 @@ RULES: Final = ("first", "effect")
 
 @dataclass(frozen=True)
 class HalvingLevel:
-    """The parts of one size, and what is settled so far.
+    """The parts of one size, and what is settled so far."""
 
-    Attributes
-    ----------
-    number : int
-        1 is the whole box; parts of level s have the volume ``2**(1 - s)``.
-    places : list of float
-        Where each part lies when the halves of a part are laid side by side in the unit interval.
-    states : list of int
-        1 if all its shifts are valid, -1 if all fail, 0 if it is open.
-    looked : int
-        How many parts were looked at, on this level and before.
-    valid, failing, open : float
-        Shares of the whole box; they add up to 1.
-    """
-
-    number: int
-    places: list[float]
-    states: list[int]
-    looked: int
+    number: int  # 1 is the whole box; parts of level s have the volume 2**(1 - s)
+    places: list[float]  # where each part lies when the halves of a part are laid side by side in the unit interval
+    states: list[int]  # 1 if all shifts of a part are valid, -1 if all fail, 0 if it is open
+    looked: int  # how many parts were looked at, on this level and before
+    # shares of the whole box, which add up to 1
     valid: float
     failing: float
     open: float

@@ -236,17 +236,9 @@ class NaturalEvidence:
 
 
 _COLUMNS = (
-    "original",
-    "mean",
-    "difference",
-    "variance",
-    "t",
-    "p_values",
-    "mean_low",
-    "mean_high",
-    "variance_low",
-    "variance_high",
-)
+    "original", "mean", "difference", "variance", "t", "p_values",
+    "mean_low", "mean_high", "variance_low", "variance_high",
+)  # fmt: skip
 
 
 QUANTITIES = ("output", "margin")
