@@ -20,7 +20,7 @@ from apas.counterfactuals.api import generate
 from apas.counterfactuals.result import Counterfactuals, Status
 from apas.experiments import prepare
 from apas.models.feedforward import FeedForward
-from apas.paper.networks import Preparation, trained_anew
+from apas.paper.networks import Preparation, refitted_networks
 from apas.paper.published import PublishedSampling, published_loops
 from apas.paper.table1_methods import CERTIFYING, CLAIM, SEARCHED
 from apas.shifts.observed import ObservedShifts
@@ -67,12 +67,12 @@ class Survival:
     @cached_property
     def searched(self) -> list[FeedForward]:
         """Networks that a search may look at."""
-        return trained_anew(self.preparation, SEARCHED, seed=SEARCH + self.repetition)
+        return refitted_networks(self.preparation, SEARCHED, seed=SEARCH + self.repetition)
 
     @cached_property
     def judges(self) -> list[FeedForward]:
         """Networks that no search and no certificate has seen."""
-        return trained_anew(self.preparation, JUDGES, seed=JUDGE + self.repetition)
+        return refitted_networks(self.preparation, JUDGES, seed=JUDGE + self.repetition)
 
     @property
     def inputs(self) -> pd.DataFrame:
@@ -89,7 +89,7 @@ class Survival:
 
     def of_retraining(self) -> Survivors:
         """`RobustOptimum` with 40 networks to search and 59 others to certify, at (0.95, 0.95)."""
-        certifying = trained_anew(self.preparation, CERTIFYING, seed=CERTIFY + self.repetition)
+        certifying = refitted_networks(self.preparation, CERTIFYING, seed=CERTIFY + self.repetition)
         shifts = ObservedShifts([*self.searched, *certifying], process="training from scratch on a bootstrap sample")
         found = self._generated(None, shifts=shifts, method=CLAIM, rng=self.repetition)
         return self._judged("RobustOptimum, retrained", found)

@@ -8,7 +8,7 @@ from conftest import shared_folder
 from retraining import accepted_by
 
 from apas.experiments import RECIPES, Recipe, prepare
-from apas.paper.networks import fit, fit_together, trained_anew
+from apas.paper.networks import fit, fit_together, refitted_networks
 
 
 def close(network, estimator):
@@ -42,10 +42,10 @@ def test_published_recipe():
     assert close(network, found.estimator)
 
 
-def test_trained_anew():
+def test_refitted_networks():
     shared_folder("datasets")
     found = prepare("diabetes")
-    first, again, other = (trained_anew(found, 3, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (refitted_networks(found, 3, seed=seed) for seed in (1, 1, 2))
     for a, b in zip(first, again, strict=True):
         assert np.array_equal(a.parameters.values, b.parameters.values)
     assert not np.array_equal(first[0].weights[0], other[0].weights[0])

@@ -308,7 +308,7 @@ def fit_together(
         for i in going:
             shuffled = np.arange(rows.shape[1])
             states[i].shuffle(shuffled)
-            order[i] = order[i][shuffled]
+            order[i] = order[i][shuffled]  # scikit-learn shuffles what it shuffled the time before
         loss = training.run(going, order[going])
         stale[going] = np.where(loss > best[going] - TOLERANCE, stale[going] + 1, 0)
         best[going] = np.minimum(best[going], loss)
@@ -347,6 +347,7 @@ class _Training:
         """One pass of the networks `going` over their rows; their losses."""
         values, first, second = self.values[going], self.first[going], self.second[going]
         grads, total = np.empty_like(values), np.zeros(len(going))
+        # views: what is written to the parts is written to the flat vectors that Adam works on
         w, v, b, c = self.parts(values)
         dw, dv, db, dc = self.parts(grads)
         biases = w[0].size + v[0].size
@@ -357,6 +358,7 @@ class _Training:
             hidden = np.maximum(X @ w + b, 0)
             scores = hidden @ v + c
             chance = expit(scores)
+            # as scikit-learn adds it up: the penalty of a batch is divided by its size, and the loss multiplied again
             total += size * _loss(chance, y) + 0.5 * PENALTY * np.square(values[:, :biases]).sum(axis=1)
             error = chance - y
             np.matmul(hidden.transpose(0, 2, 1), error, out=dv)
@@ -368,6 +370,7 @@ class _Training:
             self.steps += 1
             first = one * first + (1 - one) * grads
             second = two * second + (1 - two) * grads**2
+            # the bias correction of both averages goes into the step, which rounds otherwise than correcting each
             step = rate * np.sqrt(1 - two**self.steps) / (1 - one**self.steps)
             values -= step * first / (np.sqrt(second) + EPSILON)
         self.values[going], self.first[going], self.second[going] = values, first, second
@@ -385,7 +388,7 @@ def _loss(chance: Floats, y: Floats) -> Floats:
 TOGETHER = 100
 
 
-def trained_anew(preparation: Preparation, count: int, *, seed: int) -> list[FeedForward]:
+def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> list[FeedForward]:
     """Networks of the dataset's recipe, each on as many rows as D1 and D2 have together, drawn from both."""
     X = np.vstack([preparation.d1.X, preparation.d2.X])
     y = np.concatenate([preparation.d1.y, preparation.d2.y]).astype(np.int64)

@@ -1,6 +1,6 @@
 """The methods of Table 1, and which of their explanations survive training from scratch.
 
-Every method explains the inputs that differ. Networks trained anew play three parts, and none plays two: some are
+Every method explains the inputs that differ. Refits play three parts, and none plays two: some are
 searched, others certify, and further ones judge. What is made for a box of shifts sees none of them.
 
 All give points in the columns of the network, since those of ROAR need not be rows of any table.
@@ -24,7 +24,7 @@ from apas.counterfactuals.search.source import CandidateSource
 from apas.counterfactuals.sources.roar import Roar
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
-from apas.paper.networks import Preparation, trained_anew
+from apas.paper.networks import Preparation, refitted_networks
 from apas.paper.published import (
     PROTOTYPES,
     WACHTERS,
@@ -87,9 +87,9 @@ def is_run(method: str, dataset: str) -> bool:
     return METHODS[method] is not _wachter or dataset in WACHTERS
 
 
-def anew(preparation: Preparation, part: str, count: int, *, seed: int) -> list[FeedForward]:
+def refits_for(preparation: Preparation, part: str, count: int, *, seed: int) -> list[FeedForward]:
     """Networks trained from scratch that play a part, others for every seed."""
-    return trained_anew(preparation, count, seed=10_000 + len(PARTS) * seed + PARTS.index(part))
+    return refitted_networks(preparation, count, seed=10_000 + len(PARTS) * seed + PARTS.index(part))
 
 
 def _rows(preparation: Preparation) -> tuple[Floats, Indices]:
@@ -134,7 +134,7 @@ def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     asked = OPTIMA.get(method, Optimum(CLAIM))
     if method == RETRAINED:
         counts = {"search": SEARCHED, "certify": CERTIFYING}
-        networks = [net for part, count in counts.items() for net in anew(preparation, part, count, seed=seed)]
+        networks = [net for part, count in counts.items() for net in refits_for(preparation, part, count, seed=seed)]
         shifts = ObservedShifts(networks, process="training from scratch on a bootstrap sample")
     began = time.process_time()
     found = generate(

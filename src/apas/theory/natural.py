@@ -502,9 +502,11 @@ def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin
     hidden = list(zip(network.weights[:-1], reaches[:-1], network.activations, strict=True))
     norm = 1.0
     for w, r, name in hidden:
+        # no matrix of the box has a larger spectral norm: it is at most the Frobenius norm of how far entries move
         norm *= STEEPEST.get(name, 1.0) * (float(np.linalg.norm(w, 2)) + float(np.linalg.norm(r)))
     bounds = []
     for v, r in _outputs(network.weights[-1], reaches[-1]):
+        # backwards through magnitudes: each entry bounds the derivative with respect to one unit over the whole box
         slopes = np.abs(v) + r
         for w, r_w, name in reversed(hidden):
             slopes = STEEPEST.get(name, 1.0) * ((np.abs(w) + r_w) @ slopes)
