@@ -26,7 +26,7 @@ def absent(what: str, reason: str) -> None:
     pytest.skip(reason, allow_module_level=True)
 
 
-def made(value: Any) -> Any:
+def resolve(value: Any) -> Any:
     """What a parameter of a test stands for: a `partial`, as of a model to be fitted, is called when the test runs."""
     return value() if isinstance(value, functools.partial) else value
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import made
+from conftest import resolve
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -33,7 +33,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def certify(model=NET, X=X, delta=0.1, *, target=1, **options):
-    return lambda: apas.certify(made(model), X, delta, target=target, **{"rng": 0, **options})
+    return lambda: apas.certify(resolve(model), X, delta, target=target, **{"rng": 0, **options})
 
 
 def sampling(**options):
@@ -296,7 +296,7 @@ EMPTY = {
 @pytest.mark.parametrize("simultaneous", [False, True])
 @pytest.mark.parametrize(("model", "rows"), EMPTY.values(), ids=EMPTY)
 def test_no_rows_give_an_empty_result(model, rows, simultaneous, target):
-    certificates = apas.certify(made(model), rows, 0.1, target=target, simultaneous=simultaneous, rng=0)
+    certificates = apas.certify(resolve(model), rows, 0.1, target=target, simultaneous=simultaneous, rng=0)
     assert len(certificates) == 0
     assert list(certificates) == []
     assert certificates.certified.shape == (0,)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import made
+from conftest import resolve
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
@@ -99,7 +99,7 @@ CAPABILITIES = [
 
 @pytest.mark.parametrize(("model", "capabilities"), CAPABILITIES, ids=["feedforward", "sklearn", "own", "none"])
 def test_capabilities(model, capabilities):
-    model = made(model)
+    model = resolve(model)
     for capability in (Model, Named, Dense, Scaled, Described, Raw, LibraryBacked):
         assert offers(model, capability) == (capability in capabilities) == isinstance(model, capability)
 
@@ -202,7 +202,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("obj", "error", "message"), REFUSED.values(), ids=REFUSED)
 def test_refusals(obj, error, message):
-    obj = made(obj)
+    obj = resolve(obj)
     with pytest.raises(error, match=message) as caught:
         apas.as_model(obj)
     assert "\n" not in str(caught.value)
@@ -236,7 +236,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize(("obj", "options", "message"), OPTIONS)
 def test_options_that_do_not_apply(obj, options, message):
-    obj = made(obj)
+    obj = resolve(obj)
     with pytest.raises(apas.InputError, match=message) as caught:
         apas.as_model(obj, **options)
     assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import made
+from conftest import resolve
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -45,7 +45,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A report with every part, and what it was made from."""
+    """A report with every part, and what it was resolve from."""
     folder = tmp_path_factory.mktemp("report")
     new = later()
     audit = apas.audit(offers(), new, base=bank())
@@ -443,7 +443,9 @@ def test_searches_that_found_nothing_are_counted(tmp_path):
 )
 def test_bad_arguments(options, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        apas.write_report(offers(), tmp_path / "report.html", **{name: made(value) for name, value in options.items()})
+        apas.write_report(
+            offers(), tmp_path / "report.html", **{name: resolve(value) for name, value in options.items()}
+        )
     assert not list(tmp_path.iterdir())
 
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import made, shared_folder
+from conftest import resolve, shared_folder
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import train_test_split
@@ -290,7 +290,7 @@ def test_parts_smaller_than_a_batch_bring_no_warning(recwarn):
 
 
 def call(estimator=None, rows=X_NEW, labels=Y_NEW, **options):
-    return lambda mlp: estimate_delta(mlp if estimator is None else made(estimator), rows, labels, **options)
+    return lambda mlp: estimate_delta(mlp if estimator is None else resolve(estimator), rows, labels, **options)
 
 
 def fitted(estimator):
@@ -327,7 +327,7 @@ SCALED = fitted(make_pipeline(StandardScaler(), LogisticRegression()))
         (call(fitted(RidgeClassifier())), r"def update\(model, X, y\): model.fit\(X, y\)"),
         (call(SCALED), r"LogisticRegression has none; .*model\[-1\].set_params\(warm_start=True\).fit\(model\[:-1\].transform\(X\), y\)"),
         (call(fitted(MLPClassifier((2,), solver="lbfgs", random_state=0, max_iter=5000))), r"MLPClassifier has none with solver='lbfgs' \(scikit-learn offers it for 'adam' and 'sgd'\)"),
-        (call(partial(lambda: apas.as_model(made(SCALED)))), r"SklearnModel has none \(pass the estimator itself, not what as_model made of it\)"),
+        (call(partial(lambda: apas.as_model(resolve(SCALED)))), r"SklearnModel has none \(pass the estimator itself, not what as_model made of it\)"),
         (call(partial(network, early_stopping=True)), "must not have early_stopping=True, with which scikit-learn refuses partial_fit; say how"),
         (call(MLPClassifier()), "`estimator` of estimate_delta cannot be read: the model must be fitted"),
         (call("model.json"), "`estimator` of estimate_delta cannot be read: .*path 'model.json'"),
@@ -348,7 +348,7 @@ def test_the_advice_works():
     def update(model, X, y):
         model[-1].set_params(warm_start=True).fit(model[:-1].transform(X), y)
 
-    assert estimate_delta(made(SCALED), X_NEW, Y_NEW, update=update, fraction=0.9, rng=0).delta > 0
+    assert estimate_delta(resolve(SCALED), X_NEW, Y_NEW, update=update, fraction=0.9, rng=0).delta > 0
 
 
 def test_what_partial_fit_refuses_is_passed_on():

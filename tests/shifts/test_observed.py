@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import made
+from conftest import resolve
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
@@ -161,7 +161,7 @@ UNLIKE = {
 
 @pytest.mark.parametrize(("base", "other", "message"), UNLIKE.values(), ids=UNLIKE)
 def test_another_delta_needs_models_alike(base, other, message):
-    base, other = made(base), made(other)
+    base, other = resolve(base), resolve(other)
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         margins(ObservedShifts([other]), apas.as_model(base), X, 1, [0], 0.5)
     assert str(caught.value).startswith("`delta` must be 1")

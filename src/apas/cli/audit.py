@@ -39,7 +39,7 @@ class AuditOptions:
 
     def read(self, path: Path) -> Model:
         """Read a model file."""
-        return options.Reading(self.activation, self.output).read(path)
+        return options.LayerOptions(self.activation, self.output).read(path)
 
     def check_outputs(self, *inputs: Path | Sequence[Path] | None) -> None:
         """Refuse files to write that are among those that are read."""

@@ -51,7 +51,7 @@ def certify_command(
     samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
     seed: options.Seed = None,
-    asking: options.Asking,
+    common: options.QuestionOptions,
 ) -> None:
     """Certify that explanations keep their class while the model shifts.
 
@@ -63,9 +63,9 @@ def certify_command(
     """
     from apas import certify
 
-    check_outputs({"--save": asking.save}, model, rows)
+    check_outputs({"--save": common.save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
-    asking.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seed)
+    common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seed)
 
 
 #: Per kind of evidence what the table shows of it: heading, entry, and how it is written.

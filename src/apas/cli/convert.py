@@ -20,7 +20,7 @@ def convert_command(
     ],
     target: Annotated[Path, typer.Argument(help="Model file to write: .json, .safetensors or .onnx.")],
     *,
-    reading: options.Reading,
+    layers: options.LayerOptions,
     threshold: Annotated[
         float | None, typer.Option(help="From where on a binary model says class 1.", show_default="as in the file")
     ] = None,
@@ -49,7 +49,7 @@ def convert_command(
         "classes": None if classes is None else [_label(word) for word in listed(classes)],
         "feature_names": None if feature_names is None else listed(feature_names),
     }
-    model = reading.read(source, **said)
+    model = layers.read(source, **said)
     save_model(model, target)
     written = load_model(target)
     if model_digest(written) != model_digest(model):

@@ -66,8 +66,8 @@ def generate_command(
     max_candidates: Annotated[int, typer.Option(help="Candidates to look at for each of them.")] = 200,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for all rows together.")] = None,
     seed: options.Seed = None,
-    moving: options.Moving,
-    reading: options.Reading,
+    movement: options.ShiftOptions,
+    layers: options.LayerOptions,
     jobs: options.Jobs = None,
     dask: options.Dask = None,
     out: Annotated[Path | None, typer.Option(help="Write the counterfactuals to this CSV file.")] = None,
@@ -87,8 +87,8 @@ def generate_command(
 
     check_outputs({"--out": out, "--save": save}, model, rows, background, space)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
-    shifts = moving.pick()
-    net = reading.read(model)
+    shifts = movement.pick()
+    net = layers.read(model)
     allowed = None if space is None else FeatureSpace.from_toml(space)
     names = None if allowed is None else allowed.names
     table = read_rows(rows, net, names)

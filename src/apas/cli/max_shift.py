@@ -49,7 +49,7 @@ def max_shift_command(
         float | None,
         typer.Option(help="Where to stop looking.", show_default="10 times the largest parameter; 10 if relative"),
     ] = None,
-    asking: options.Asking,
+    common: options.QuestionOptions,
 ) -> None:
     """Find the largest shift of the model at which each explanation is certified to keep its class.
 
@@ -61,10 +61,10 @@ def max_shift_command(
     """
     from apas import max_shift
 
-    check_outputs({"--save": asking.save}, model, rows)
+    check_outputs({"--save": common.save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     way = None if search is None else search.value
-    asking.answer(max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=seed)
+    common.answer(max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=seed)
 
 
 def print_max_shifts(found: MaxShifts) -> None:

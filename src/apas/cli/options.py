@@ -240,7 +240,7 @@ Save: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True)
-class Reading:
+class LayerOptions:
     """What a model file does not tell about its layers."""
 
     activation: Activation = None
@@ -256,7 +256,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Moving:
+class ShiftOptions:
     """What may move, and how."""
 
     shifts: Shifts = Norm.linf
@@ -276,7 +276,7 @@ class Moving:
 
 
 @dataclass(frozen=True)
-class Asking:
+class QuestionOptions:
     """What `certify` and `max-shift` take besides their evidence."""
 
     shifts: Shifts = Norm.linf
@@ -296,8 +296,8 @@ class Asking:
         """Ask about the rows of a file, save what was found, and print it."""
         from apas.cli.cluster import workers
 
-        shifts = Moving(self.shifts, self.relative, self.only).pick()
-        net = Reading(self.activation, self.output).read(model)
+        shifts = ShiftOptions(self.shifts, self.relative, self.only).pick()
+        net = LayerOptions(self.activation, self.output).read(model)
         table, label = read_rows(rows, net), parse_target(target, net)
         with workers(self.jobs, self.dask) as n_jobs:
             found = ask(net, table, target=label, shifts=shifts, simultaneous=self.simultaneous, n_jobs=n_jobs, **more)

@@ -34,7 +34,7 @@ def report_command(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the page's own draws.", show_default="from the certificates")
     ] = None,
-    reading: options.Reading,
+    layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:
     """Write one HTML page about certificates: in plain words, as a table, and with plots.
@@ -47,12 +47,12 @@ def report_command(
 
     check_path(report)
     check_outputs({"--report": report}, certificates, model, audit, new_model, max_shifts)
-    if model is None and new_model is None and reading != options.Reading():
+    if model is None and new_model is None and layers != options.LayerOptions():
         raise InputError(
             "`--activation` and `--output` say what the layers of a model file give, but there is none; the page to "
             "write is named by -o."
         )
-    old, new = (None if path is None else reading.read(path) for path in (model, new_model))
+    old, new = (None if path is None else layers.read(path) for path in (model, new_model))
     done = report_file(
         certificates, report, model=old, audit=audit, new_model=new, max_shifts=max_shifts, rng=seed, title=title
     )

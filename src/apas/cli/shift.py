@@ -25,7 +25,7 @@ def shift_command(
     p: Annotated[
         float, typer.Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
     ] = math.inf,
-    reading: options.Reading,
+    layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:
     """Measure how far the parameters moved from one model file to another, overall and per layer.
@@ -34,7 +34,7 @@ def shift_command(
     """
     from apas.shifts.distance import check_order, compare_models
 
-    base, other = (reading.read(path) for path in (old, new))
+    base, other = (layers.read(path) for path in (old, new))
     report = compare_models(base, [other], p=check_order(p), names=[str(new)], columns=["model 1"])
     give(report, print_report, as_json=as_json)
 

@@ -51,7 +51,7 @@ def verify_command(
         list[Path] | None,
         typer.Option(help="Model file of a model that exists (ObservedShifts); once for each, in their order."),
     ] = None,
-    reading: options.Reading,
+    layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:
     """Check a certificate file against the model it is about: draw again, prove again, replay witnesses.
@@ -66,9 +66,9 @@ def verify_command(
     for name, value in (("--seed", seed), ("--samples", samples)):
         if value is not None and not fresh:
             raise InputError(f"`{name}` goes with `--fresh`; leave it out.")
-    net = reading.read(model)
+    net = layers.read(model)
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
-    others = [reading.read(path) for path in models or []]
+    others = [layers.read(path) for path in models or []]
     report = verify(
         certificates,
         bound,

@@ -502,7 +502,7 @@ def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin
     hidden = list(zip(network.weights[:-1], reaches[:-1], network.activations, strict=True))
     norm = 1.0
     for w, r, name in hidden:
-        # no matrix of the box has a larger spectral norm: it is at most the Frobenius norm of how far entries move
+        # by the triangle inequality: what a shift adds has at most the Frobenius norm of how far the entries move
         norm *= STEEPEST.get(name, 1.0) * (float(np.linalg.norm(w, 2)) + float(np.linalg.norm(r)))
     bounds = []
     for v, r in _outputs(network.weights[-1], reaches[-1]):

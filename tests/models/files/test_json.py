@@ -11,7 +11,7 @@ from functools import partial
 import joblib
 import numpy as np
 import pytest
-from conftest import made
+from conftest import resolve
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -366,7 +366,7 @@ def test_the_good_file_is_good(tmp_path):
 @pytest.mark.parametrize(("content", "message"), REFUSED.values(), ids=REFUSED)
 def test_files_that_are_not_models(content, message, tmp_path):
     path = tmp_path / "net.json"
-    content = made(content)
+    content = resolve(content)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(apas.InputError, match=message) as caught:
         apas.load_model(path)
