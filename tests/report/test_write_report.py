@@ -45,7 +45,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A report with every part, and what it was resolve from."""
+    """A report with every part, and what it was made from."""
     folder = tmp_path_factory.mktemp("report")
     new = later()
     audit = apas.audit(offers(), new, base=bank())
