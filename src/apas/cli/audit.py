@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from apas.models.base import Model
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class AuditOptions:
     """What both audits take: of a certificate file, and of a ledger."""
 

@@ -239,7 +239,7 @@ Save: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class LayerOptions:
     """What a model file does not tell about its layers."""
 
@@ -255,7 +255,7 @@ class LayerOptions:
         return load_model(path, activation=activation, output=self.output, **said)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ShiftOptions:
     """What may move, and how."""
 
@@ -275,7 +275,7 @@ class ShiftOptions:
         return LpShifts({Norm.l1: 1, Norm.l2: 2}[self.shifts], kinds=kinds)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class QuestionOptions:
     """What `certify` and `max-shift` take besides their evidence."""
 
@@ -304,6 +304,14 @@ class QuestionOptions:
         give(found, show, as_json=self.as_json, save=self.save)
 
 
+@functools.cache
+def _shown(group: Any) -> list[inspect.Parameter]:
+    """The fields of a dataclass as parameters."""
+    kinds = get_type_hints(group, include_extras=True)
+    place = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(f.name, place, default=f.default, annotation=kinds[f.name]) for f in fields(group)]
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Show Typer the fields of a dataclass as options of their own, in the place of the parameter that takes it."""
     hints = get_type_hints(command, include_extras=True)
@@ -313,12 +321,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         if parameter.name not in groups:
             shown.append(parameter.replace(annotation=hints[parameter.name]))
             continue
-        group = groups[parameter.name]
-        kinds = get_type_hints(group, include_extras=True)
-        shown += [
-            inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=kinds[field.name])
-            for field in fields(group)
-        ]
+        shown += _shown(groups[parameter.name])
 
     @functools.wraps(command)
     def run(**given: Any) -> None:

@@ -32,7 +32,7 @@ Data: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class RunOptions:
     """What every experiment takes."""
 

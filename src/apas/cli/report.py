@@ -47,7 +47,7 @@ def report_command(
 
     check_path(report)
     check_outputs({"--report": report}, certificates, model, audit, new_model, max_shifts)
-    if model is None and new_model is None and layers != options.LayerOptions():
+    if model is None and new_model is None and (layers.activation is not None or layers.output is not None):
         raise InputError(
             "`--activation` and `--output` say what the layers of a model file give, but there is none; the page to "
             "write is named by -o."
