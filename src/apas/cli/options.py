@@ -276,12 +276,9 @@ class ShiftOptions:
 
 
 @dataclass(eq=False, repr=False)
-class QuestionOptions:
+class QuestionOptions(ShiftOptions):
     """What `certify` and `max-shift` take besides their evidence."""
 
-    shifts: Shifts = Norm.linf
-    relative: Relative = False
-    only: Only = None
     simultaneous: Simultaneous = False
     activation: Activation = None
     output: Output = None
@@ -296,7 +293,7 @@ class QuestionOptions:
         """Ask about the rows of a file, save what was found, and print it."""
         from apas.cli.cluster import workers
 
-        shifts = ShiftOptions(self.shifts, self.relative, self.only).pick()
+        shifts = self.pick()
         net = LayerOptions(self.activation, self.output).read(model)
         table, label = read_rows(rows, net), parse_target(target, net)
         with workers(self.jobs, self.dask) as n_jobs:
