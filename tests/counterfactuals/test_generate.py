@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import spread
 from sklearn.compose import make_column_transformer
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -165,7 +166,7 @@ def test_models_that_are_no_networks():
         apas.generate(Branched(), start, 0.05, background=rows, source="milp")
 
 
-@pytest.mark.parametrize("method", ["interval", "linear", "exact", "cascade"])
+@pytest.mark.parametrize("method", spread(["interval", "linear", "exact", "cascade"], 3))
 def test_every_shift(pipeline, rejected, method):
     found = apas.generate(pipeline, rejected.head(3), 0.01, space=SPACE, method=method)
     check(found, 0.01)
