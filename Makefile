@@ -18,6 +18,8 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $
 MORE = $(if $(filter 1,$(TORCH)),$(comma)torch)$(if $(filter 1,$(BROWSER)),$(comma)browser)
 comma := ,
 KIND = $(if $(filter 1,$(TORCH)),-torch)$(if $(filter 1,$(BROWSER)),-browser)
+# compiled tests are kept: to collect them anew takes two times as long
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check lint types docs lowest dist validity fuzz bench clean
 help:
@@ -51,11 +53,11 @@ $(LOWEST)/.installed: $(LOWEST)/bin/python pyproject.toml
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -c $(LOWEST)/oldest.txt -e '.[test,report,plot]'
 	@touch $@
 # Every library of the core, of the tests, of reports and of plots is used in these.
-FAST = tests/paper/test_download.py tests/paper/test_loans.py tests/paper/test_registry.py tests/display tests/stats/test_wilks.py tests/stats/test_reading.py tests/shifts/test_lp.py \
-  tests/shifts/test_retrain.py tests/worst_case/test_milp.py tests/certification/test_certificates.py tests/cli/test_certify_command.py \
+FAST = tests/paper/test_download.py tests/paper/test_loans.py tests/paper/test_data_folder.py tests/display tests/stats/test_tolerance.py tests/stats/test_arguments.py tests/shifts/test_lp.py \
+  tests/shifts/test_retrain.py tests/worst_case/test_milp.py tests/certification/test_certificate.py tests/cli/test_certify.py \
   tests/cli/test_manners.py tests/contracts/test_audit_models.py tests/contracts/test_schema.py \
-  tests/counterfactuals/test_space.py tests/models/test_digest.py tests/models/test_files.py tests/models/test_onnx_files.py \
-  tests/models/test_skops_files.py tests/models/test_sklearn.py tests/report/test_write_report.py tests/test_deployment_gate.py
+  tests/counterfactuals/space/test_space.py tests/models/test_digest.py tests/models/files/test_json.py tests/models/files/test_onnx.py \
+  tests/models/files/test_skops.py tests/models/test_sklearn.py tests/report/test_write_report.py tests/test_deployment_gate.py
 
 demo: $(VENV)/.demo
 	$(BIN)/apas demo

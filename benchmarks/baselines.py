@@ -12,7 +12,7 @@ import numpy as np
 
 from apas.counterfactuals.sources.roar import Roar
 from apas.experiments import Preparation, prepare
-from apas.paper.baselines import PROTOTYPES, WACHTERS, baseline_table, later_network, run_baseline, run_recourse
+from apas.paper.published import PROTOTYPES, WACHTERS, baseline_table, later_network, run_baseline, run_recourse
 
 __all__ = ["compare", "confident", "recourse"]
 

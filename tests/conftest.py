@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of theirs would only wait for each other
     for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -21,6 +24,17 @@ def absent(what: str, reason: str) -> None:
     if what in os.environ.get("APAS_REQUIRE", "").split(","):
         pytest.fail(f"APAS_REQUIRE names {what!r}, but {reason}")
     pytest.skip(reason, allow_module_level=True)
+
+
+def resolve(value: Any) -> Any:
+    """What a parameter of a test stands for: a `partial`, as of a model to be fitted, is called when the test runs."""
+    return value() if isinstance(value, functools.partial) else value
+
+
+def spread(values: Iterable[Any], every: int) -> list[Any]:
+    """Values of one parameter: each `every`-th, from the first on, in `make test`; the others in `make validity`."""
+    long = pytest.mark.validity
+    return [value if i % every == 0 else pytest.param(value, marks=long) for i, value in enumerate(values)]
 
 
 def shared_folder(name: str) -> Path:

@@ -3,11 +3,13 @@
 import json
 import re
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import resolve
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -23,15 +25,15 @@ X = [[2.0, 0.5], [1.0, 0.2]]
 FRAME = pd.DataFrame(X, columns=["income", "debt"])
 DATA = np.random.default_rng(0).normal(size=(60, 2))
 LABELS = (DATA[:, 0] > 0).astype(int)
-PIPELINE = make_pipeline(StandardScaler(), LogisticRegression()).fit(DATA, LABELS)
-NAMED_PIPELINE = make_pipeline(StandardScaler(), LogisticRegression()).fit(
-    pd.DataFrame(DATA, columns=["income", "debt"]), LABELS
+PIPELINE = partial(make_pipeline(StandardScaler(), LogisticRegression()).fit, DATA, LABELS)
+NAMED_PIPELINE = partial(
+    make_pipeline(StandardScaler(), LogisticRegression()).fit, pd.DataFrame(DATA, columns=["income", "debt"]), LABELS
 )
 NAN, INF = float("nan"), float("inf")
 
 
 def certify(model=NET, X=X, delta=0.1, *, target=1, **options):
-    return lambda: apas.certify(model, X, delta, target=target, **{"rng": 0, **options})
+    return lambda: apas.certify(resolve(model), X, delta, target=target, **{"rng": 0, **options})
 
 
 def sampling(**options):
@@ -43,7 +45,7 @@ def shifted(**options):
 
 
 def fitted(estimator, y=LABELS):
-    return estimator.fit(DATA, y)
+    return partial(estimator.fit, DATA, y)
 
 
 MANY = np.column_stack([LABELS, DATA[:, 1] > 0]).astype(int)
@@ -204,7 +206,7 @@ CASES = {
     "model an array": (certify(np.ones(3)), No, "`model` is a numpy.ndarray, which apas cannot shift"),
     "model unfitted": (certify(LogisticRegression()), Bad, "model must be fitted, but this LogisticRegression is not"),
     "model half fitted": (
-        certify(Pipeline([("scale", StandardScaler()), ("model", LogisticRegression().fit(DATA, LABELS))])),
+        certify(partial(lambda: Pipeline([("scale", StandardScaler()), ("model", LogisticRegression().fit(DATA, LABELS))]))),
         Bad,
         "`X` could not go through .* not fitted",
     ),
@@ -286,7 +288,7 @@ EMPTY = {
     "frame for a model without names": (NET, FRAME[:0]),
     "pipeline, array": (PIPELINE, np.empty((0, 2))),
     "pipeline, frame": (NAMED_PIPELINE, FRAME[:0]),
-    "estimator": (LogisticRegression().fit(DATA, LABELS), []),
+    "estimator": (fitted(LogisticRegression()), []),
 }
 
 
@@ -294,7 +296,7 @@ EMPTY = {
 @pytest.mark.parametrize("simultaneous", [False, True])
 @pytest.mark.parametrize(("model", "rows"), EMPTY.values(), ids=EMPTY)
 def test_no_rows_give_an_empty_result(model, rows, simultaneous, target):
-    certificates = apas.certify(model, rows, 0.1, target=target, simultaneous=simultaneous, rng=0)
+    certificates = apas.certify(resolve(model), rows, 0.1, target=target, simultaneous=simultaneous, rng=0)
     assert len(certificates) == 0
     assert list(certificates) == []
     assert certificates.certified.shape == (0,)

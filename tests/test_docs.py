@@ -168,7 +168,7 @@ def test_page_does_what_it_shows_with(page: Path, name: str) -> None:
     except ModuleNotFoundError:
         absent(name, reason)
     if name == "torch":
-        library.set_num_threads(1)  # as in torchzoo: test processes share the cores
+        library.set_num_threads(1)  # as in torch_modules: test processes share the cores
     follow(page, have=name)
 
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from command import run
-from hostile import skops_file, skops_node
+from command_line import run
+from hostile_files import skops_file, skops_node
 from markdown_it import MarkdownIt
 
 import apas

@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from bounds_networks import network
-from cases import CASES, case
+from problems import CASES, case, network
 
 import apas
 from apas import Every, FeedForward, InputError, Most, Sampling, Unsupported

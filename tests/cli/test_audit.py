@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from certificatefiles import network
-from command import run
+from certificate_files import network
+from command_line import run
 
 import apas
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -10,23 +11,22 @@ import warnings
 import joblib
 import numpy as np
 import pytest
-from command import run
+from command_line import fill, run
 from conftest import absent
-from offices import fill
 
 import apas
 from apas.cli.cluster import _check_versions
 from apas.errors import InputError
 
-try:
-    import distributed
-except ImportError:
+if importlib.util.find_spec("distributed") is None:
     absent("dask", "Dask is not installed: pip install 'apas[dask]'")
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Two workers on this machine, processes of their own."""
+    import distributed  # here: it takes half a second
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Dask has to say about itself
         with distributed.LocalCluster(
@@ -59,8 +59,10 @@ CALLS = {
 
 @pytest.mark.filterwarnings("default")  # Dask's own
 def test_backend_of_joblib_is_kept(cluster, tmp_path):
+    from distributed import Client
+
     for name, call in CALLS.items():
-        with distributed.Client(cluster) as client, joblib.parallel_config(backend="dask"):
+        with Client(cluster) as client, joblib.parallel_config(backend="dask"):
             before = tasks_of(client)
             there = bytes_of(call(-1), tmp_path)
             assert tasks_of(client) > before, f"the cluster did the work of {name}"

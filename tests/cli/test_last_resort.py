@@ -8,8 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from command import run
-from offices import fill
+from command_line import fill, run
 
 import apas
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
-from command import run
+from command_line import run
 
 import apas
 

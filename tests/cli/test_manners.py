@@ -12,9 +12,8 @@ import sys
 
 import pytest
 import typer.main
-from command import run
+from command_line import fill, run
 from conftest import absent
-from offices import fill
 
 from apas.cli.program import app, examples_in
 
@@ -35,8 +34,8 @@ def leaves(command=None, path=()):
 
 LEAVES = dict(leaves())
 EXAMPLES = [(words, example) for words, leaf in LEAVES.items() for example in examples_in(leaf.help)]
-#: Their examples take minutes or need a network. Here they are only read; `test_demo_command` and
-#: `test_paper_command` run these commands, with other options.
+#: Their examples take minutes or need a network. Here they are only read; `test_demo` and
+#: `test_paper` run these commands, with other options.
 LONG = ("demo", "paper")
 
 
@@ -127,7 +126,7 @@ JSON = {
     ("bench",): ("--rounds 1", 0),
     ("paper", "data"): ("--data data", 1),
     ("paper", "lemma"): ("--quick", 0),
-    # these are asked in test_demo_command and test_paper_command
+    # these are asked in test_demo and test_paper
     ("demo",): None,
     ("paper", "all"): None,
 }

@@ -10,8 +10,7 @@ from typing import get_type_hints
 
 import pytest
 import typer.main
-from command import run
-from offices import fill
+from command_line import fill, run
 
 import apas
 from apas._atomic import same_file, write_bytes

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from certificatefiles import changed, content_of, network, rows, write
-from command import run
+from certificate_files import changed, content_of, network, rows, write
+from command_line import run
 
 import apas
 

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from cases import case
-from certificatefiles import changed, content_of, network, rows, write
+from certificate_files import changed, content_of, network, rows, write
 from hypothesis import given, settings, strategies as st
+from problems import case
 
 import apas
 from apas.contracts.reports import Outcome

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from certificatefiles import network, rows
+from certificate_files import network, rows
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline

@@ -10,7 +10,7 @@ import sys
 
 import pandas as pd
 import pytest
-from certificatefiles import CHECKER, changed, checker_in_process, content_of, network, rows, run_checker, write
+from certificate_files import CHECKER, changed, checker_in_process, content_of, network, rows, run_checker, write
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -225,7 +225,7 @@ def test_shifts_of_another_kind_are_bad_input(tmp_path):
 
 
 def test_names_of_rows_print_no_lines_of_their_own(tmp_path, capsys):
-    from command import run
+    from command_line import run
 
     net, path = network(), tmp_path / "c.json"
     apas.save_model(net, tmp_path / "m.json")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from certificatefiles import changed, checker_in_process, content_of, network, rows, run_checker, write
+from certificate_files import changed, checker_in_process, content_of, network, rows, run_checker, write
 
 import apas
 from apas._random import Stream

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 import numpy as np
 import pandas as pd
 import pytest
-from certificatefiles import network
+from certificate_files import network
 
 import apas
 from apas.contracts.reports import Outcome

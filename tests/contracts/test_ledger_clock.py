@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from interrupted import certified, dump
+from killed_writers import certified, dump
 
 import apas
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from interrupted import NOON, certified, dump, files, killed_after, start, write_all
+from killed_writers import NOON, certified, dump, files, killed_after, start, write_all
 
 import apas
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificatefiles import changed, content_of
+from certificate_files import changed, content_of
 
 SCHEMA = json.loads((files("apas.contracts") / "certificate.schema.json").read_text(encoding="utf-8"))
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -64,7 +64,7 @@ def test_files_fit(path):
 
 def test_every_kind_of_answer_fits(tmp_path):
     import numpy as np
-    from certificatefiles import network, rows
+    from certificate_files import network, rows
 
     import apas
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from certificatefiles import changed, checker_in_process, content_of, network, rows, run_checker, write
+from certificate_files import changed, checker_in_process, content_of, network, rows, run_checker, write
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import fuzzing
+import damaged_files
 import numpy as np
 import pytest
-from certificatefiles import checker_in_process
-from hostile import GOOD_STATE
-from offices import fill, network
+from certificate_files import checker_in_process
+from command_line import fill, network
+from hostile_files import GOOD_STATE
 
 import apas
 from apas.cli import main
@@ -102,26 +102,26 @@ def checked(path: Path) -> None:
 CHECKER = checker_in_process()
 STATE = {"activation": "relu", "output": "sigmoid"}
 ASKED = ("--activation", "relu", "--output", "sigmoid")
-certificates = fuzzing.changed_certificates
+certificates = damaged_files.changed_certificates
 promises = ("promises.json", "proofs.json", "witnesses.json", "spaced.json")
 READERS = {
-    "json": Reader(("model.json",), fuzzing.changed_json, load(), convert()),
-    "safetensors": Reader(("model.safetensors",), fuzzing.changed_safetensors, load(), convert()),
-    "safetensors of a state": Reader(("state.safetensors",), fuzzing.changed_safetensors, load(**STATE), convert(*ASKED)),
-    "onnx": Reader(("model.onnx", "external.onnx"), fuzzing.changed_onnx, load(), convert()),
-    "skops": Reader(("linear.skops", "pipeline.skops"), fuzzing.changed_archive, load(), convert()),
-    "state": Reader(("state.pt",), fuzzing.changed_archive, load(**STATE), convert(*ASKED)),
+    "json": Reader(("model.json",), damaged_files.changed_json, load(), convert()),
+    "safetensors": Reader(("model.safetensors",), damaged_files.changed_safetensors, load(), convert()),
+    "safetensors of a state": Reader(("state.safetensors",), damaged_files.changed_safetensors, load(**STATE), convert(*ASKED)),
+    "onnx": Reader(("model.onnx", "external.onnx"), damaged_files.changed_onnx, load(), convert()),
+    "skops": Reader(("linear.skops", "pipeline.skops"), damaged_files.changed_archive, load(), convert()),
+    "state": Reader(("state.pt",), damaged_files.changed_archive, load(**STATE), convert(*ASKED)),
     "certificates": Reader((*promises, "radii.json"), certificates, read_stored, ("ledger", "add", "new.db", "FILE")),
     "verify": Reader((*promises, "radii.json"), certificates, lambda path: apas.verify(path, network()), ("verify", "FILE", "model.json")),
     "checker": Reader((*promises, "radii.json"), certificates, checked),
     "audit": Reader(promises, certificates, lambda path: apas.audit(path, network(), repairs=False), ("audit", "FILE", "new.json", "--no-repairs", "--junit", "a.xml", "--markdown", "a.md")),
-    "told audit": Reader(("audit.json",), fuzzing.changed_json, audited, ("report", "promises.json", "--audit", "FILE", "-o", "page.html")),
-    "ledger": Reader(("ledger.db", "loose.db"), fuzzing.changed_database, book, ("ledger", "list", "FILE")),
-    "results": Reader(("results.sqlite",), fuzzing.changed_database, results),
-    "space": Reader(("space.toml", "kinds.toml"), fuzzing.changed_lines(fuzzing.TOML_WORDS), lambda path: apas.FeatureSpace.from_toml(path), ("verify", "promises.json", "model.json", "--space", "FILE")),
-    "rows": Reader(("rows.csv", "train.csv"), fuzzing.changed_lines(fuzzing.CSV_WORDS), lambda path: apas.certify(network(), read_rows(path, network()), 0.01, target=1, method="interval"), ("certify", "model.json", "FILE", "--target", "1", "--delta", "0.01", "--method", "interval")),
-    "references": Reader(("applicants.csv",), fuzzing.changed_lines(fuzzing.CSV_WORDS), lambda path: read_references(path, "id"), ("ledger", "add", "new.db", "promises.json", "--references", "FILE", "--reference-column", "id")),
-    "formula": Reader(("formula.cnf",), fuzzing.changed_lines(fuzzing.DIMACS_WORDS), read_dimacs),
+    "told audit": Reader(("audit.json",), damaged_files.changed_json, audited, ("report", "promises.json", "--audit", "FILE", "-o", "page.html")),
+    "ledger": Reader(("ledger.db", "loose.db"), damaged_files.changed_database, book, ("ledger", "list", "FILE")),
+    "results": Reader(("results.sqlite",), damaged_files.changed_database, results),
+    "space": Reader(("space.toml", "kinds.toml"), damaged_files.changed_lines(damaged_files.TOML_WORDS), lambda path: apas.FeatureSpace.from_toml(path), ("verify", "promises.json", "model.json", "--space", "FILE")),
+    "rows": Reader(("rows.csv", "train.csv"), damaged_files.changed_lines(damaged_files.CSV_WORDS), lambda path: apas.certify(network(), read_rows(path, network()), 0.01, target=1, method="interval"), ("certify", "model.json", "FILE", "--target", "1", "--delta", "0.01", "--method", "interval")),
+    "references": Reader(("applicants.csv",), damaged_files.changed_lines(damaged_files.CSV_WORDS), lambda path: read_references(path, "id"), ("ledger", "add", "new.db", "promises.json", "--references", "FILE", "--reference-column", "id")),
+    "formula": Reader(("formula.cnf",), damaged_files.changed_lines(damaged_files.DIMACS_WORDS), read_dimacs),
 }  # fmt: skip
 
 
@@ -129,7 +129,7 @@ READERS = {
 def office(tmp_path_factory) -> Path:
     """Good files of all kinds."""
     import skops.io
-    from hostile import onnx_model
+    from hostile_files import onnx_model
     from safetensors.numpy import save_file
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -230,9 +230,9 @@ def limits() -> Iterator[None]:
 
 def variant(name: str, number: int, folder: Path) -> tuple[Path, bytes]:
     """Where input `number` of a reader belongs, and what is in it."""
-    reader, rng = READERS[name], fuzzing.stream(name, number)
+    reader, rng = READERS[name], damaged_files.stream(name, number)
     seed = folder / reader.seeds[number % len(reader.seeds)]
-    more = (folder,) if reader.change is fuzzing.changed_database else ()
+    more = (folder,) if reader.change is damaged_files.changed_database else ()
     return folder / f"fuzzed{seed.suffix}", reader.change(rng, seed.read_bytes(), *more)
 
 

@@ -1,9 +1,11 @@
 """`as_model`: what it takes, what it leaves alone, what it refuses."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import resolve
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
@@ -86,7 +88,10 @@ def test_a_model_that_says_nan_is_refuted_without_drawing():
 
 CAPABILITIES = [
     (NET, {Model, Named, Dense, Scaled, Described}),
-    (apas.as_model(LogisticRegression().fit(X, Y)), {Model, Named, Dense, Scaled, Described, Raw, LibraryBacked}),
+    (
+        partial(lambda: apas.as_model(LogisticRegression().fit(X, Y))),
+        {Model, Named, Dense, Scaled, Described, Raw, LibraryBacked},
+    ),
     (Threshold(), {Model}),
     (object(), set()),
 ]
@@ -94,6 +99,7 @@ CAPABILITIES = [
 
 @pytest.mark.parametrize(("model", "capabilities"), CAPABILITIES, ids=["feedforward", "sklearn", "own", "none"])
 def test_capabilities(model, capabilities):
+    model = resolve(model)
     for capability in (Model, Named, Dense, Scaled, Described, Raw, LibraryBacked):
         assert offers(model, capability) == (capability in capabilities) == isinstance(model, capability)
 
@@ -109,7 +115,7 @@ def test_predicted_classes_and_distances():
 
 
 def fitted(estimator, y=Y):
-    return estimator.fit(X, y)
+    return partial(estimator.fit, X, y)
 
 
 MANY = np.column_stack([Y, X[:, 1] > 0]).astype(int)
@@ -138,7 +144,7 @@ REFUSED = {
         "must be fitted, .*Pipeline",
     ),
     "pipeline with unfitted end": (
-        Pipeline([("s", StandardScaler().fit(X)), ("l", LogisticRegression())]),
+        partial(lambda: Pipeline([("s", StandardScaler().fit(X)), ("l", LogisticRegression())])),
         apas.InputError,
         "must be fitted",
     ),
@@ -169,10 +175,10 @@ REFUSED = {
         "RandomForestClassifier is a classifier that apas cannot shift; .*LogisticRegression",
     ),
     "a kernel machine": (fitted(SVC()), apas.Unsupported, "SVC is a classifier that apas cannot shift"),
-    "a transformer": (StandardScaler().fit(X), apas.Unsupported, "StandardScaler is not a classifier"),
-    "a clustering": (KMeans(2, n_init=1).fit(X), apas.Unsupported, "KMeans is not a classifier"),
+    "a transformer": (fitted(StandardScaler()), apas.Unsupported, "StandardScaler is not a classifier"),
+    "a clustering": (fitted(KMeans(2, n_init=1)), apas.Unsupported, "KMeans is not a classifier"),
     "a pipeline without an end": (
-        Pipeline([("s", StandardScaler()), ("end", "passthrough")]).fit(X),
+        fitted(Pipeline([("s", StandardScaler()), ("end", "passthrough")])),
         apas.Unsupported,
         "not a classifier",
     ),
@@ -196,6 +202,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("obj", "error", "message"), REFUSED.values(), ids=REFUSED)
 def test_refusals(obj, error, message):
+    obj = resolve(obj)
     with pytest.raises(error, match=message) as caught:
         apas.as_model(obj)
     assert "\n" not in str(caught.value)
@@ -229,6 +236,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize(("obj", "options", "message"), OPTIONS)
 def test_options_that_do_not_apply(obj, options, message):
+    obj = resolve(obj)
     with pytest.raises(apas.InputError, match=message) as caught:
         apas.as_model(obj, **options)
     assert "\n" not in str(caught.value)

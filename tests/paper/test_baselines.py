@@ -7,12 +7,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from conftest import shared_folder
+from conftest import shared_folder, spread
 
 import apas
 from apas import InputError, MilpSource, Roar, Unsupported
 from apas.experiments import Preparation, prepare
-from apas.paper.baselines import (
+from apas.paper.published import (
     PROTOTYPES,
     WACHTERS,
     BaselineRun,
@@ -84,26 +84,23 @@ def check(measured: tuple[float, float, float], printed: tuple[float, float, flo
         assert measured[2] == pytest.approx(printed[2], abs=POINTS)
 
 
-LONG = pytest.param("sba", marks=pytest.mark.validity)
-
-
 @pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize("robust", [False, True], ids=["plain", "robust"])
-@pytest.mark.parametrize("name", ["diabetes", "no2", LONG])
+@pytest.mark.parametrize("name", spread(["diabetes", "no2", "sba"], 3))
 def test_wachter(name: str, robust: bool) -> None:
     check(figures(name, WACHTERS[name], robust), WACHTER[name][robust])
 
 
 @pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize("robust", [False, True], ids=["plain", "robust"])
-@pytest.mark.parametrize("name", ["diabetes", "no2", LONG])
+@pytest.mark.parametrize("name", spread(["diabetes", "no2", "sba"], 3))
 def test_prototypes(name: str, robust: bool) -> None:
     # the one figure that is further off: see test_why_diabetes_prototypes_do_not_survive
     strict = (name, robust) != ("diabetes", False)
     check(figures(name, PROTOTYPES[name], robust), PROTOTYPE[name][robust], vm2=strict)
 
 
-@pytest.mark.parametrize("name", ["diabetes", "no2", LONG, pytest.param("credit", marks=pytest.mark.validity)])
+@pytest.mark.parametrize("name", spread(["diabetes", "no2", "sba", "credit"], 4))
 def test_roar(prepared, name: str) -> None:
     check(roar_figures(prepared(name)), ROAR[name])
 

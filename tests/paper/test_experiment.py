@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+import killed_experiments
 import pandas as pd
 import pytest
-import unitwork
 
 from apas import InputError
 from apas._optional import require
@@ -17,7 +17,7 @@ from apas.paper.store import Unit
 class Squares:
     @staticmethod
     def units(settings):
-        return [Unit("squares", unitwork.square, {"number": n}) for n in range(2 if settings["quick"] else 4)]
+        return [Unit("squares", killed_experiments.square, {"number": n}) for n in range(2 if settings["quick"] else 4)]
 
     @staticmethod
     def tables(results):

@@ -6,16 +6,15 @@ import base64
 import hashlib
 from html.parser import HTMLParser
 
+import killed_experiments
 import pandas as pd
 import pytest
-import unitwork
 from conftest import shared_folder
 
 import apas
 from apas import InputError
 from apas.datasets import data_from, dataset_path
-from apas.paper.experiment import Entry, Outcome
-from apas.paper.page import MADE_WITH, PAGE, Section, write_page
+from apas.paper.experiment import MADE_WITH, PAGE, Entry, ExperimentOutcome, Section, write_page
 from apas.paper.store import Unit, code_version
 
 NASTY = "<script>alert('x')</script> & \"quoted\""
@@ -40,9 +39,11 @@ def section(folder, name="squares", *, title="Squares", seeds="0", without=""):
     picture = folder / f"{name}.png"
     picture.write_bytes(PICTURE)
     (folder / f"{name}.svg").write_text("<svg/>")
-    units = [Unit(name, unitwork.square, {"number": n, "pause": NASTY}, ("no2",)) for n in range(15)]
+    units = [Unit(name, killed_experiments.square, {"number": n, "pause": NASTY}, ("no2",)) for n in range(15)]
     table = pd.DataFrame({"square": [n**2 for n in range(150)], NASTY: [NASTY] * 150})
-    return Section(Entry(name, title, seeds), units, Outcome({name: table}, (picture, folder / f"{name}.svg"), without))
+    return Section(
+        Entry(name, title, seeds), units, ExperimentOutcome({name: table}, (picture, folder / f"{name}.svg"), without)
+    )
 
 
 def read(path):

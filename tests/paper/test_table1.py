@@ -16,7 +16,7 @@ from apas.metrics import evaluate
 from apas.paper import table1
 from apas.paper.store import Store, run_units
 from apas.paper.table1 import MOST_SHIFTED, ONE_PASS, PRINTED, scores
-from apas.paper.table1_methods import METHODS, OPTIMA, RETRAINED, anew, explain
+from apas.paper.table1_methods import METHODS, OPTIMA, RETRAINED, explain, refits_for
 
 #: l1 and lof of MILP-R; l1, lof, VM2 and delta-validity of APΔS, computed without the authors' programs.
 FIGURES = {
@@ -115,7 +115,7 @@ def no2():
 
 def test_scores_are_those_of_evaluate(few):
     points = explain(few, "MILP").points
-    judges = anew(few, "judge", 2, seed=0)
+    judges = refits_for(few, "judge", 2, seed=0)
     table = few.tables.space.decode(points).set_axis(few.raw_inputs.index)
     given = Counterfactuals.from_frame(few.network, few.raw_inputs, table, target=1, space=few.tables.space)
     later = [few.retrained, few.most_shifted, *judges]
@@ -171,7 +171,7 @@ def test_a_robust_optimum_is_as_robust_as_claimed(few):
 
 def test_networks_of_different_parts_and_seeds_differ(few):
     parts = [("search", 0), ("certify", 0), ("judge", 0), ("search", 1)]
-    networks = [anew(few, part, 1, seed=seed)[0] for part, seed in parts]
+    networks = [refits_for(few, part, 1, seed=seed)[0] for part, seed in parts]
     assert len({net.weights[0].tobytes() for net in networks}) == len(parts)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from generated import appendix_data
+from paper_tables import appendix_data
 from scipy import stats
 from scipy.special import expit
 

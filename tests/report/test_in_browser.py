@@ -5,9 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from browsers import FITS, PHONE, WIDER, check_plots, check_report, check_table, open_browser, open_page, visible_rows
-from certificatefiles import network, rows
-from reports import HOSTILE, bank, later, offers, radii
+from browser_checks import (
+    FITS,
+    PHONE,
+    WIDER,
+    check_plots,
+    check_report,
+    check_table,
+    open_browser,
+    open_page,
+    visible_rows,
+)
+from certificate_files import network, rows
+from small_reports import HOSTILE, bank, later, offers, radii
 
 import apas
 

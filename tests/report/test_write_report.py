@@ -6,17 +6,19 @@ import json
 import math
 import re
 import sys
+from functools import partial
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
-from reports import HOSTILE, NAMES, applicants, bank, data_of, later, mixed, offers, own_text, radii
+from conftest import resolve
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from small_reports import HOSTILE, NAMES, applicants, bank, data_of, later, mixed, offers, own_text, radii
 
 import apas
 from apas import InputError, MissingExtra
@@ -420,22 +422,30 @@ def test_searches_that_found_nothing_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": later()}, "`model` must be the model that the certificates are about"),
+        ({"model": partial(later)}, "`model` must be the model that the certificates are about"),
         ({"audit": 3}, "`audit` must be what audit returns"),
         ({"max_shifts": 3}, "`max_shifts` must be what max_shift returns"),
-        ({"max_shifts": apas.max_shift(bank(), [[2.0, 1.0]], target=1, rng=0)}, "must be about the same rows"),
+        (
+            {"max_shifts": partial(lambda: apas.max_shift(bank(), [[2.0, 1.0]], target=1, rng=0))},
+            "must be about the same rows",
+        ),
         ({"title": 3}, "`title` must be a text"),
         ({"rng": -1}, "`rng` must not be negative"),
-        ({"audit": apas.audit(mixed(), later(), repairs=False)}, "must be about the rows of `certificates`"),
         (
-            {"audit": apas.audit(offers(), later(), repairs=False), "new_model": bank()},
+            {"audit": partial(lambda: apas.audit(mixed(), later(), repairs=False))},
+            "must be about the rows of `certificates`",
+        ),
+        (
+            {"audit": partial(lambda: apas.audit(offers(), later(), repairs=False)), "new_model": partial(bank)},
             "`audit` must be about `new_model`",
         ),
     ],
 )
 def test_bad_arguments(options, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        apas.write_report(offers(), tmp_path / "report.html", **options)
+        apas.write_report(
+            offers(), tmp_path / "report.html", **{name: resolve(value) for name, value in options.items()}
+        )
     assert not list(tmp_path.iterdir())
 
 

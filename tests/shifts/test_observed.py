@@ -3,10 +3,12 @@
 import json
 import pickle
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import resolve
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
@@ -153,12 +155,13 @@ UNLIKE = {
     "layout": (BASE, network(1, (3, 5, 1)), "the shapes of `models[0]` is another"),
     "activation": (BASE, network(1, activation="tanh"), "the activation of `models[0]` is another"),
     "threshold": (BASE, network(1, threshold=0.7), "the threshold of `models[0]` is another"),
-    "preprocessing": (SCALED.fit(X, Y), make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:40], Y[:40]), "the preprocessing of `models[0]` is another"),
+    "preprocessing": (partial(SCALED.fit, X, Y), partial(make_pipeline(StandardScaler(), LogisticRegression()).fit, X[:40], Y[:40]), "the preprocessing of `models[0]` is another"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("base", "other", "message"), UNLIKE.values(), ids=UNLIKE)
 def test_another_delta_needs_models_alike(base, other, message):
+    base, other = resolve(base), resolve(other)
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         margins(ObservedShifts([other]), apas.as_model(base), X, 1, [0], 0.5)
     assert str(caught.value).startswith("`delta` must be 1")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
+from conftest import spread
 from formulas import all_formulas, check_decided, random_formula
 
 import apas
@@ -15,18 +17,23 @@ from apas.theory import Formula, reduction
 from apas.theory.hardness import gap, shift_size
 
 UNSATISFIABLE = Formula(2, [[1, 2], [1, -2], [-1, 2], [-1, -2]])
-SMALL = list(all_formulas())
+
+
+@cache
+def small_formulas():
+    return list(all_formulas())
 
 
 def test_the_small_formulas_are_all_there():
-    assert len(SMALL) == len({frozenset(f.clauses) for f in SMALL}) == 1 + 27 + 351 + 2925 == 3304
-    assert sum(f.solution() is None for f in SMALL) == 451  # 352 with the empty clause
+    small = small_formulas()
+    assert len(small) == len({frozenset(f.clauses) for f in small}) == 1 + 27 + 351 + 2925 == 3304
+    assert sum(f.solution() is None for f in small) == 451  # 352 with the empty clause
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", spread(range(8), 4))
 def test_exact_decides_every_small_formula(part):
     """All formulas of 3 variables and up to 3 clauses."""
-    for formula in SMALL[part::8]:
+    for formula in small_formulas()[part::8]:
         check_decided(formula)
 
 

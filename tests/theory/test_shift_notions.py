@@ -11,11 +11,6 @@ from hypothesis import given, strategies as st
 import apas
 from apas import InputError, Verdict
 from apas.theory import LEMMA_EXAMPLE, PlausibleExample, UnboundedFamily, is_naturally_occurring
-from apas.theory.natural import is_naturally_occurring as same_function
-
-
-def test_names():
-    assert same_function is is_naturally_occurring
 
 
 def test_the_papers_example_exactly():

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import pytest
 from conftest import shared_folder
+from retraining import Survival, survival_table
 from scipy.stats import binom
 
 from apas.experiments import prepare
-from apas.paper.table1_methods import Survival, survival_table
 
 
 def limit(claims: int) -> int:

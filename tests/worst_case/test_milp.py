@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from bounds_networks import network
-from patterns import least_margin
+from activation_patterns import least_margin
+from problems import network
 
 from apas import FeedForward
 from apas.optimize.highs import advise

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bounds_networks import network
+from problems import network
 
 import apas
 from apas import IntervalBounds, LinearBounds, Verdict

@@ -2,49 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from apas.cli import options
-from apas.cli.options import read_model
-from apas.cli.output import cell, check_outputs, print_json, print_table
+from apas.cli.output import cell, check_outputs, give, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     from apas.contracts.reports import AuditReport
-    from apas.counterfactuals.space.space import FeatureSpace
+    from apas.models.base import Model
 
 
-ValidityOnly: TypeAlias = Annotated[
-    bool, typer.Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it.")
-]
-Space: TypeAlias = Annotated[
-    Path | None, typer.Option(help="TOML file that says what repairs may change.", show_default="none")
-]
-NoRepairs: TypeAlias = Annotated[bool, typer.Option("--no-repairs", help="Do not look for repairs.")]
-Markdown: TypeAlias = Annotated[Path | None, typer.Option(help="Write the report to this Markdown file, too.")]
-Junit: TypeAlias = Annotated[Path | None, typer.Option(help="Write the report to this JUnit XML file, too.")]
+@dataclass(eq=False, repr=False)
+class AuditOptions:
+    """What both audits take: of a certificate file, and of a ledger."""
+
+    validity_only: Annotated[
+        bool,
+        typer.Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it."),
+    ] = False
+    space: Annotated[
+        Path | None, typer.Option(help="TOML file that says what repairs may change.", show_default="none")
+    ] = None
+    no_repairs: Annotated[bool, typer.Option("--no-repairs", help="Do not look for repairs.")] = False
+    activation: options.Activation = None
+    output: options.Output = None
+    as_json: options.Json = False
+    markdown: Annotated[Path | None, typer.Option(help="Write the report to this Markdown file, too.")] = None
+    junit: Annotated[Path | None, typer.Option(help="Write the report to this JUnit XML file, too.")] = None
+
+    def read(self, path: Path) -> Model:
+        """Read a model file."""
+        return options.LayerOptions(self.activation, self.output).read(path)
+
+    def check_outputs(self, *inputs: Path | Sequence[Path] | None) -> None:
+        """Refuse files to write that are among those that are read."""
+        check_outputs({"--markdown": self.markdown, "--junit": self.junit}, *inputs, self.space)
+
+    def arguments(self) -> dict[str, Any]:
+        """What `audit` takes besides the models."""
+        from apas import FeatureSpace
+
+        space = None if self.space is None else FeatureSpace.from_toml(self.space)
+        return {"validity_only": self.validity_only, "space": space, "repairs": not self.no_repairs}
+
+    def finish(self, report: AuditReport) -> NoReturn:
+        """Write the files that were asked for, print the report, and end with its exit code."""
+        from apas._atomic import write_text
+
+        for path, text in ((self.markdown, report.to_markdown), (self.junit, report.to_junit)):
+            if path is None:
+                continue
+            try:
+                write_text(path, text())
+            except OSError as error:
+                raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
+        give(report, print_audit, as_json=self.as_json)
+        raise typer.Exit(report.exit_code)
+
 
 _COLOURS = {"HELD": "green", "NOT_PROMISED": "yellow"}
 
 
+@options.grouped
 def audit_command(
-    certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],
+    certificates: options.CertificatesFile,
     new_model: options.ModelFile,
+    *,
     base: Annotated[
         Path | None, typer.Option(help="Model file of the certified model, to measure the shift.", show_default="none")
     ] = None,
-    validity_only: ValidityOnly = False,
-    space: Space = None,
-    no_repairs: NoRepairs = False,
-    activation: options.Activation = None,
-    output: options.Output = None,
-    as_json: options.Json = False,
-    markdown: Markdown = None,
-    junit: Junit = None,
+    how: AuditOptions,
 ) -> None:
     """Ask a new model whether it keeps what certificates promised, and what would repair the promises it breaks.
 
@@ -54,39 +88,9 @@ def audit_command(
     """
     from apas import audit
 
-    check_outputs({"--markdown": markdown, "--junit": junit}, certificates, new_model, base, space)
-    new, old = (
-        None if path is None else read_model(path, activation=activation, output=output) for path in (new_model, base)
-    )
-    report = audit(
-        certificates, new, base=old, validity_only=validity_only, space=read_space(space), repairs=not no_repairs
-    )
-    write_reports(report, markdown, junit)
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        print_audit(report)
-    raise typer.Exit(report.exit_code)
-
-
-def read_space(path: Path | None) -> FeatureSpace | None:
-    """The space of ``--space``."""
-    from apas import FeatureSpace
-
-    return None if path is None else FeatureSpace.from_toml(path)
-
-
-def write_reports(report: AuditReport, markdown: Path | None, junit: Path | None) -> None:
-    """Write the files that were asked for."""
-    from apas._atomic import write_text
-
-    for path, text in ((markdown, report.to_markdown), (junit, report.to_junit)):
-        if path is None:
-            continue
-        try:
-            write_text(path, text())
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
+    how.check_outputs(certificates, new_model, base)
+    new, old = (None if path is None else how.read(path) for path in (new_model, base))
+    how.finish(audit(certificates, new, base=old, **how.arguments()))
 
 
 def print_audit(report: AuditReport) -> None:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apas.cli import options
-from apas.cli.options import Norm, pick_method, pick_shifts, read_model
-from apas.cli.output import cell, print_json, print_table
+from apas.cli.options import grouped, pick_method
+from apas.cli.output import cell, check_outputs, print_table
 from apas.display.numbers import at_least, at_most, exactly
 
 if TYPE_CHECKING:
     from apas.certification.results import Certificates
 
 
-class Method(StrEnum):
+class CertifyMethod(StrEnum):
     """By what evidence."""
 
     sampling = "sampling"
@@ -29,15 +29,17 @@ class Method(StrEnum):
     cascade = "cascade"
 
 
+@grouped
 def certify_command(
     model: options.ModelFile,
     rows: options.RowsFile,
     target: options.Target,
     delta: options.Delta,
+    *,
     method: Annotated[
-        Method,
+        CertifyMethod,
         typer.Option(help="sampling asks about most shifts, enumeration about most or every, the others about every."),
-    ] = Method.sampling,
+    ] = CertifyMethod.sampling,
     coverage: Annotated[
         float | None,
         typer.Option(
@@ -49,16 +51,7 @@ def certify_command(
     samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
     seed: options.Seed = None,
-    shifts: options.Shifts = Norm.linf,
-    relative: options.Relative = False,
-    only: options.Only = None,
-    simultaneous: options.Simultaneous = False,
-    activation: options.Activation = None,
-    output: options.Output = None,
-    jobs: options.Jobs = None,
-    dask: options.Dask = None,
-    save: options.Save = None,
-    as_json: options.Json = False,
+    common: options.QuestionOptions,
 ) -> None:
     """Certify that explanations keep their class while the model shifts.
 
@@ -69,32 +62,10 @@ def certify_command(
     apas certify model.json rows.csv --target 1 --delta 0.01 --method cascade
     """
     from apas import certify
-    from apas.cli.cluster import workers
-    from apas.cli.options import parse_target, read_rows
-    from apas.cli.output import check_outputs, save_to
 
-    check_outputs({"--save": save}, model, rows)
+    check_outputs({"--save": common.save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
-    which = pick_shifts(shifts, relative=relative, only=only)
-    net = read_model(model, activation=activation, output=output)
-    table, label = read_rows(rows, net), parse_target(target, net)
-    with workers(jobs, dask) as n_jobs:
-        certificates = certify(
-            net,
-            table,
-            delta,
-            target=label,
-            shifts=which,
-            method=how,
-            simultaneous=simultaneous,
-            n_jobs=n_jobs,
-            rng=seed,
-        )
-    save_to(save, certificates)
-    if as_json:
-        print_json(certificates.to_dict())
-    else:
-        print_certificates(certificates)
+    common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seed)
 
 
 #: Per kind of evidence what the table shows of it: heading, entry, and how it is written.

@@ -8,18 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from apas.cli import options
-from apas.cli.options import listed, read_model
+from apas.cli.options import grouped, listed
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
 
+@grouped
 def convert_command(
     source: Annotated[
         Path, typer.Argument(help="Model file to read: .json, .safetensors, .onnx, .skops, .pt or .pth.")
     ],
     target: Annotated[Path, typer.Argument(help="Model file to write: .json, .safetensors or .onnx.")],
-    activation: options.Activation = None,
-    output: options.Output = None,
+    *,
+    layers: options.LayerOptions,
     threshold: Annotated[
         float | None, typer.Option(help="From where on a binary model says class 1.", show_default="as in the file")
     ] = None,
@@ -48,7 +49,7 @@ def convert_command(
         "classes": None if classes is None else [_label(word) for word in listed(classes)],
         "feature_names": None if feature_names is None else listed(feature_names),
     }
-    model = read_model(source, activation=activation, output=output, **said)
+    model = layers.read(source, **said)
     save_model(model, target)
     written = load_model(target)
     if model_digest(written) != model_digest(model):

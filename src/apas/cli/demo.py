@@ -48,7 +48,7 @@ def demo_command(
     """
     from apas.paper.demo_bank import DemoFolder, LoanBank, plain_offers, robust_offers, rounded_up
 
-    say = _silent if as_json else _say
+    say: Any = (lambda _: None) if as_json else _say  # nothing but the JSON document is printed
     folder, bank = DemoFolder(output), LoanBank(seed)
     folder.claim()
     say(_begin(bank))
@@ -71,10 +71,6 @@ def demo_command(
     _print_scores(kinds, audits, delta)
     for line in _files(output, folder.files, advice).split("\n"):  # commands to copy stay on one line
         print_line(line)
-
-
-def _silent(_: str) -> None:
-    """Nothing but the JSON document is printed."""
 
 
 def _say(text: str) -> None:
@@ -146,25 +142,20 @@ def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) 
     def line(words: str, shown: Any) -> None:
         table.add_row(words, shown(plain), shown(robust))
 
+    def known(name: str, write: Any) -> Any:
+        return lambda s: "-" if s[name] is None else write(s[name])
+
     line("offers found", lambda s: f"{s['found']} of {s['applicants']}")
-    line("mean change, in % of the features' ranges", lambda s: _percent(s["mean_change"]))
+    line("mean change, in % of the features' ranges", known("mean_change", lambda share: f"{100 * share:.2f}"))
     line(
         f"certified at delta = {delta:g} for {most} (confidence {claim.confidence:g}, each by itself)",
         lambda s: f"{s['certified_most']} of {s['found']}",
     )
     line(f"proved at delta = {delta:g} for every shift", lambda s: f"{s['certified_every']} of {s['found']}")
-    line(f"largest delta for {most}, median", lambda s: _delta(s["median_delta_most"]))
-    line("largest delta for every shift, median", lambda s: _delta(s["median_delta_every"]))
+    line(f"largest delta for {most}, median", known("median_delta_most", at_least))
+    line("largest delta for every shift, median", known("median_delta_every", at_least))
     line("accepted by the model of next year", lambda s: f"{s['valid_next_year']} of {s['found']}")
     print_table(table, _ending(audits, delta))
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f}"
-
-
-def _delta(median: float | None) -> str:
-    return "-" if median is None else at_least(median)
 
 
 def _ending(audits: list[AuditReport], delta: float) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apas.cli import options
-from apas.cli.options import Norm, pick_method, pick_shifts, read_model
-from apas.cli.output import cell, print_json, print_table
+from apas.cli.options import grouped, parse_target, pick_method, read_rows
+from apas.cli.output import cell, check_outputs, give, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,17 +19,7 @@ if TYPE_CHECKING:
     from apas.counterfactuals.result import Counterfactuals
 
 
-class Method(StrEnum):
-    """By what evidence."""
-
-    sampling = "sampling"
-    interval = "interval"
-    linear = "linear"
-    exact = "exact"
-    cascade = "cascade"
-
-
-class Source(StrEnum):
+class SourceName(StrEnum):
     """Where candidates come from."""
 
     robust = "robust"
@@ -47,10 +37,12 @@ class Distance(StrEnum):
     linf = "linf"
 
 
+@grouped
 def generate_command(
     model: options.ModelFile,
     rows: Annotated[Path, typer.Argument(help="CSV file with a header line and a row per input to explain.")],
     delta: options.Delta,
+    *,
     background: Annotated[
         Path | None, typer.Option(help="CSV file with known rows, such as the training table.")
     ] = None,
@@ -60,10 +52,10 @@ def generate_command(
     target: Annotated[
         str | None, typer.Option(help="The wanted class.", show_default="the other one of two, if no row has it")
     ] = None,
-    source: Annotated[Source, typer.Option(help="Where candidates come from.")] = Source.robust,
+    source: Annotated[SourceName, typer.Option(help="Where candidates come from.")] = SourceName.robust,
     method: Annotated[
-        Method, typer.Option(help="sampling certifies most shifts, the others every shift.")
-    ] = Method.sampling,
+        options.MethodName, typer.Option(help="sampling certifies most shifts, the others every shift.")
+    ] = options.MethodName.sampling,
     coverage: Annotated[
         float | None, typer.Option(help="Share of shifts that must keep the class (sampling).", show_default="0.995")
     ] = None,
@@ -74,11 +66,8 @@ def generate_command(
     max_candidates: Annotated[int, typer.Option(help="Candidates to look at for each of them.")] = 200,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for all rows together.")] = None,
     seed: options.Seed = None,
-    shifts: options.Shifts = Norm.linf,
-    relative: options.Relative = False,
-    only: options.Only = None,
-    activation: options.Activation = None,
-    output: options.Output = None,
+    movement: options.ShiftOptions,
+    layers: options.LayerOptions,
     jobs: options.Jobs = None,
     dask: options.Dask = None,
     out: Annotated[Path | None, typer.Option(help="Write the counterfactuals to this CSV file.")] = None,
@@ -95,13 +84,11 @@ def generate_command(
     """
     from apas import FeatureSpace, generate
     from apas.cli.cluster import workers
-    from apas.cli.options import parse_target, read_rows
-    from apas.cli.output import check_outputs, save_to
 
     check_outputs({"--out": out, "--save": save}, model, rows, background, space)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
-    which = pick_shifts(shifts, relative=relative, only=only)
-    net = read_model(model, activation=activation, output=output)
+    shifts = movement.pick()
+    net = layers.read(model)
     allowed = None if space is None else FeatureSpace.from_toml(space)
     names = None if allowed is None else allowed.names
     table = read_rows(rows, net, names)
@@ -114,7 +101,7 @@ def generate_command(
             space=allowed,
             background=None if background is None else _with_integers(read_rows(background, net, names)),
             source=source.value,
-            shifts=which,
+            shifts=shifts,
             method=how,
             distance=distance.value,
             k=k,
@@ -125,11 +112,7 @@ def generate_command(
         )
     if out is not None:
         _write(found, out)
-    save_to(save, found)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_counterfactuals(found)
+    give(found, print_counterfactuals, as_json=as_json, save=save)
 
 
 def _with_integers(table: DataFrame) -> DataFrame:

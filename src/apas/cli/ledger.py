@@ -12,8 +12,7 @@ import typer
 
 from apas._sanitise import from_csv
 from apas.cli import options
-from apas.cli.audit import Junit, Markdown, NoRepairs, Space, ValidityOnly, print_audit, read_space, write_reports
-from apas.cli.options import read_model
+from apas.cli.audit import AuditOptions
 from apas.cli.output import cell, check_outputs, json_rows, print_json, print_table
 from apas.errors import InputError
 
@@ -66,7 +65,7 @@ class Retired(StrEnum):
     withdrawn = "withdrawn"
 
 
-class State(StrEnum):
+class PromiseState(StrEnum):
     """What has become of a promise."""
 
     open = "open"
@@ -79,7 +78,7 @@ class State(StrEnum):
 @ledger_app.command("add")
 def add_command(
     ledger: Annotated[Path, typer.Argument(help="Ledger file; made if there is none.")],
-    certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],
+    certificates: options.CertificatesFile,
     references: Annotated[
         Path | None,
         typer.Option(help="File with a reference per row, one per line; or a CSV file.", show_default="names of rows"),
@@ -117,7 +116,7 @@ def add_command(
 @ledger_app.command("list")
 def list_command(
     ledger: LedgerFile,
-    state: Annotated[State | None, typer.Option(help="Only promises in this state.", show_default="all")] = None,
+    state: Annotated[PromiseState | None, typer.Option(help="Only promises in this state.", show_default="all")] = None,
     history: Annotated[
         str | None, typer.Option(help="Show what became of the promises to this reference.", show_default="none")
     ] = None,
@@ -154,9 +153,11 @@ def list_command(
 
 
 @ledger_app.command("audit")
+@options.grouped
 def audit_command(
     ledger: LedgerFile,
     new_model: options.ModelFile,
+    *,
     base: Annotated[
         list[Path] | None,
         typer.Option(help="Model file of a certified model; may be given several times.", show_default="none"),
@@ -164,14 +165,7 @@ def audit_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Record nothing: the model may never be used.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if promises have expired, too.")] = False,
     trust_clock: TrustClock = False,
-    validity_only: ValidityOnly = False,
-    space: Space = None,
-    no_repairs: NoRepairs = False,
-    activation: options.Activation = None,
-    output: options.Output = None,
-    as_json: options.Json = False,
-    markdown: Markdown = None,
-    junit: Junit = None,
+    how: AuditOptions,
 ) -> None:
     """Ask a new model about every promise that is owed, and write the outcome into the history.
 
@@ -182,24 +176,11 @@ def audit_command(
     from apas import Ledger
 
     beside = [ledger.with_name(ledger.name + ending) for ending in BESIDE]
-    check_outputs({"--markdown": markdown, "--junit": junit}, ledger, beside, new_model, base, space)
-    new, *old = (read_model(path, activation=activation, output=output) for path in (new_model, *(base or ())))
+    how.check_outputs(ledger, beside, new_model, base)
+    new, *old = (how.read(path) for path in (new_model, *(base or ())))
     with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
-        report = book.audit(
-            new,
-            base=old or None,
-            validity_only=validity_only,
-            space=read_space(space),
-            repairs=not no_repairs,
-            record=not dry_run,
-            strict=strict,
-        )
-    write_reports(report, markdown, junit)
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        print_audit(report)
-    raise typer.Exit(report.exit_code)
+        report = book.audit(new, base=old or None, record=not dry_run, strict=strict, **how.arguments())
+    how.finish(report)
 
 
 @ledger_app.command("retire")

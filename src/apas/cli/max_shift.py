@@ -8,25 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apas.cli import options
-from apas.cli.options import Norm, pick_method, pick_shifts, read_model
-from apas.cli.output import cell, print_json, print_table
+from apas.cli.options import grouped, pick_method
+from apas.cli.output import cell, check_outputs, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShifts
 
 
-class Method(StrEnum):
-    """By what evidence."""
-
-    sampling = "sampling"
-    interval = "interval"
-    linear = "linear"
-    exact = "exact"
-    cascade = "cascade"
-
-
-class Search(StrEnum):
+class SearchName(StrEnum):
     """How to look for the largest shift with draws."""
 
     rays = "rays"
@@ -34,15 +24,17 @@ class Search(StrEnum):
     paper = "paper"
 
 
+@grouped
 def max_shift_command(
     model: options.ModelFile,
     rows: options.RowsFile,
     target: options.Target,
+    *,
     method: Annotated[
-        Method, typer.Option(help="sampling asks about most shifts, the others about every shift.")
-    ] = Method.sampling,
+        options.MethodName, typer.Option(help="sampling asks about most shifts, the others about every shift.")
+    ] = options.MethodName.sampling,
     search: Annotated[
-        Search | None,
+        SearchName | None,
         typer.Option(help="How to search (sampling).", show_default="rays; confirm above 100,000 parameters"),
     ] = None,
     coverage: Annotated[
@@ -57,16 +49,7 @@ def max_shift_command(
         float | None,
         typer.Option(help="Where to stop looking.", show_default="10 times the largest parameter; 10 if relative"),
     ] = None,
-    shifts: options.Shifts = Norm.linf,
-    relative: options.Relative = False,
-    only: options.Only = None,
-    simultaneous: options.Simultaneous = False,
-    activation: options.Activation = None,
-    output: options.Output = None,
-    jobs: options.Jobs = None,
-    dask: options.Dask = None,
-    save: options.Save = None,
-    as_json: options.Json = False,
+    common: options.QuestionOptions,
 ) -> None:
     """Find the largest shift of the model at which each explanation is certified to keep its class.
 
@@ -77,33 +60,11 @@ def max_shift_command(
     apas max-shift model.json rows.csv --target 1 --method cascade --jobs 2
     """
     from apas import max_shift
-    from apas.cli.cluster import workers
-    from apas.cli.options import parse_target, read_rows
-    from apas.cli.output import check_outputs, save_to
 
-    check_outputs({"--save": save}, model, rows)
+    check_outputs({"--save": common.save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
-    which = pick_shifts(shifts, relative=relative, only=only)
-    net = read_model(model, activation=activation, output=output)
-    table, label = read_rows(rows, net), parse_target(target, net)
-    with workers(jobs, dask) as n_jobs:
-        found = max_shift(
-            net,
-            table,
-            target=label,
-            shifts=which,
-            method=how,
-            search=None if search is None else search.value,
-            limit=limit,
-            simultaneous=simultaneous,
-            n_jobs=n_jobs,
-            rng=seed,
-        )
-    save_to(save, found)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_max_shifts(found)
+    way = None if search is None else search.value
+    common.answer(max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=seed)
 
 
 def print_max_shifts(found: MaxShifts) -> None:

@@ -1,20 +1,25 @@
 """Arguments and options that several commands share, and what they are read as: models, rows, methods, shift sets.
 
-A command writes ``seed: options.Seed = None``: the type and the help are here, the default is its own. What differs
-between commands (`--method`, `--coverage`, `--samples`) is written in each; `asked.py` makes sense of the words.
+A command writes ``seed: options.Seed = None``: the type and the help are here, the default is its own. Options that
+belong together are the fields of a dataclass, which a command with `grouped` takes as one parameter. What differs
+between commands (`--method`, `--coverage`, `--samples`) is written in each.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
 from apas._sanitise import from_csv
+from apas.cli.output import give
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,14 +28,6 @@ if TYPE_CHECKING:
     from apas.certification.question import Method
     from apas.models.base import Model
     from apas.shifts.base import ShiftSet
-
-
-def read_model(path: Path, *, activation: str | None = None, output: str | None = None, **said: Any) -> Model:
-    """Read a model file; `activation` and `output` are the words of ``--activation`` and ``--output``."""
-    from apas import load_model
-
-    names: Any = None if activation is None else listed(activation)
-    return load_model(path, activation=names[0] if names and len(names) == 1 else names, output=output, **said)
 
 
 def listed(text: str) -> list[str]:
@@ -125,6 +122,16 @@ GOES_WITH = {
 }
 
 
+class MethodName(StrEnum):
+    """By what evidence."""
+
+    sampling = "sampling"
+    interval = "interval"
+    linear = "linear"
+    exact = "exact"
+    cascade = "cascade"
+
+
 class Kind(StrEnum):
     """What may move."""
 
@@ -175,19 +182,7 @@ def pick_method(
     exact = Exact(time_limit=given["time-limit"])
     if name == "exact":
         return exact
-    return Cascade(*(exact if isinstance(m, Exact) else m for m in Cascade().methods))
-
-
-def pick_shifts(norm: Norm, *, relative: bool, only: Kind | None) -> ShiftSet:
-    """The set of shifts that is asked for."""
-    from apas import LinfShifts, LpShifts
-
-    kinds = ("weight", "bias") if only is None else (only.value,)
-    if norm is Norm.linf:
-        return LinfShifts(relative=relative, kinds=kinds)
-    if relative:
-        raise InputError(f"`--relative` goes with `--shifts linf`, got `--shifts {norm}`; leave it out.")
-    return LpShifts({Norm.l1: 1, Norm.l2: 2}[norm], kinds=kinds)
+    return Cascade(*(exact if hasattr(m, "time_limit") else m for m in Cascade().methods))
 
 
 # What is asked about.
@@ -207,6 +202,7 @@ Output: TypeAlias = Annotated[
     str | None,
     typer.Option(help="What the last layer gives: sigmoid, softmax or identity (.pt, .pth).", show_default="none"),
 ]
+CertificatesFile: TypeAlias = Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")]
 
 # By what evidence.
 Confidence: TypeAlias = Annotated[
@@ -241,3 +237,96 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON do
 Save: TypeAlias = Annotated[
     Path | None, typer.Option(help="Write what was certified to this certificate file (.json).")
 ]
+
+
+@dataclass(eq=False, repr=False)
+class LayerOptions:
+    """What a model file does not tell about its layers."""
+
+    activation: Activation = None
+    output: Output = None
+
+    def read(self, path: Path, **said: Any) -> Model:
+        """Read a model file."""
+        from apas import load_model
+
+        names: Any = None if self.activation is None else listed(self.activation)
+        activation = names[0] if names and len(names) == 1 else names
+        return load_model(path, activation=activation, output=self.output, **said)
+
+
+@dataclass(eq=False, repr=False)
+class ShiftOptions:
+    """What may move, and how."""
+
+    shifts: Shifts = Norm.linf
+    relative: Relative = False
+    only: Only = None
+
+    def pick(self) -> ShiftSet:
+        """The set of shifts that is asked for."""
+        from apas import LinfShifts, LpShifts
+
+        kinds = ("weight", "bias") if self.only is None else (self.only.value,)
+        if self.shifts is Norm.linf:
+            return LinfShifts(relative=self.relative, kinds=kinds)
+        if self.relative:
+            raise InputError(f"`--relative` goes with `--shifts linf`, got `--shifts {self.shifts}`; leave it out.")
+        return LpShifts({Norm.l1: 1, Norm.l2: 2}[self.shifts], kinds=kinds)
+
+
+@dataclass(eq=False, repr=False)
+class QuestionOptions(ShiftOptions):
+    """What `certify` and `max-shift` take besides their evidence."""
+
+    simultaneous: Simultaneous = False
+    activation: Activation = None
+    output: Output = None
+    jobs: Jobs = None
+    dask: Dask = None
+    save: Save = None
+    as_json: Json = False
+
+    def answer(
+        self, ask: Callable[..., Any], show: Callable[[Any], None], model: Path, rows: Path, target: str, **more: Any
+    ) -> None:
+        """Ask about the rows of a file, save what was found, and print it."""
+        from apas.cli.cluster import workers
+
+        shifts = self.pick()
+        net = LayerOptions(self.activation, self.output).read(model)
+        table, label = read_rows(rows, net), parse_target(target, net)
+        with workers(self.jobs, self.dask) as n_jobs:
+            found = ask(net, table, target=label, shifts=shifts, simultaneous=self.simultaneous, n_jobs=n_jobs, **more)
+        give(found, show, as_json=self.as_json, save=self.save)
+
+
+@functools.cache
+def _shown(group: Any) -> list[inspect.Parameter]:
+    """The fields of a dataclass as parameters."""
+    kinds = get_type_hints(group, include_extras=True)
+    place = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(f.name, place, default=f.default, annotation=kinds[f.name]) for f in fields(group)]
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Show Typer the fields of a dataclass as options of their own, in the place of the parameter that takes it."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    shown: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name not in groups:
+            shown.append(parameter.replace(annotation=hints[parameter.name]))
+            continue
+        shown += _shown(groups[parameter.name])
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        command(**given, **made)
+
+    # Typer and `inspect` would go on to the command behind `__wrapped__`, which has fewer parameters
+    del run.__wrapped__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return run

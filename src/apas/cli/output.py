@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.table import Table
     from rich.text import Text
-
-    from apas.certification.max_shift.result import MaxShifts
-    from apas.certification.results import Certificates
-    from apas.counterfactuals.result import Counterfactuals
 
 
 def check_outputs(outputs: Mapping[str, Path | None], *inputs: Path | Sequence[Path] | None) -> None:
@@ -64,14 +60,6 @@ def _unwritable(path: Path) -> str | None:
         return str(getattr(error, "strerror", None) or error)
 
 
-def save_to(path: Path | None, found: Certificates | Counterfactuals | MaxShifts) -> None:
-    """Write what was found, if that was asked for."""
-    from apas import save_certificates
-
-    if path is not None:
-        save_certificates(found, path)
-
-
 def cell(value: Any, style: str = "") -> Text:
     """A cell of a table whose text may come from a file: no markup, no line breaks, nothing that a terminal obeys."""
     from rich.text import Text
@@ -82,6 +70,18 @@ def cell(value: Any, style: str = "") -> Text:
 def print_json(content: dict[str, Any]) -> None:
     """Print what a result's `to_dict` gives, indented by one space."""
     typer.echo(json.dumps(content, indent=1, allow_nan=False))
+
+
+def give(found: Any, show: Callable[[Any], None], *, as_json: bool, save: Path | None = None) -> None:
+    """Write what was found, if that was asked for, and print it."""
+    if save is not None:
+        from apas import save_certificates
+
+        save_certificates(found, save)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        show(found)
 
 
 def json_rows(frame: DataFrame) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from apas.paper.download import Fetched
-    from apas.paper.experiment import Entry, Outcome
+    from apas.paper.experiment import Entry, ExperimentOutcome
 
 
 paper_app = typer.Typer(
@@ -29,13 +30,45 @@ paper_app = typer.Typer(
 Data: TypeAlias = Annotated[
     Path | None, typer.Option("--data", help="Folder with the datasets.", show_default="APAS_DATA, else ../shared")
 ]
-Output: TypeAlias = Annotated[
-    Path,
-    typer.Option("--output", help="Folder for tables, figures and finished work; a run that was ended goes on there."),
-]
-Quick: TypeAlias = Annotated[bool, typer.Option("--quick", help="Run less of it, to see that everything works.")]
-#: Where results go unless told otherwise.
-FOLDER = Path("apas-paper")
+
+
+@dataclass(eq=False, repr=False)
+class RunOptions:
+    """What every experiment takes."""
+
+    data: Data = None
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", help="Folder for tables, figures and finished work; a run that was ended goes on there."
+        ),
+    ] = Path("apas-paper")
+    quick: Annotated[bool, typer.Option("--quick", help="Run less of it, to see that everything works.")] = False
+    jobs: options.Jobs = None
+    dask: options.Dask = None
+    as_json: options.Json = False
+
+    @contextmanager
+    def prepared(self) -> Iterator[int]:
+        """What every run begins with: a number of processes that makes sense, and the folder to read from."""
+        from apas.cli.cluster import workers
+        from apas.datasets import data_from
+
+        with data_from(self.data), workers(self.jobs, self.dask) as n_jobs:
+            yield n_jobs
+
+    def run(self, entry: Entry, n_jobs: int) -> ExperimentOutcome:
+        """Run an experiment, write its tables and figures, and print the tables."""
+        from apas.paper.experiment import run_experiment
+
+        outcome = run_experiment(entry.load(), self.output, quick=self.quick, n_jobs=n_jobs, label=entry.name)
+        if not self.as_json:
+            for title, table in outcome.tables.items():
+                print_table(_shown(title, table), "")
+            print_line(f"written: {', '.join(str(file) for file in outcome.files)}")
+        if outcome.without_figures:
+            print_note(f"no figures: {outcome.without_figures}")
+        return outcome
 
 
 @paper_app.command("data")
@@ -91,18 +124,11 @@ def _place(data: Path | None) -> Path:
 def _experiment_command(entry: Entry) -> Callable[..., None]:
     """The sub-command of an experiment; all of them take the same options."""
 
-    def command(
-        data: Data = None,
-        output: Output = FOLDER,
-        quick: Quick = False,
-        jobs: options.Jobs = None,
-        dask: options.Dask = None,
-        as_json: options.Json = False,
-    ) -> None:
-        with _prepared(data, jobs, dask) as n_jobs:
-            outcome = run(entry, output=output, quick=quick, jobs=n_jobs, silent=as_json)
-        if as_json:
-            print_json(_content([(entry, outcome)], quick, None))
+    def command(how: RunOptions) -> None:
+        with how.prepared() as n_jobs:
+            outcome = how.run(entry, n_jobs)
+        if how.as_json:
+            print_json(_content([(entry, outcome)], how.quick, None))
 
     command.__doc__ = f"""{entry.title}.
 
@@ -112,66 +138,35 @@ def _experiment_command(entry: Entry) -> Callable[..., None]:
 
 
 for _entry in available():
-    paper_app.command(_entry.name)(_experiment_command(_entry))
+    paper_app.command(_entry.name)(options.grouped(_experiment_command(_entry)))
 
 
 @paper_app.command("all")
-def all_command(
-    data: Data = None,
-    output: Output = FOLDER,
-    quick: Quick = False,
-    jobs: options.Jobs = None,
-    dask: options.Dask = None,
-    as_json: options.Json = False,
-) -> None:
+@options.grouped
+def all_command(how: RunOptions) -> None:
     """Run all experiments in turn, and write one HTML page with all tables and figures besides their files.
 
     Give the same command again to go on with a run that was ended.
 
     Example:  apas paper all --data datasets --output results --jobs 2
     """
-    from apas.paper.experiment import datasets_of
-    from apas.paper.page import Section, write_page
+    from apas.paper.experiment import Section, datasets_of, write_page
 
     entries, sections = available(), []
-    with _prepared(data, jobs, dask) as n_jobs:
-        datasets_of(entries, quick=quick)
+    with how.prepared() as n_jobs:
+        datasets_of(entries, quick=how.quick)
         for number, entry in enumerate(entries, start=1):
-            typer.echo(f"{number} of {len(entries)}: {entry.title}", err=as_json)
-            outcome = run(entry, output=output, quick=quick, jobs=n_jobs, silent=as_json)
-            sections.append(Section(entry, entry.load().units({"quick": quick}), outcome))
-        page = write_page(sections, output, quick=quick, n_jobs=n_jobs)
-    if as_json:
-        print_json(_content([(part.entry, part.outcome) for part in sections], quick, page))
+            typer.echo(f"{number} of {len(entries)}: {entry.title}", err=how.as_json)
+            outcome = how.run(entry, n_jobs)
+            sections.append(Section(entry, entry.load().units({"quick": how.quick}), outcome))
+        page = write_page(sections, how.output, quick=how.quick, n_jobs=n_jobs)
+    if how.as_json:
+        print_json(_content([(part.entry, part.outcome) for part in sections], how.quick, page))
     else:
         print_line(f"page: {page}")
 
 
-@contextmanager
-def _prepared(data: Path | None, jobs: int | None, dask: str | None) -> Iterator[int]:
-    """What every run begins with: a number of processes that makes sense, and the folder to read from."""
-    from apas.cli.cluster import workers
-    from apas.datasets import data_from
-
-    with data_from(data), workers(jobs, dask) as n_jobs:
-        yield n_jobs
-
-
-def run(entry: Entry, *, output: Path, quick: bool, jobs: int, silent: bool) -> Outcome:
-    """Run an experiment, write its tables and figures, and print the tables."""
-    from apas.paper.experiment import run_experiment
-
-    outcome = run_experiment(entry.load(), output, quick=quick, n_jobs=jobs, label=entry.name)
-    if not silent:
-        for title, table in outcome.tables.items():
-            print_table(_shown(title, table), "")
-        print_line(f"written: {', '.join(str(file) for file in outcome.files)}")
-    if outcome.without_figures:
-        print_note(f"no figures: {outcome.without_figures}")
-    return outcome
-
-
-def _content(outcomes: list[tuple[Entry, Outcome]], quick: bool, page: Path | None) -> dict[str, Any]:
+def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page: Path | None) -> dict[str, Any]:
     """What experiments found, as JSON values."""
     found = [
         {

@@ -42,13 +42,8 @@ def examples_in(text: str | None) -> list[str]:
 
 
 def _first_example(command: Callable[..., None] | typer.Typer) -> str:
-    if not isinstance(command, typer.Typer):
-        return examples_in(command.__doc__)[0]
-    return next(example for part in command.registered_commands if part.callback for example in _examples(part))
-
-
-def _examples(part: Any) -> list[str]:
-    return examples_in(part.callback.__doc__)
+    parts = [command] if not isinstance(command, typer.Typer) else [c.callback for c in command.registered_commands]
+    return next(example for part in parts for example in examples_in(part.__doc__))
 
 
 def _print_version(asked: bool) -> None:

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from apas.cli import options
-from apas.cli.options import read_model
+from apas.cli.options import grouped
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
 
+@grouped
 def report_command(
-    certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],
+    certificates: options.CertificatesFile,
+    *,
     report: Annotated[Path, typer.Option("--report", "-o", help="The page to write (.html).")] = Path("report.html"),
     model: Annotated[
         Path | None, typer.Option(help="Model file of the certified model, for the curves.", show_default="none")
@@ -32,8 +34,7 @@ def report_command(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the page's own draws.", show_default="from the certificates")
     ] = None,
-    activation: options.Activation = None,
-    output: options.Output = None,
+    layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:
     """Write one HTML page about certificates: in plain words, as a table, and with plots.
@@ -46,14 +47,12 @@ def report_command(
 
     check_path(report)
     check_outputs({"--report": report}, certificates, model, audit, new_model, max_shifts)
-    if model is None and new_model is None and (activation is not None or output is not None):
+    if model is None and new_model is None and (layers.activation is not None or layers.output is not None):
         raise InputError(
             "`--activation` and `--output` say what the layers of a model file give, but there is none; the page to "
             "write is named by -o."
         )
-    old, new = (
-        None if path is None else read_model(path, activation=activation, output=output) for path in (model, new_model)
-    )
+    old, new = (None if path is None else layers.read(path) for path in (model, new_model))
     done = report_file(
         certificates, report, model=old, audit=audit, new_model=new, max_shifts=max_shifts, rng=seed, title=title
     )

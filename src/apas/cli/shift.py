@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apas.cli import options
-from apas.cli.options import read_model
-from apas.cli.output import cell, print_json, print_table
+from apas.cli.options import grouped
+from apas.cli.output import cell, give, print_table
 from apas.display.numbers import at_most
 
 if TYPE_CHECKING:
     from apas.shifts.distance import ShiftReport
 
 
+@grouped
 def shift_command(
     old: Annotated[Path, typer.Argument(help="Model file of the base model.")],
     new: Annotated[Path, typer.Argument(help="Model file of the changed model, with parameters of the same shapes.")],
+    *,
     p: Annotated[
         float, typer.Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
     ] = math.inf,
-    activation: options.Activation = None,
-    output: options.Output = None,
+    layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:
     """Measure how far the parameters moved from one model file to another, overall and per layer.
@@ -33,12 +34,9 @@ def shift_command(
     """
     from apas.shifts.distance import check_order, compare_models
 
-    base, other = (read_model(path, activation=activation, output=output) for path in (old, new))
+    base, other = (layers.read(path) for path in (old, new))
     report = compare_models(base, [other], p=check_order(p), names=[str(new)], columns=["model 1"])
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        print_report(report)
+    give(report, print_report, as_json=as_json)
 
 
 def print_report(report: ShiftReport) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apas.cli import options
-from apas.cli.options import read_model
-from apas.cli.output import cell, print_json, print_table
+from apas.cli.options import grouped
+from apas.cli.output import cell, give, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 _COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
 
+@grouped
 def verify_command(
-    certificates: Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")],
+    certificates: options.CertificatesFile,
     model: options.ModelFile,
+    *,
     require_coverage: Annotated[
         float | None, typer.Option(help="Fail rows that certify less than this share of the shifts.")
     ] = None,
@@ -49,8 +51,7 @@ def verify_command(
         list[Path] | None,
         typer.Option(help="Model file of a model that exists (ObservedShifts); once for each, in their order."),
     ] = None,
-    activation: options.Activation = None,
-    output: options.Output = None,
+    layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:
     """Check a certificate file against the model it is about: draw again, prove again, replay witnesses.
@@ -65,9 +66,9 @@ def verify_command(
     for name, value in (("--seed", seed), ("--samples", samples)):
         if value is not None and not fresh:
             raise InputError(f"`{name}` goes with `--fresh`; leave it out.")
-    net = read_model(model, activation=activation, output=output)
+    net = layers.read(model)
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
-    others = [read_model(path, activation=activation, output=output) for path in models or []]
+    others = [layers.read(path) for path in models or []]
     report = verify(
         certificates,
         bound,
@@ -80,10 +81,7 @@ def verify_command(
         samples=samples,
         rng=seed,
     )
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        print_report(report)
+    give(report, print_report, as_json=as_json)
     raise typer.Exit(report.exit_code)
 
 

@@ -6,16 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apas.paper.baselines import (
+    from apas.paper.networks import RECIPES as RECIPES, Preparation as Preparation, Recipe as Recipe, prepare as prepare
+    from apas.paper.published import (
         PROTOTYPES as PROTOTYPES,
         WACHTERS as WACHTERS,
         BaselineRun as BaselineRun,
+        PublishedSampling as PublishedSampling,
         baseline_table as baseline_table,
         later_network as later_network,
         run_baseline as run_baseline,
     )
-    from apas.paper.networks import RECIPES as RECIPES, Preparation as Preparation, Recipe as Recipe, prepare as prepare
-    from apas.paper.published import PublishedSampling as PublishedSampling
     from apas.paper.tables import TABLES as TABLES, Part as Part, Tables as Tables, read_tables as read_tables
 
 __all__ = [
@@ -38,9 +38,8 @@ __all__ = [
 
 #: Which module defines each name, imported on first use: the command line only asks what there is.
 _DEFINED_IN = {
-    "baselines": "PROTOTYPES WACHTERS BaselineRun baseline_table later_network run_baseline",
     "networks": "RECIPES Preparation Recipe prepare",
-    "published": "PublishedSampling",
+    "published": "PROTOTYPES WACHTERS BaselineRun PublishedSampling baseline_table later_network run_baseline",
     "tables": "TABLES Part Tables read_tables",
 }
 _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}

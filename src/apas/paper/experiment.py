@@ -1,8 +1,14 @@
-"""The paper's experiments by name: units of work, and tables and figures made of their results."""
+"""The paper's experiments by name: units of work, tables and figures made of their results, and one page of them all.
+
+The page refers to no other file.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from apas._atomic import write_text
-from apas.display.tables import csv_text, markdown_table
+from apas._sanitise import for_html
+from apas.display.tables import csv_text, html_table, markdown_table
 from apas.errors import InputError, MissingExtra
 from apas.paper.data_folder import DATASETS, dataset_path
-from apas.paper.store import Store, Unit, made_with, run_units
+from apas.paper.store import COMPUTING, Store, Unit, code_version, library_version, made_with, run_units
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
 
 #: Beside the tables: what was computed once, so that a run that was ended goes on.
 RESULTS = "results.sqlite"
@@ -41,17 +47,8 @@ class Experiment(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a run gave.
-
-    Attributes
-    ----------
-    tables : dict of str to DataFrame
-    files : tuple of Path
-        The tables (CSV, Markdown) and figures (PNG, SVG).
-    without_figures : str
-        Why there are no figures; empty if there are.
-    """
+class ExperimentOutcome:
+    """What a run gave: its tables, the files of tables and figures, and why there are no figures, if there are none."""
 
     tables: dict[str, DataFrame]
     files: tuple[Path, ...]
@@ -65,7 +62,7 @@ def run_experiment(
     quick: bool = False,
     n_jobs: int = 1,
     label: str = "working",
-) -> Outcome:
+) -> ExperimentOutcome:
     """Do what is not done yet, and write the tables and figures."""
     place = Path(folder)
     with Store(place / RESULTS) as store:
@@ -83,7 +80,7 @@ def run_experiment(
             without = str(missing)
     except OSError as error:
         raise InputError(f"{str(place)!r} must be a folder to write to, got: {error.strerror or error}.") from None
-    return Outcome(tables, tuple(files), without)
+    return ExperimentOutcome(tables, tuple(files), without)
 
 
 def _made_by(label: str, quick: bool) -> str:
@@ -150,3 +147,118 @@ def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, 
     for name in names:
         dataset_path(name)
     return names
+
+
+#: Names in the output folder: of the page, and of what it was made with, which may be kept beside single tables.
+PAGE, MADE_WITH = "paper.html", "made-with.md"
+LIBRARIES = (*COMPUTING, "matplotlib", "torch")
+#: Of the settings, values that are written out; of the tables, lines at each end.
+VALUES, LINES = 12, 100
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; }
+table { border-collapse: collapse; margin: 1em 0; font-size: 13px; display: block; overflow-x: auto; }
+caption { text-align: left; font-weight: bold; padding-bottom: .3em; }
+th, td { border-bottom: 1px solid #ddd; padding: .2em .7em; text-align: left; font-weight: normal; }
+thead th { font-weight: bold; }
+img { max-width: 100%; display: block; margin: 1em 0; }
+"""
+#: A browser loads nothing for this page, whatever is in it.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """An experiment that was run."""
+
+    entry: Entry
+    units: Sequence[Unit]
+    outcome: ExperimentOutcome
+
+    def html(self, *, quick: bool) -> str:
+        """The part of the page about it."""
+        command = f"apas paper {self.entry.name}{' --quick' if quick else ''}"
+        settings = "; ".join(f"{name}: {values}" for name, values in _settings(self.units).items())
+        seeds = f" Seeds: {self.entry.seeds}." if self.entry.seeds else ""
+        work = f"{len(self.units)} units of work. Settings: {settings}.{seeds}"
+        lines = [
+            f'<h2 id="{for_html(self.entry.name)}">{for_html(self.entry.title)}</h2>',
+            f"<p><code>{for_html(command)}</code>, {for_html(work)}</p>",
+            *(html_table(table, caption=name, ends=LINES) for name, table in self.outcome.tables.items()),
+            *(_picture(file) for file in self.outcome.files if file.suffix == ".png"),
+        ]
+        if self.outcome.without_figures:
+            lines.append(f"<p>No figures: {for_html(self.outcome.without_figures)}</p>")
+        return "\n".join(lines)
+
+
+def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, quick: bool, n_jobs: int) -> Path:
+    """Write the page of a run into a folder, and what it was made with as Markdown besides; each in one step."""
+    command = f"apas paper all{' --quick' if quick else ''}"
+    links = "".join(f'<li><a href="#{for_html(s.entry.name)}">{for_html(s.entry.title)}</a></li>' for s in sections)
+    read = {name for section in sections for unit in section.units for name in unit.data}
+    made_with = {
+        "program and machine": _versions(n_jobs),
+        "seeds": _frame(
+            [(s.entry.name, len(s.units), s.entry.seeds) for s in sections], "experiment", "units", "seeds"
+        ),
+        "data": _digests(name for name in DATASETS if name in read),
+    }
+    parts = [
+        f"<h1>The paper, reproduced</h1><p>Made by <code>{for_html(command)}</code>.</p><ul>{links}</ul>",
+        *(section.html(quick=quick) for section in sections),
+        "<h2>Made with</h2>",
+        *(html_table(table, caption=name) for name, table in made_with.items()),
+    ]
+    head = (
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>The paper, reproduced</title><style>{_STYLE}</style>"
+    )
+    body = "\n".join(parts)
+    path = Path(folder) / PAGE
+    try:
+        tables = "\n\n".join(markdown_table(table) for table in made_with.values())
+        write_text(path.with_name(MADE_WITH), f"Made by `{command}`.\n\n{tables}\n")
+        write_text(path, f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
+    except OSError as error:
+        raise InputError(f"{str(path)!r} must be a file to write to, got: {error.strerror or error}.") from None
+    return path
+
+
+def _settings(units: Iterable[Unit]) -> Mapping[str, str]:
+    """Each setting with the values that occur, which may have commas in them."""
+    found: dict[str, dict[str, None]] = {}
+    for unit in units:
+        for name, value in unit.settings.items():
+            found.setdefault(name, {})[str(value)] = None
+    return {
+        name: " | ".join(list(values)[:VALUES]) + (f" and {len(values) - VALUES} more" if len(values) > VALUES else "")
+        for name, values in found.items()
+    }
+
+
+def _picture(file: Path) -> str:
+    content = base64.b64encode(file.read_bytes()).decode("ascii")
+    return f'<img alt="{for_html(file.stem)}" src="data:image/png;base64,{content}">'
+
+
+def _versions(n_jobs: int) -> DataFrame:
+    lines = [
+        ("apas", code_version()),
+        ("Python", platform.python_version()),
+        *((name, library_version(name)) for name in LIBRARIES),
+        ("system", f"{platform.system()} {platform.machine()}"),
+        ("cores", str(os.cpu_count())),
+        ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
+    ]
+    return _frame(lines, "what", "which")
+
+
+def _digests(names: Iterable[str]) -> DataFrame:
+    lines = [(name, DATASETS[name], hashlib.sha256(dataset_path(name).read_bytes()).hexdigest()) for name in names]
+    return _frame(lines, "dataset", "file", "SHA-256")
+
+
+def _frame(lines: Sequence[tuple[Any, ...]], *columns: str) -> DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(lines, columns=list(columns))

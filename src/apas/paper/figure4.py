@@ -19,9 +19,8 @@ from apas._typing import Floats
 from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.sampling import Sampling
 from apas.display.plots import save_figure
-from apas.paper.baselines import Loops, published_loops
 from apas.paper.networks import Preparation, prepare
-from apas.paper.published import PublishedSampling, published_delta
+from apas.paper.published import Loops, PublishedSampling, published_delta, published_loops
 from apas.paper.store import Unit, data_version
 from apas.paper.tables import TABLES, files_of
 

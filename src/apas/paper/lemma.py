@@ -19,8 +19,7 @@ from apas.display.numbers import at_most
 from apas.display.plots import save_figure
 from apas.paper.store import Unit
 from apas.shifts.distance import measure_shift
-from apas.theory.lipschitz import lipschitz_bound
-from apas.theory.natural import is_naturally_occurring
+from apas.theory.natural import is_naturally_occurring, lipschitz_bound
 from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
 
 if TYPE_CHECKING:

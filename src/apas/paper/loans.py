@@ -27,15 +27,8 @@ Words = NDArray[np.uint64]
 
 #: Feature columns of :func:`make_loans` that hold numbers.
 NUMERIC: Final = (
-    "income",
-    "loan_amount",
-    "duration_months",
-    "debt_ratio",
-    "age",
-    "years_employed",
-    "dependants",
-    "existing_loans",
-)
+    "income", "loan_amount", "duration_months", "debt_ratio", "age", "years_employed", "dependants", "existing_loans",
+)  # fmt: skip
 
 #: Feature columns that hold words, and all words each may hold; ``credit_history`` goes from worst to best.
 CATEGORICAL: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

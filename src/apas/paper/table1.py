@@ -28,10 +28,10 @@ from apas.metrics.distance import l0, l1
 from apas.metrics.plausibility import lof
 from apas.metrics.validity import delta_validity
 from apas.models.feedforward import FeedForward
-from apas.paper.baselines import WANTED
 from apas.paper.networks import Preparation, prepare
+from apas.paper.published import WANTED
 from apas.paper.store import Unit, data_version
-from apas.paper.table1_methods import APAS, METHODS, OPTIMA, RETRAINED, WIDER, anew, explain, is_run
+from apas.paper.table1_methods import APAS, METHODS, OPTIMA, RETRAINED, WIDER, explain, is_run, refits_for
 from apas.paper.tables import TABLES, files_of
 
 if TYPE_CHECKING:
@@ -445,7 +445,7 @@ def _made(variant: str, dataset: str, seed: int, data: str) -> Preparation:
 
 @lru_cache(maxsize=2)
 def _judges(variant: str, dataset: str, seed: int, count: int, data: str) -> list[FeedForward]:
-    return anew(_made(variant, dataset, seed, data), "judge", count, seed=seed) if count else []
+    return refits_for(_made(variant, dataset, seed, data), "judge", count, seed=seed) if count else []
 
 
 def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:

@@ -47,7 +47,7 @@ SHARES = 1400
 
 
 @dataclass(frozen=True, eq=False)
-class Explained:
+class ExplainedNetwork:
     """A network and ten explanations."""
 
     network: FeedForward
@@ -123,13 +123,13 @@ def nearest_other(model: FeedForward, X: Floats, rows: int = INPUTS) -> Floats:
     return np.array(found)
 
 
-def explained(dataset: str) -> Explained:
+def explained(dataset: str) -> ExplainedNetwork:
     """The network of a dataset and its explanations; kept for the next call while the data stay the same."""
     return _explained(dataset, data_version((dataset,)))
 
 
 @lru_cache(maxsize=len(READERS))
-def _explained(dataset: str, version: str) -> Explained:
+def _explained(dataset: str, version: str) -> ExplainedNetwork:
     from sklearn.model_selection import train_test_split
 
     with reading(dataset):
@@ -138,7 +138,7 @@ def _explained(dataset: str, version: str) -> Explained:
     model = network(X[training], y[training], epochs=EPOCHS[dataset])
     ones = model.margin(X[testing], 1) >= 0
     share = float(y[testing].mean())
-    return Explained(
+    return ExplainedNetwork(
         network=model,
         inputs=X[testing][:INPUTS],
         points=nearest_other(model, X[testing]),

@@ -30,48 +30,21 @@ if TYPE_CHECKING:
 
 #: All columns in the order of both files; the label comes last.
 COLUMNS: Final = (
-    "checking-status",
-    "duration",
-    "credit-history",
-    "purpose",
-    "amount",
-    "savings",
-    "employment",
-    "rate",
-    "sex-status",
-    "guarantors",
-    "residence",
-    "property",
-    "age",
-    "installment",
-    "housing",
-    "num-credits",
-    "job",
-    "liable",
-    "phone",
-    "foreign",
-    "good-credit",
-)
+    "checking-status", "duration", "credit-history", "purpose", "amount", "savings", "employment", "rate", "sex-status",
+    "guarantors", "residence", "property", "age", "installment", "housing", "num-credits", "job", "liable", "phone",
+    "foreign", "good-credit",
+)  # fmt: skip
 LABEL: Final = "good-credit"
 NUMBERS: Final = ("duration", "amount", "age")
 
 #: Number of levels of the ordinal and of the categorical columns; a level that no record has is an input all the same.
 LEVELS: Final = {
     "ordinal": {
-        "checking-status": 4,
-        "savings": 5,
-        "employment": 5,
-        "rate": 4,
-        "guarantors": 3,
-        "residence": 4,
-        "property": 4,
-        "housing": 3,
-        "num-credits": 4,
-        "job": 4,
-        "liable": 2,
+        "checking-status": 4, "savings": 5, "employment": 5, "rate": 4, "guarantors": 3, "residence": 4, "property": 4,
+        "housing": 3, "num-credits": 4, "job": 4, "liable": 2,
     },
     "categorical": {"credit-history": 5, "purpose": 11, "sex-status": 4, "installment": 3, "phone": 2, "foreign": 2},
-}
+}  # fmt: skip
 
 #: The old file's symbols in the order of the levels; two symbols joined by "+" are one level.
 _SYMBOLS: Final = {
@@ -139,16 +112,8 @@ def credit_space(frame: pd.DataFrame) -> FeatureSpace:
 
 
 _SBA = (
-    "Term",
-    "NoEmp",
-    "CreateJob",
-    "RetainedJob",
-    "DisbursementGross",
-    "ChgOffPrinGr",
-    "GrAppv",
-    "SBA_Appv",
-    "daysterm",
-)
+    "Term", "NoEmp", "CreateJob", "RetainedJob", "DisbursementGross", "ChgOffPrinGr", "GrAppv", "SBA_Appv", "daysterm",
+)  # fmt: skip
 _SBA_FIRST_NEW_YEAR = 2006
 
 

@@ -44,27 +44,14 @@ RULES: Final = ("first", "effect")
 
 
 @dataclass(frozen=True)
-class Level:
-    """The parts of one size, and what is settled so far.
+class HalvingLevel:
+    """The parts of one size, and what is settled so far."""
 
-    Attributes
-    ----------
-    number : int
-        1 is the whole box; parts of level s have the volume ``2**(1 - s)``.
-    places : list of float
-        Where each part lies when the halves of a part are laid side by side in the unit interval.
-    states : list of int
-        1 if all its shifts are valid, -1 if all fail, 0 if it is open.
-    looked : int
-        How many parts were looked at, on this level and before.
-    valid, failing, open : float
-        Shares of the whole box; they add up to 1.
-    """
-
-    number: int
-    places: list[float]
-    states: list[int]
-    looked: int
+    number: int  # 1 is the whole box; parts of level s have the volume 2**(1 - s)
+    places: list[float]  # where each part lies when the halves of a part are laid side by side in the unit interval
+    states: list[int]  # 1 if all shifts of a part are valid, -1 if all fail, 0 if it is open
+    looked: int  # how many parts were looked at, on this level and before
+    # shares of the whole box, which add up to 1
     valid: float
     failing: float
     open: float
@@ -79,11 +66,11 @@ class Level:
         return dict(vars(self))
 
 
-def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> list[Level]:
+def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> list[HalvingLevel]:
     """Halve a box level by level."""
     axes = len(box.moving)
     start, width, place = np.zeros((1, axes)), np.ones((1, axes)), np.zeros(1)
-    levels: list[Level] = []
+    levels: list[HalvingLevel] = []
     looked, settled = 0, np.zeros(2)
     for number in range(1, most + 1):
         known, size = box.bound(start, width), 2.0 ** (1 - number)
@@ -92,7 +79,7 @@ def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> lis
         settled += size * np.array([np.count_nonzero(states > 0), np.count_nonzero(states < 0)])
         rest = np.flatnonzero(states == 0)
         valid, failing = settled.tolist()
-        levels.append(Level(number, place.tolist(), states.tolist(), looked, valid, failing, size * len(rest)))
+        levels.append(HalvingLevel(number, place.tolist(), states.tolist(), looked, valid, failing, size * len(rest)))
         if not len(rest) or levels[-1].open < leave:
             break
         axis = np.zeros(len(rest), dtype=int) if rule == "first" else known.effects[rest].argmax(axis=1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from apas.theory.formula import Formula, read_dimacs
 from apas.theory.hardness import Neighbourhood, Reduction, failing_neighbourhood, reduction
-from apas.theory.lipschitz import lipschitz_bound
-from apas.theory.natural import NaturalEvidence, is_naturally_occurring
+from apas.theory.natural import NaturalEvidence, is_naturally_occurring, lipschitz_bound
 from apas.theory.realizations import Answer, DistinctRealizations, distinct_realizations
 from apas.theory.shift_notions import LEMMA_EXAMPLE, PlausibleExample, UnboundedFamily
 

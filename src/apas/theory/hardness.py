@@ -43,7 +43,7 @@ from apas.worst_case.exact_arithmetic import exact_margin
 
 
 @dataclass(frozen=True)
-class Unit:
+class GadgetUnit:
     """A relu unit: weights by the number of what enters it, and its bias."""
 
     weights: dict[int, int]
@@ -67,20 +67,20 @@ def gap(variables: int) -> Fraction:
     return 1 - (n * delta + n * eta * (1 + delta) + eta + 2 * delta)
 
 
-def generating_unit() -> Unit:
+def generating_unit() -> GadgetUnit:
     """The unit whose value shifts choose freely between 0 and 1."""
-    return Unit({0: 0}, Fraction(1, 2))
+    return GadgetUnit({0: 0}, Fraction(1, 2))
 
 
-def discretizer_units(variable: int) -> tuple[Unit, Unit]:
+def discretizer_units(variable: int) -> tuple[GadgetUnit, GadgetUnit]:
     """The two units p and q whose sum says how far a value is from 1/2."""
-    return Unit({variable: -2}, Fraction(1)), Unit({variable: 2}, Fraction(-1))
+    return GadgetUnit({variable: -2}, Fraction(1)), GadgetUnit({variable: 2}, Fraction(-1))
 
 
-def clause_unit(literals: Iterable[int]) -> Unit:
+def clause_unit(literals: Iterable[int]) -> GadgetUnit:
     """The unit that is 1 if none of the literals is true, else 0; negated literals by the negation gadget."""
     weights = {abs(literal) - 1: -1 if literal > 0 else 1 for literal in sorted(literals, key=abs)}
-    return Unit(weights, Fraction(1 - sum(weight > 0 for weight in weights.values())))
+    return GadgetUnit(weights, Fraction(1 - sum(weight > 0 for weight in weights.values())))
 
 
 #: How often the size of the box is halved before giving up.
@@ -280,7 +280,7 @@ def reduction(formula: Formula) -> Reduction:
     return Reduction(formula, model, np.array([[float(input_value(n))]]), _rounded_down(shift_size(n)), room)
 
 
-def _layer(units: Sequence[Unit], inputs: int) -> tuple[Floats, Floats]:
+def _layer(units: Sequence[GadgetUnit], inputs: int) -> tuple[Floats, Floats]:
     """Weights (inputs, units) and biases of a layer."""
     weights = np.zeros((inputs, len(units)))
     for j, unit in enumerate(units):
