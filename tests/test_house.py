@@ -42,7 +42,11 @@ def asked_for(text: str) -> list[tuple[int, str]]:
     found = []
     for node in ast.walk(ast.parse(text)):
         kinds: list[ast.expr] = []
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass") and len(node.args) == 2:
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) in ("isinstance", "issubclass")
+            and len(node.args) == 2
+        ):
             kinds = [node.args[1]]
         elif isinstance(node, ast.Compare) and "type(" in ast.unparse(node.left):
             kinds = node.comparators
