@@ -211,3 +211,41 @@ class Method(Protocol):
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row; all rows are valid on the model itself."""
         ...
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """A method that counts failures among a number of independent draws, so that a search can divide its risk."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of shifts that must keep the class."""
+        ...
+
+    @property
+    def confidence(self) -> float:
+        """How sure its claims are, in (0, 1)."""
+        ...
+
+    @property
+    def n_samples(self) -> int | None:
+        """How many shifts to draw; None for as many as the claim needs."""
+        ...
+
+    def samples(self, question: Question, claim: Most) -> int:
+        """How many draws to make; whether they are enough for the claim is not asked."""
+        ...
+
+    def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
+        """How many draws, how many failures certify at most, how many refute at least."""
+        ...
+
+
+@runtime_checkable
+class OnlyRefutes(Protocol):
+    """A method that never certifies: not to find a failing shift proves nothing."""
+
+    @property
+    def only_refutes(self) -> bool:
+        """True."""
+        ...

@@ -105,6 +105,11 @@ class GaussianShifts:
         movers, fixed = reach.movers(parameters), reach.fixed(parameters)
         return f"{movers} moves by an independent normal number of standard deviation {reach.size()}{fixed}"
 
+    @property
+    def no_worst_case(self) -> str:
+        """Why nothing can be said about every shift."""
+        return f"normal shifts ({self!r}) have no bound"
+
     def region(self, parameters: Parameters) -> str:
         """Refuse: a normal distribution has no bounded set, so that nothing can be said about every shift."""
         raise Unsupported(

@@ -14,6 +14,7 @@ from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters
+from apas.shifts.base import Box
 from apas.shifts.box import within_box
 from apas.shifts.points import unit_cube
 from apas.shifts.selection import ALL_KINDS, Reach, placed
@@ -64,6 +65,10 @@ class LinfShifts:
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter may move when delta is 1, shape (k,)."""
         return self._reach.radii(parameters)
+
+    def geometry(self, parameters: Parameters) -> Box:
+        """The box itself."""
+        return Box(self.radii(parameters))
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k).

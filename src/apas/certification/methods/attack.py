@@ -7,7 +7,7 @@ and on which the row was evaluated again (`apas.certification.confirmation`). No
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -22,11 +22,12 @@ from apas.certification.methods.bounds import unbounded
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
+from apas.shifts.base import Box
 from apas.shifts.box import inside_box
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.points import unit_cube
-from apas.worst_case.attack.descent import Ball, Box, Draw, Found, ParameterMoves, search
+from apas.worst_case.attack.descent import ConvexSet, Draw, Found, ParameterMoves, search
 from apas.worst_case.attack.unit_pushes import UnitPushes
 
 
@@ -36,7 +37,7 @@ class Hunt:
 
     question: Question
     landscape: UnitPushes | ParameterMoves
-    ball: Ball
+    ball: ConvexSet
     draw: Draw
 
     @classmethod
@@ -49,7 +50,7 @@ class Hunt:
             return cls(question, units, Box(np.ones(size)), lambda a, b: unit_cube(size, stream, a, b))
         # that there are gradients and a ball has been asked before: `Attack.unsupported`
         model = cast(Differentiable, question.model if network is None else network)
-        ball = Box(question.radii) if isinstance(shifts, LinfShifts) else cast(Ball, shifts)
+        ball = Box(question.radii) if isinstance(shifts, LinfShifts) else cast(ConvexSet, shifts)
         moves = ParameterMoves(model, question.X, question.target, question.radii > 0, question.delta)
         return cls(question, moves, ball, lambda a, b: shifts.directions(parameters, stream, a, b))
 
@@ -130,6 +131,8 @@ class Attack:
 
     restarts: int = 20
     steps: int = 100
+    name: ClassVar[str] = "attack"
+    only_refutes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "restarts", check_integer(self.restarts, "restarts", "Attack", least=1))
@@ -148,7 +151,7 @@ class Attack:
                 f"Attack needs a model with gradients (`parameter_gradient`), which {type(question.model).__name__} "
                 'does not offer; use method="sampling", which takes every model.'
             )
-        if not isinstance(question.shifts, LinfShifts) and not offers(question.shifts, Ball):
+        if not isinstance(question.shifts, LinfShifts) and not offers(question.shifts, ConvexSet):
             return (
                 f"Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts), got "
                 f'{question.shifts}; use method="sampling", which takes every set of shifts.'
