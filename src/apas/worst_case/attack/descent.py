@@ -1,7 +1,7 @@
 """Attack by projected gradient descent from many starts, for rows side by side.
 
-What is searched is a `Landscape`, the margins of rows over the points of a unit `ConvexSet`: the pushes of units for dense
-networks in a box (`unit_pushes`), else the parameters themselves. Nothing found here is believed; whoever asked
+What is searched is a `Landscape`, the margins of rows over the points of a unit `ConvexSet`: the pushes of units for
+dense networks in a box (`unit_pushes`), else the parameters themselves. Nothing found here is believed; whoever asked
 re-evaluates it (`apas.certification.confirmation`).
 
 A row's answer does not depend on the other rows: all rows share the same random starts, every batch has a shape that
