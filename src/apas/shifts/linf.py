@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
-from apas.models.base import Model, Parameters
+from apas.models.base import ABSENT, Model, Parameters
 from apas.shifts.base import Box
 from apas.shifts.box import within_box
 from apas.shifts.points import unit_cube
@@ -54,6 +54,8 @@ class LinfShifts:
     scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
     _reach: Reach = field(init=False, repr=False)
+    #: Whether every parameter that exists moves by delta itself.
+    _plain: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         options = {name: getattr(self, name) for name in ("relative", "kinds", "layers", "scale", "floor")}
@@ -61,6 +63,7 @@ class LinfShifts:
         for name in ("kinds", "layers", "scale"):  # as checked, and copied from what may change
             object.__setattr__(self, name, getattr(reach, name))
         object.__setattr__(self, "_reach", reach)
+        object.__setattr__(self, "_plain", reach.all_alike)
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter may move when delta is 1, shape (k,)."""
@@ -76,8 +79,8 @@ class LinfShifts:
         Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
         ``radii[j]``; parameters that do not move take no random number.
         """
-        if self._reach.plain(parameters):
-            return unit_cube(len(parameters), stream, start, stop)
+        if self._plain and ABSENT not in parameters.kinds:
+            return unit_cube(parameters.values.size, stream, start, stop)
         radii = self.radii(parameters)
         if radii.all():
             unit = unit_cube(len(radii), stream, start, stop)

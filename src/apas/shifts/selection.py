@@ -112,10 +112,14 @@ class Reach:
                 f"`floor` of {self.owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
             )
 
+    @property
+    def all_alike(self) -> bool:
+        """Whether every parameter that exists moves by delta itself."""
+        return not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
+
     def plain(self, parameters: Parameters) -> bool:
         """Whether every parameter moves by delta itself, and none is absent."""
-        anything = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
-        return anything and ABSENT not in parameters.kinds
+        return self.all_alike and ABSENT not in parameters.kinds
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter moves when delta is 1, shape (k,)."""

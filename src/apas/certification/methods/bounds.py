@@ -208,21 +208,39 @@ def _enclosed(question: Question, network: FeedForward) -> tuple[Floats, Floats]
     return low, high
 
 
-def proved_largest(method: Any, question: Question, limit: float, time_limit: float = np.inf) -> list[MaxShift]:
-    """The largest delta that a method for dense networks proves, per row."""
-    from apas.certification.max_shift.proved import worst_case, worst_case_in_ball  # which attacks, too
+class Proof:
+    """What methods have in common that prove claims about every shift of a dense network."""
 
-    complaint = method.unsupported(question)
-    if complaint is not None:
-        raise Unsupported(complaint)
-    claim = method.claim(question)
-    if isinstance(question.geometry, Ball):
-        return worst_case_in_ball(question, claim, limit, method.name)
-    return worst_case(question, claim, limit, method.name, time_limit)
+    name: ClassVar[str]
+    #: Of several methods a `Cascade` asks the tightest for the largest shift.
+    tightness: ClassVar[int]
+    time_limit: float = np.inf
+
+    def claim(self, question: Question) -> Every:
+        """What the method will speak about."""
+        return every(question)
+
+    def unsupported(self, question: Question) -> str | None:
+        """None for dense networks in boxes of shifts, else why not."""
+        return unsupported_dense(question, type(self).__name__)
+
+    def largest_shift(
+        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
+    ) -> list[MaxShift]:
+        """The largest delta that is proved, in closed form or by bisection; the stream is not used."""
+        from apas.certification.max_shift.proved import worst_case, worst_case_in_ball  # which attacks, too
+
+        complaint = self.unsupported(question)
+        if complaint is not None:
+            raise Unsupported(complaint)
+        claim = self.claim(question)
+        if isinstance(question.geometry, Ball):
+            return worst_case_in_ball(question, claim, limit, self.name)
+        return worst_case(question, claim, limit, self.name, self.time_limit)
 
 
 @dataclass(frozen=True)
-class IntervalBounds:
+class IntervalBounds(Proof):
     """Decide `Every` by interval arithmetic, rounded outwards so that the bound holds in real arithmetic.
 
     Exact for networks with at most one hidden layer, of any activation: there the row is certified, refuted with a
@@ -238,18 +256,13 @@ class IntervalBounds:
     """
 
     name: ClassVar[str] = "interval"
-    #: Of several methods a `Cascade` asks the tightest for the largest shift.
     tightness: ClassVar[int] = 1
-
-    def claim(self, question: Question) -> Every:
-        """What the method will speak about."""
-        return every(question)
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes and balls of shifts, else why not."""
         if question.network is not None and isinstance(question.geometry, Ball):
             return None
-        return unsupported_dense(question, "IntervalBounds")
+        return super().unsupported(question)
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
@@ -257,19 +270,13 @@ class IntervalBounds:
             return decided_in_ball(question, self.name)
         return decided(question, self.name, ("interval",))
 
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
-        """The largest delta that bounds prove, in closed form or by bisection over them."""
-        return proved_largest(self, question, limit)
-
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """A set that contains every margin, per row."""
         return proved_ranges(question, self.name)
 
 
 @dataclass(frozen=True)
-class LinearBounds:
+class LinearBounds(Proof):
     """Decide `Every` by linear bounds with weights and biases as what moves (in the manner of CROWN).
 
     At least as tight as interval arithmetic, and tighter with two or more hidden layers. Every activation is covered.
@@ -283,23 +290,8 @@ class LinearBounds:
     """
 
     name: ClassVar[str] = "linear"
-    #: Of several methods a `Cascade` asks the tightest for the largest shift.
     tightness: ClassVar[int] = 2
-
-    def claim(self, question: Question) -> Every:
-        """What the method will speak about."""
-        return every(question)
-
-    def unsupported(self, question: Question) -> str | None:
-        """None for dense networks in boxes of shifts, else why not."""
-        return unsupported_dense(question, "LinearBounds")
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
         return decided(question, self.name, ("interval", "linear"))
-
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
-        """The largest delta that bounds prove, by bisection over them."""
-        return proved_largest(self, question, limit)

@@ -5,22 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Floats
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
-from apas.certification.claims import Every, Verdict
-from apas.certification.methods.bounds import (
-    decided,
-    decided_in_ball,
-    every,
-    proved_largest,
-    proved_ranges,
-    unsupported_dense,
-)
+from apas.certification.claims import Verdict
+from apas.certification.methods.bounds import Proof, decided, decided_in_ball, every, proved_ranges
 from apas.certification.methods.sampling import block_size
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
@@ -33,15 +26,12 @@ from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 from apas.worst_case.intervals import is_exact
 
-if TYPE_CHECKING:
-    from apas.certification.max_shift.result import MaxShift
-
 #: Relative width at which the bracket around an end of a range counts as closed.
 CLOSED = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exact:
+class Exact(Proof):
     """Decide `Every` exactly: a bound that holds in real arithmetic, or a shift that breaks the row.
 
     Intervals, linear bounds and a quick attack come first; what they leave open is decided by branch and bound on the
@@ -72,7 +62,6 @@ class Exact:
 
     time_limit: float = 60.0
     name: ClassVar[str] = "exact"
-    #: Of several methods a `Cascade` asks the tightest for the largest shift.
     tightness: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
@@ -81,10 +70,6 @@ class Exact:
             raise InputError(f"`time_limit` of Exact must be a number of at least 0, got {self.time_limit!r}.")
         object.__setattr__(self, "time_limit", float(self.time_limit))
 
-    def claim(self, question: Question) -> Every:
-        """What the method will speak about."""
-        return every(question)
-
     def unsupported(self, question: Question) -> str | None:
         """None where exact answers are possible, else why not."""
         network, geometry = question.network, question.geometry
@@ -92,7 +77,7 @@ class Exact:
             return None
         if isinstance(geometry, Ball) and network is not None and is_exact_ball(network, geometry.radii):
             return None
-        complaint = unsupported_dense(question, "Exact")
+        complaint = super().unsupported(question)
         if complaint is None and network is not None and not is_exact(network):
             others = sorted(set(network.activations) - PIECEWISE_LINEAR)
             if others:
@@ -109,12 +94,6 @@ class Exact:
         if isinstance(question.geometry, Ball):
             return decided_in_ball(question, self.name)
         return decided(question, self.name, ALL_STEPS, self.time_limit)
-
-    def largest_shift(
-        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
-    ) -> list[MaxShift]:
-        """The largest delta, by bisection over exact verdicts where there is no closed form."""
-        return proved_largest(self, question, limit, self.time_limit)
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """The least and the largest margin, attained up to rounding where two classes allow it."""
@@ -133,7 +112,7 @@ class Exact:
 
 def _asked_each(question: Question, models: int, method: str) -> list[Certificate]:
     """Ask every listed model: one certificate per row about all of them."""
-    claim = Every(question.region, question.claim_rows)
+    claim = every(question)
     nowhere = Stream(0, "listed")  # nothing is drawn
     least, doubtful = np.full(len(question), np.inf), np.zeros(len(question), dtype=bool)
     broken = np.full(len(question), -1)

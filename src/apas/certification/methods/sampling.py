@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -111,21 +112,22 @@ def _scan(
     block: int,
     progress: Progress | None,
 ) -> _Part:
-    failed = np.zeros((2, len(question)), dtype=np.int64)  # all failures, and those beyond rounding
-    active = np.arange(len(question))
+    rows_asked, shifts, moving = len(question.X), question.shifts, question.coordinates
+    failed = np.zeros((2, rows_asked), dtype=np.int64)  # all failures, and those beyond rounding
+    active = np.arange(rows_asked)
     found: list[_Part] = [_NOTHING]
     for begin in range(start, stop, block):
         end = min(begin + block, stop)
         # a whole group of directions costs no more than a part of it, and needs no copy
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
-        directions = question.directions(stream, begin, whole)
+        directions = shifts.directions(moving, stream, begin, whole)
         for chunk in range(0, len(active), ROWS):
             rows = active[chunk : chunk + ROWS]
             column, sample, sure = _failing(question, rows, directions, end - begin)
             if len(column):
                 found.append((rows[column], begin + sample, sure))
-                failed[0] += np.bincount(rows[column], minlength=len(question))
-                failed[1] += np.bincount(rows[column[sure]], minlength=len(question))
+                failed[0] += np.bincount(rows[column], minlength=rows_asked)
+                failed[1] += np.bincount(rows[column[sure]], minlength=rows_asked)
         if len(found) > 1:
             active = active[(failed[0, active] < limits[0]) & (failed[1, active] < limits[1])]
             if not len(active):
@@ -147,7 +149,7 @@ def _failing(question: Question, rows: Indices, directions: Floats, count: int) 
 
     Only the first `count` directions are asked about.
     """
-    some = slice(None) if len(rows) == len(question) else rows
+    some = slice(None) if len(rows) == len(question.X) else rows
     band, margins = question.band[some], question.margins(directions, some)[:count]
     good = margins > band  # written so that a NaN fails
     if good.all():
@@ -157,6 +159,19 @@ def _failing(question: Question, rows: Indices, directions: Floats, count: int) 
 
 
 _NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
+
+
+@lru_cache(maxsize=1024)  # exact arithmetic on long numbers, and most calls ask for the same few
+def _needed(coverage: float, confidence: Fraction) -> int:
+    """The least number of draws with which a claim can be certified."""
+    return sample_size(coverage=coverage, confidence=confidence)
+
+
+@lru_cache(maxsize=1024)
+def _thresholds(samples: int, coverage: float, confidence: Fraction) -> tuple[int, int]:
+    """How many failures certify at most (-1 if none may), and how many refute at least."""
+    allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
+    return allowed, refuting_failures(samples, coverage=coverage, confidence=confidence) if allowed >= 0 else 0
 
 
 def models_used(shifts: Listed, asked: int | None) -> int:
@@ -307,24 +322,22 @@ class Sampling:
         if self.n_samples is not None:
             return self.n_samples
         cheap = min(20_000, 10**8 // max(1, int(np.count_nonzero(question.radii))))
-        return max(sample_size(coverage=claim.coverage, confidence=claim.row_confidence), cheap)
+        return max(_needed(claim.coverage, claim.row_confidence), cheap)
 
     def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
         coverage, confidence = claim.coverage, claim.row_confidence
         samples = self.samples(question, claim)
-        allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
+        allowed, refuting = _thresholds(samples, coverage, confidence)
         if allowed < 0 and offers(question.shifts, Listed) and samples == len(question.shifts.models):
             raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
-            needed = sample_size(coverage=coverage, confidence=confidence)
-            together = f" for {claim.rows} rows together" if claim.rows > 1 else ""
+            needed, together = _needed(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
             raise InputError(
-                f"`n_samples` of Sampling must be at least {needed} for coverage {coverage} with confidence "
-                f"{claim.confidence}{together}, got {samples}; draw more, or leave it out."
+                f"`n_samples` of Sampling must be at least {needed} for coverage {coverage} with "
+                f"confidence {claim.confidence}{together}, got {samples}; draw more, or leave it out."
             )
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
-        refuting = refuting_failures(samples, coverage=coverage, confidence=confidence)
         return samples, allowed, max(refuting, allowed + 1)
 
     def largest_shift(
