@@ -324,18 +324,13 @@ def is_naturally_occurring(
         raise InputError(f"`variance_limit` must be a positive number, or None, got {variance_limit!r}.")
     if delta is None and not offers(shifts, DefaultDelta):
         raise InputError("`delta` must be given: it is how far the parameters move.")
+    label = _label(net, quantity, target)
+    offset, logistic = _reading(net, shifts) if quantity == "output" else (0.0, False)
     question = Question.ask(
-        net,
-        X,
-        target=_label(net, quantity, target),
-        delta=delta,
-        shifts=shifts,
-        method="sampling",
-        simultaneous=simultaneous,
+        net, X, target=label, delta=delta, shifts=shifts, method="sampling", simultaneous=simultaneous
     )
     if not len(question):
         raise InputError("`X` of is_naturally_occurring must hold at least one row, got none.")
-    offset, logistic = _reading(net, question.shifts) if quantity == "output" else (0.0, False)
     samples = _samples(question.shifts, n_samples)
     entropy = entropy_of(rng)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
@@ -389,7 +384,7 @@ def _label(model: Model, quantity: str, target: Any) -> Any:
     return target
 
 
-def _reading(model: Model, shifts: ShiftSet) -> tuple[float, bool]:
+def _reading(model: Model, shifts: ShiftSet | str) -> tuple[float, bool]:
     """What to add to a margin towards class 1, and whether the logistic function then makes it the output."""
     read = _threshold(model)
     others = shifts.models if offers(shifts, Listed) else ()

@@ -76,7 +76,7 @@ class RaySearch:
         self, question: Question, net: FeedForward, stream: Stream, samples: int, limit: float, start: Floats
     ) -> None:
         self.question, self.net, self.stream, self.samples = question, net, stream, samples
-        self.limit, self.start = limit, start
+        self.limit, self.start, self.parameters = limit, start, question.model.parameters
         self.wanted = class_indices(question.model.classes, question.one_target, len(question))
         self.exact = has_exact_roots(net)
         self.shares = (0.0, 1.0) if len(net.activations) < 2 else (0.0, 0.5, 1.0)
@@ -90,7 +90,7 @@ class RaySearch:
 
     def draw(self, begin: int, end: int) -> Floats:
         """Directions of a range of draws."""
-        return self.question.shifts.directions(self.question.model.parameters, self.stream, begin, end)
+        return self.question.shifts.directions(self.parameters, self.stream, begin, end)
 
     def guess(self, rank: int) -> Floats:
         """A delta per row at which somewhat more rays have failed than are needed."""

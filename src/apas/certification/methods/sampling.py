@@ -95,8 +95,10 @@ def first_failures(question: Question, stream: Stream, samples: int, limit: int,
 
 def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    fits = NUMBERS // max(1, len(question.coordinates))
-    most = DRAWS if len(question) <= FEW_ROWS else DRAWS_MANY_ROWS
+    rows = len(question.X)
+    twice = 2 if rows == 1 else 1  # one row leaves room in the cache for more draws
+    fits = twice * NUMBERS // max(1, question.coordinates.values.size)
+    most = twice * DRAWS if rows <= FEW_ROWS else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
 
