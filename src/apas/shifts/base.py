@@ -235,17 +235,11 @@ def drawn_margins(
     return shifts.margins(model, X, target, directions, delta)
 
 
-def drawn_magnitudes(
-    shifts: ShiftSet, model: Model, points: Any, X: Floats, target: Any, radii: Floats, delta: float | Floats
-) -> Floats:
-    """Per row a number of the size of those behind any margin, on any shifted model."""
-    if offers(shifts, Magnitudes):
-        return shifts.magnitudes(model, points, X, target, delta)
-    return magnitudes(model, X, target, radii, delta)
-
-
 def magnitudes(model: Model, X: Floats, target: Any, radii: Floats, delta: float | Floats) -> Floats:
-    """The same while parameter i moves by at most ``delta * radii[i]``; without that knowledge, the margin itself."""
+    """Per row a number of the size of those behind any margin while parameter i moves by at most ``delta * radii[i]``.
+
+    Of a model that does not know it, the margin itself.
+    """
     if offers(model, Scaled):
         return model.margin_scale(X, radii, delta)
     return np.asarray(np.maximum(1.0, np.abs(model.margin(X, target))))

@@ -73,6 +73,7 @@ def candidates(question: Question, claim: Most, stream: Stream, planned: int, li
     """
     samples = min(planned, 4000)
     allowed = allowed_failures(planned, coverage=claim.coverage, confidence=claim.row_confidence)
+    # below what the claim allows, so that certifying draws pass as a rule; where none may fail, none may here
     most = int(max(0.6 * allowed, 0.3) / planned * samples)
     low = np.where(floor > 0, floor, limit * LEAST)
     high = np.full(len(question), limit)

@@ -58,6 +58,7 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     step = max(TOGETHER, NUMBERS // len(question.radii))
     for part in (rows[start : start + step] for start in range(0, len(rows), step)):
         some = question if len(part) == len(question) else question.take(part)
+        # a little beyond what could not be proved, so that the corner there fails by more than rounding
         beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
         corners = worst_corners(boxes if len(part) == len(question) else boxes.take(part), beyond)
         if corners is None:
@@ -114,7 +115,7 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
 def proved_answer(low: float, high: float, limit: float, claim: Every, target: Any, kind: str, reason: str) -> MaxShift:
     """Put into words what is proved up to `low` and broken at `high`."""
     ended = low == limit
-    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)
+    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)  # bisection leaves CLOSED, and its last step may double it
     text = "never fails up to the limit" if ended else reason
     text += ", and just beyond it a shift fails" if sharp and not ended else ""
     if not low:
@@ -160,7 +161,7 @@ def _bisected(
     """
     decide, refutes = _decider(alone, kind, time.monotonic() + time_limit), kind == "exact"
     low, high = float(proved), min(float(broken), limit)
-    if low == 0.0 and decide(1e-12 * limit) is not True:
+    if low == 0.0 and decide(1e-12 * limit) is not True:  # then no bisection by orders of magnitude would end
         return proved, broken
     if high == limit and broken > limit and decide(limit) is True:
         return limit, broken

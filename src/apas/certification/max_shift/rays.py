@@ -175,6 +175,7 @@ def rung_value(start: Any, rung: Any, limit: float) -> Any:
 
 def last_rung(start: Floats, reach: Floats, limit: float) -> Indices:
     """Number of the last rung that is not above `reach`; `limit` itself is the last of all."""
+    # a reach that is a rung itself must count although its logarithm is rounded: 1e-9 of a rung is far more than that
     below = np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).clip(0)
     return np.asarray(
         np.where(reach >= limit, np.ceil(np.log(limit / start) / np.log(RATIO) - 1e-9), below).astype(np.intp)

@@ -143,7 +143,7 @@ def published(question: Question, entropy: int, samples: int, limit: float) -> S
         high[rows] = np.minimum(2 * high[rows], limit)
     rows = np.flatnonzero((low > 0) & (low < limit))
     while len(rows):
-        rows = rows[high[rows] - low[rows] > PUBLISHED * (1 + 1e-9)]
+        rows = rows[high[rows] - low[rows] > PUBLISHED * (1 + 1e-9)]  # a bracket of that very width is closed
         middle = 0.5 * (low[rows] + high[rows])
         passed = passes(rows, middle) if len(rows) else np.empty(0, dtype=bool)
         low[rows] = np.where(passed, middle, low[rows])

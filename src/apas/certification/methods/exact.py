@@ -169,7 +169,7 @@ def _edge(
         )[0]
         return None if found.open else found.proved
 
-    scale = max(abs(known), abs(low), 1e-12)
+    scale = max(abs(known), abs(low), 1e-12)  # around 0 no relative width would ever be small
     while high - low > CLOSED * scale:
         middle = 0.5 * (low + high)
         answer = above(middle)
@@ -179,7 +179,7 @@ def _edge(
             low = middle
         else:
             high = min(high, middle)
-    return low, high - low <= 2 * CLOSED * scale
+    return low, high - low <= 2 * CLOSED * scale  # a bracket that was not undecided is closed to CLOSED
 
 
 def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
