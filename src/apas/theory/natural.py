@@ -12,7 +12,7 @@ from apas._random import Stream, entropy_of
 from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_probability
 from apas.certification.claims import Verdict
-from apas.certification.methods.sampling import block_size, models_used
+from apas.certification.methods.sampling import drawn_blocks, models_used
 from apas.certification.output_range import output_range
 from apas.certification.question import Question
 from apas.display.numbers import at_most
@@ -427,10 +427,9 @@ def _drawn(
     question: Question, stream: Stream, samples: int, original: Floats, offset: float, logistic: bool
 ) -> Moments:
     """Moments of the difference from the original outputs."""
-    moments, block = Moments.none(len(question)), block_size(question)
-    for begin in range(0, samples, block):
-        margins = question.margins(question.directions(stream, begin, min(begin + block, samples)))
-        moments.add(_read(margins, offset, logistic) - original)
+    moments = Moments.none(len(question))
+    for _, _, directions in drawn_blocks(question, stream, samples):
+        moments.add(_read(question.margins(directions), offset, logistic) - original)
     return moments
 
 

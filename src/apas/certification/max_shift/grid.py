@@ -16,7 +16,7 @@ from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
 from apas.certification.max_shift.result import MaxShift
-from apas.certification.methods.sampling import block_size, first_failures
+from apas.certification.methods.sampling import drawn_blocks, first_failures
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.stats import allowed_failures
@@ -133,10 +133,8 @@ def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ra
 def _failing(question: Question, stream: Stream, samples: int) -> Bools:
     """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
     failing = np.empty((2, len(question), samples), dtype=bool)
-    block = block_size(question)
-    for begin in range(0, samples, block):
-        end = min(begin + block, samples)
-        margins = question.margins(question.directions(stream, begin, end))
+    for begin, end, directions in drawn_blocks(question, stream, samples):
+        margins = question.margins(directions)
         failing[0, :, begin:end] = ~(margins > question.band).T
         failing[1, :, begin:end] = ~(margins >= -question.band).T
     return failing

@@ -115,7 +115,7 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
 def proved_answer(low: float, high: float, limit: float, claim: Every, target: Any, kind: str, reason: str) -> MaxShift:
     """Put into words what is proved up to `low` and broken at `high`."""
     ended = low == limit
-    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)  # bisection leaves CLOSED, and its last step may double it
+    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)  # bisection closes to CLOSED of the upper end
     text = "never fails up to the limit" if ended else reason
     text += ", and just beyond it a shift fails" if sharp and not ended else ""
     if not low:

@@ -14,7 +14,7 @@ from apas._typing import Floats
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Verdict
 from apas.certification.methods.bounds import Proof, decided, decided_in_ball, every, proved_ranges
-from apas.certification.methods.sampling import block_size
+from apas.certification.methods.sampling import drawn_blocks
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.display.numbers import at_least
@@ -116,8 +116,8 @@ def _asked_each(question: Question, models: int, method: str) -> list[Certificat
     nowhere = Stream(0, "listed")  # nothing is drawn
     least, doubtful = np.full(len(question), np.inf), np.zeros(len(question), dtype=bool)
     broken = np.full(len(question), -1)
-    for begin in range(0, models, block_size(question)):
-        margins = question.margins(question.directions(nowhere, begin, begin + block_size(question)))
+    for begin, _, directions in drawn_blocks(question, nowhere, models):
+        margins = question.margins(directions)
         fails = ~(margins >= -question.band)  # written so that a NaN fails
         first = np.where(fails.any(axis=0) & (broken < 0), begin + fails.argmax(axis=0), -1)
         broken = np.where(broken < 0, first, broken)
@@ -179,7 +179,7 @@ def _edge(
             low = middle
         else:
             high = min(high, middle)
-    return low, high - low <= 2 * CLOSED * scale  # a bracket that was not undecided is closed to CLOSED
+    return low, high - low <= 2 * CLOSED * scale  # open only where a verdict was undecided
 
 
 def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:

@@ -9,6 +9,7 @@ being drawn for at its ``r``-th failure, and its counts end at that very draw.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -74,6 +75,8 @@ def first_failures(question: Question, stream: Stream, samples: int, limit: int,
     number, and a margin within rounding of 0 counts as failing whatever its sign.
     """
     block = block_size(question)
+    if len(question.X) == 1 and block % ALIGN == 0:
+        block *= 2  # one row leaves room in the cache for more draws; counts do not depend on it
     with Progress(samples, "drawing shifted models") as progress:
         if question.n_jobs == 1 or samples <= block:
             parts = [_scan(question, stream, 0, samples, (limit, sure_limit), block, progress)]
@@ -93,12 +96,18 @@ def first_failures(question: Question, stream: Stream, samples: int, limit: int,
     return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], np.arange(len(question) + 1)))
 
 
+def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[tuple[int, int, Floats]]:
+    """Draws number 0 to `samples`, as many at a time as fit: the first and last of a block, and their directions."""
+    block = block_size(question)
+    for begin in range(0, samples, block):
+        end = min(begin + block, samples)
+        yield begin, end, question.directions(stream, begin, end)
+
+
 def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    rows = len(question.X)
-    twice = 2 if rows == 1 else 1  # one row leaves room in the cache for more draws
-    fits = twice * NUMBERS // max(1, question.coordinates.values.size)
-    most = twice * DRAWS if rows <= FEW_ROWS else DRAWS_MANY_ROWS
+    fits = NUMBERS // max(1, question.coordinates.values.size)
+    most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
 
@@ -458,11 +467,9 @@ def _count(questions: list[Question], stream: Stream, start: int, stop: int, blo
 def _extremes(question: Question, stream: Stream, samples: int) -> tuple[Floats, Floats, Integers]:
     """Least and largest margin of each row over the draws, and how many draws give no number."""
     low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
-    undefined, block = np.zeros(len(question), dtype=np.int64), block_size(question)
+    undefined = np.zeros(len(question), dtype=np.int64)
     with Progress(samples, "drawing shifted models") as progress:
-        for begin in range(0, samples, block):
-            end = min(begin + block, samples)
-            directions = question.directions(stream, begin, end)
+        for begin, end, directions in drawn_blocks(question, stream, samples):
             for chunk in range(0, len(question), ROWS):
                 rows = slice(chunk, chunk + ROWS)
                 margins = question.margins(directions, rows)
