@@ -15,8 +15,7 @@ from certificate_files import changed, checker_in_process, content_of, network, 
 
 import apas
 from apas._random import Stream
-from apas.certification.api import decide
-from apas.certification.question import Question
+from apas.certification.question import Question, decide
 from apas.certification.results import Certificates
 from apas.contracts.json_values import Fields
 from apas.contracts.reports import Checked

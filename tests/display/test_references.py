@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import apas
-from apas.certification.api import METHODS
+from apas.certification.methods import METHODS
 from apas.counterfactuals.api import SOURCES
 from apas.metrics.api import METRICS
 

@@ -16,7 +16,6 @@ from apas.models.base import Dense, offers
 from apas.models.convert import as_model, encoded_rows
 from apas.shifts.base import OtherMoves, ShiftSet, coordinates, drawn_margins
 from apas.shifts.box import inside_box
-from apas.shifts.linf import LinfShifts
 
 
 class Witness(Protocol):
@@ -141,20 +140,21 @@ class CornerShift:
 
     Parameters
     ----------
-    shifts : LinfShifts
+    shifts : ShiftSet
+        With a box for its geometry.
     delta : float
     signs : ndarray of int8, shape (k,)
         -1, 0 or 1 per parameter: to which end of its range it moves, as far as fits inside without tolerance.
 
     Examples
     --------
-    >>> from apas import FeedForward
+    >>> from apas import FeedForward, LinfShifts
     >>> net = FeedForward([[[1.0]]], [[0.0]])
     >>> CornerShift(LinfShifts(), 0.5, np.array([0, -1], dtype=np.int8)).margin(net, [[0.25]], 1)
     -0.25
     """
 
-    shifts: LinfShifts
+    shifts: ShiftSet
     delta: float
     signs: NDArray[np.int8]
 

@@ -12,8 +12,8 @@ from apas.certification.question import Question
 from apas.models.base import margins_from_scores, valid
 from apas.models.feedforward import FeedForward
 from apas.models.forward import scores
+from apas.shifts.base import Box
 from apas.shifts.box import inside_box, within_box
-from apas.shifts.linf import LinfShifts
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 
@@ -39,7 +39,7 @@ def confirmed_witness(question: Question, row: int, values: Floats) -> Witness |
 
 def compact(question: Question, delta: float, values: Floats) -> Witness:
     """A shift as signs if it is a corner of the box, else as parameters: large models have large witnesses."""
-    if isinstance(question.shifts, LinfShifts):
+    if isinstance(question.geometry, Box):
         base = question.model.parameters.values
         signs = np.sign(values - base)
         if np.array_equal(inside_box(base, question.reach, delta, signs), values):
@@ -49,7 +49,7 @@ def compact(question: Question, delta: float, values: Floats) -> Witness:
 
 def _inside(question: Question, values: Floats, delta: float) -> bool:
     base = question.model.parameters
-    if isinstance(question.shifts, LinfShifts):
+    if isinstance(question.geometry, Box):
         return bool(within_box(base.values, question.reach, delta, values).all())
     return bool(np.isfinite(values).all()) and question.shifts.contains(base, replace(base, values=values), delta)
 

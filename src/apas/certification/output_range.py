@@ -7,7 +7,6 @@ contains the margins of every shift, attained at its ends where that is known.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -15,29 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apas._random import Stream, entropy_of
-from apas._typing import Floats, Indices
-from apas._validation import check_delta
-from apas.certification.api import METHODS, SHIFTS, check_agreement, check_target, pick
 from apas.certification.claims import Every, Most
-from apas.certification.methods.bounds import IntervalBounds
-from apas.certification.methods.exact import Exact
-from apas.certification.methods.sampling import ROWS, Sampling, block_size, default_delta
-from apas.certification.question import Method, Question
+from apas.certification.question import Draws, EnclosesOutput, Method, Question
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
-from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
-from apas.models.convert import as_model, encoded_rows
-from apas.models.digest import model_digest
-from apas.models.feedforward import FeedForward
-from apas.shifts.base import ShiftSet
-from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
-from apas.shifts.observed import ObservedShifts
-from apas.stats import coverage_lower
-from apas.worst_case.ball.bounds import least_margins_ball
-from apas.worst_case.decide import ALL_STEPS, worst_cases
-from apas.worst_case.intervals import Boxes, is_exact, rivals
+from apas.models.base import offers
+from apas.shifts.base import Listed, ShiftSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,11 +97,11 @@ class OutputRange:
 
     def to_dict(self) -> dict[str, Any]:
         """The range as JSON values; what is infinite or no number as null."""
+        claims = {"low_claim": self.low_claim.to_dict(), "high_claim": self.high_claim.to_dict()}
         return {
             "low": _finite(self.low),
             "high": _finite(self.high),
-            "low_claim": self.low_claim.to_dict(),
-            "high_claim": self.high_claim.to_dict(),
+            **claims,
             "attained": list(self.attained),
             "margin": _finite(self.margin),
             "delta": self.delta,
@@ -190,10 +173,6 @@ def _shortened(claim: Most) -> Most:
     return replace(claim, coverage=float(at_least(claim.coverage)))
 
 
-#: Relative width at which the bracket around an end counts as closed.
-CLOSED = 1e-6
-
-
 def output_range(
     model: Any,
     X: Any,
@@ -235,192 +214,15 @@ def output_range(
     >>> round(found.low, 6), round(found.high, 6), found.side
     (1.15, 1.85, 'above')
     """
-    net = as_model(model)
-    chosen: Method = pick(method, METHODS, Method, "method")
-    shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
-    points, encoded = encoded_rows(net, X)
-    question = Question(
-        model=net,
-        X=encoded,
-        target=check_target(net, encoded, target),
-        delta=check_delta(default_delta(shift_set, delta), len(encoded)),
-        shifts=shift_set,
-        points=points,
-    )
-    if not isinstance(chosen, Sampling | IntervalBounds | Exact):
-        raise InputError(f"`method` of output_range must be sampling, interval or exact, got {type(chosen).__name__}.")
-    if isinstance(shift_set, ObservedShifts) and not isinstance(chosen, Sampling):
-        raise Unsupported('output_range asks models that exist (ObservedShifts) with method="sampling" alone.')
-    complaint = chosen.unsupported(question)
-    if complaint is not None:
-        raise Unsupported(complaint)
-    check_agreement(net, points, encoded, shift_set)
-    items: list[OutputRange] = []
-    if len(question):
-        with np.errstate(over="ignore", invalid="ignore"):
-            if isinstance(chosen, Sampling):
-                items = _drawn(question, chosen, Stream(entropy_of(rng), "range"))
-            else:
-                items = _proved(question, chosen)
-    return OutputRanges(items, points=points, model_digest=model_digest(net), shifts=shift_set)
-
-
-def _drawn(question: Question, method: Sampling, stream: Stream) -> list[OutputRange]:
-    asked = method.claim(question)
-    samples = method.plan(question, asked)[0]
-    # what Lemma 4 attaches to the extreme of so many draws: at least the share that was asked for
-    share = max(method.coverage, coverage_lower(samples, 0, confidence=method.confidence))
-    claim = Most(share, method.confidence, asked.measure)
-    low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
-    undefined = np.zeros(len(question), dtype=np.int64)
-    block = block_size(question)
-    with Progress(samples, "drawing shifted models") as progress:
-        for begin in range(0, samples, block):
-            end = min(begin + block, samples)
-            directions = question.directions(stream, begin, end)
-            for chunk in range(0, len(question), ROWS):
-                part = question if len(question) <= ROWS else question.take(slice(chunk, chunk + ROWS))
-                margins = part.margins(directions)
-                rows = slice(chunk, chunk + len(part))
-                # a model that gives no number is on neither side of any: then no end is known
-                missing = np.isnan(margins)
-                undefined[rows] += np.count_nonzero(missing, axis=0)
-                low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
-                high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
-            progress.advance(end - begin)
-    if question.single:  # what the draws give in float32, whatever the order of its sums
-        low, high = low - question.band, high + question.band
-    base = question.model.margin(question.X, question.one_target)
-    return [
-        OutputRange(
-            float(low[i]),
-            float(high[i]),
-            claim,
-            claim,
-            (bool(np.isfinite(low[i])), bool(np.isfinite(high[i]))),
-            float(base[i]),
-            float(question.delta[i]),
-            question.target[i],
-            "sampling",
-            int(undefined[i]),
+    drawn = method == "sampling" if isinstance(method, str) else offers(method, Draws)
+    if offers(shifts, Listed) and not drawn:
+        raise Unsupported(
+            f'output_range asks models that exist ({type(shifts).__name__}) with method="sampling" alone.'
         )
-        for i in range(len(question))
-    ]
-
-
-def _proved(question: Question, method: IntervalBounds | Exact) -> list[OutputRange]:
-    network = question.network
-    assert network is not None
-    claim = Every(question.region)
-    base = question.model.margin(question.X, question.one_target)
-    low, high = _enclosed(question, network)
-    # where the bounds overflow, infinity less infinity may stand for an end: none is known then
-    low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-    binary = len(network.classes) == 2
-    closed = is_exact(network) and isinstance(question.shifts, LinfShifts)
-    name = "exact" if isinstance(method, Exact) else "interval"
-    items = []
-    with Progress(len(question), "going through the rows") as progress:
-        for i in range(len(question)):
-            ends, attained = (float(low[i]), float(high[i])), (closed, closed and binary)
-            if isinstance(method, Exact) and not closed and isinstance(question.shifts, LinfShifts):
-                deadline = time.monotonic() + method.time_limit
-                below = _edge(question, network, i, int(question.wanted[i]), ends[0], float(base[i]), deadline)
-                above = (-ends[1], False)
-                if binary:  # the largest margin is the least one towards the other class, turned round
-                    other = 1 - int(question.wanted[i])
-                    above = _edge(question, network, i, other, -ends[1], -float(base[i]), deadline)
-                ends, attained = (below[0], -above[0]), (below[1], above[1])
-            reached = (attained[0] and bool(np.isfinite(ends[0])), attained[1] and bool(np.isfinite(ends[1])))
-            items.append(
-                OutputRange(
-                    *ends, claim, claim, reached, float(base[i]), float(question.delta[i]), question.target[i], name
-                )
-            )
-            progress.advance(1)
-    return items
-
-
-def _enclosed(question: Question, network: FeedForward) -> tuple[Floats, Floats]:
-    """Ends of a set that contains the margin of every shifted model."""
-
-    def least(wanted: Indices) -> Floats:
-        if isinstance(question.shifts, LpShifts):
-            bound, error = least_margins_ball(
-                network, question.X, wanted, question.radii, question.shifts.p, question.delta
-            )
-            return bound - error
-        boxes = Boxes(network, question.X, wanted, question.radii)
-        return boxes.bound(question.delta) - boxes.error(question.delta)
-
-    low = least(question.wanted)
-    if len(network.classes) == 2:
-        return low, -least(1 - question.wanted)
-    if isinstance(question.shifts, LpShifts):
-        raise Unsupported("output_range in a ball needs a model with two classes; use LinfShifts, or Sampling.")
-    # the margin is at most what the wanted score can exceed any one rival by
-    high = np.full(len(question), np.inf)
-    for rival in rivals(network, question.wanted).T:
-        boxes = Boxes(network, question.X, rival, question.radii)
-        place = (rivals(network, rival) == question.wanted[:, None]).argmax(axis=1)
-        against = np.stack([boxes.against(question.delta, j) for j in range(len(boxes.outputs))])
-        least_lead = against[place, np.arange(len(question))] - boxes.error(question.delta)
-        high = np.minimum(high, -least_lead)
-    return low, high
-
-
-def _edge(
-    question: Question, network: FeedForward, row: int, wanted: int, low: float, known: float, deadline: float
-) -> tuple[float, bool]:
-    """The least margin of one row: proved from below, and whether a shift attains it; by bisection over verdicts.
-
-    Whether every margin exceeds s is the question whether every shift keeps the row of a network whose wanted score is
-    lowered by s.
-    """
-    x, delta = question.X[row : row + 1], float(question.delta[row])
-    high = known
-
-    def above(level: float) -> bool | None:
-        nonlocal high
-        lowered = _lowered(network, wanted, level)
-
-        def accept(_: int, direction: Floats) -> bool:
-            nonlocal high
-            label = network.classes[wanted]
-            margin = float(lowered.shifted_margins(x, label, (question.radii * direction)[None, :], delta)[0, 0])
-            high = min(high, margin + level)
-            return margin <= 0
-
-        left = max(deadline - time.monotonic(), 0.0)
-        found = worst_cases(
-            lowered, x, np.array([wanted]), question.radii, delta, steps=ALL_STEPS, time_limit=left, accept=accept
-        )[0]
-        return None if found.open else found.proved
-
-    scale = max(abs(known), abs(low), 1e-12)
-    while high - low > CLOSED * scale:
-        middle = 0.5 * (low + high)
-        answer = above(middle)
-        if answer is None:
-            break
-        if answer:
-            low = middle
-        else:
-            high = min(high, middle)
-    return low, high - low <= 2 * CLOSED * scale
-
-
-def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
-    """The network whose margin towards a class is less by `level`, or by a rounding error more: never by less."""
-    biases = network.biases[-1].copy()
-    place, sign = (0, 1.0 if wanted == 1 else -1.0) if len(biases) == 1 else (wanted, 1.0)
-    biases[place] = np.nextafter(biases[place] - sign * level, -sign * np.inf)
-    return FeedForward(  # with a bias, which the last layer may lack; how far each parameter moves is told apart
-        network.weights,
-        [*network.given_biases[:-1], biases],
-        activation=network.activations,
-        output=network.output,
-        threshold=network.threshold,
-        classes=network.classes,
-        dtype=network.dtype,
-    )
+    question = Question.ask(model, X, target=target, delta=delta, shifts=shifts, method=method)
+    chosen, stream = question.method, Stream(entropy_of(rng), "range")
+    if not offers(chosen, EnclosesOutput):
+        raise InputError(f"`method` of output_range must be sampling, interval or exact, got {type(chosen).__name__}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        items = chosen.ranges(question, stream) if len(question) else []
+    return OutputRanges(items, **question.context)

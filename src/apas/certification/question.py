@@ -1,28 +1,156 @@
-"""A checked question: which rows, towards which class, under which shifts."""
+"""A checked question: which rows, towards which class, under which shifts, and how it is to be decided.
+
+`Question.ask` is the one door of all verbs: whatever a user passes is checked, converted and encoded there, once. What
+a method can do besides deciding a claim it says by having the members of a small protocol below; verbs ask for these.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Array, Bools, Floats, Indices
-from apas._validation import is_frame
-from apas.certification.certificate import Certificate
-from apas.certification.claims import Every, Most
-from apas.models.base import Arithmetic, Dense, Model, Parameters, class_indices, needs_strict, offers, valid
+from apas._validation import check_delta, check_flag, check_jobs, is_frame
+from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
+from apas.certification.claims import Every, Most, Verdict
+from apas.errors import GuaranteeWarning, InputError, Unsupported
+from apas.models.base import Predicts, (
+    Arithmetic,
+    Dense,
+    Described,
+    LibraryBacked,
+    Model,
+    Parameters,
+    Scaled,
+    class_indices,
+    needs_strict,
+    offers,
+    valid,
+)
+from apas.models.convert import as_model, encoded_rows, predicted_classes
+from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import OnPoints, ShiftSet, coordinates, drawn_magnitudes, drawn_margins, magnitudes
-from apas.shifts.observed import ObservedShifts
+from apas.shifts.base import (
+    Bounded,
+    DefaultDelta,
+    Finite,
+    Geometry,
+    Listed,
+    Magnitudes,
+    MeasuredAt,
+    OnPoints,
+    OtherMoves,
+    ShiftSet,
+    Unbounded,
+    magnitudes,
+)
+from apas.shifts.gaussian import GaussianShifts
+from apas.shifts.linf import LinfShifts
+from apas.shifts.lp import LpShifts
+
+if TYPE_CHECKING:
+    from apas.certification.max_shift.result import MaxShift
+    from apas.certification.output_range import OutputRange
+    from apas.certification.robust_fraction import FractionCurve
 
 #: A margin smaller than this share of the magnitudes behind it could have the other sign in another batch shape.
 ROUNDING = 1e-12
+#: Rows closer to the boundary than this are left out when a model is compared with its own library.
+AGREEMENT = 1e-9
 #: What a claim about a model that is computed in float32 says of it.
 IN_FLOAT32 = "computed in float32, within its rounding"
+#: The shift sets that have a short name.
+SHIFTS: dict[str, Any] = {
+    "linf": LinfShifts,
+    "l1": partial(LpShifts, 1),
+    "l2": partial(LpShifts, 2),
+    "gaussian": GaussianShifts,
+}
 _ALL = slice(None)
+
+
+def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:
+    """Turn an alias into a strategy with its default settings; let an instance through."""
+    known = ", ".join(repr(name) for name in table)
+    if isinstance(value, str):
+        if value not in table:
+            raise InputError(f"`{argument}` must be one of {known}, or an instance, got {value!r}.")
+        return table[value]()
+    if isinstance(value, type) or not offers(value, kind):
+        what = f"the class {value.__name__} itself; call it" if isinstance(value, type) else repr(value)
+        example = next(iter(table.values())).__name__
+        raise InputError(f"`{argument}` must be one of {known}, or an instance such as {example}(), got {what}.")
+    return value
+
+
+def default_delta(shifts: Any, delta: Any) -> Any:
+    """The delta given, or the one that goes without saying for a set; most sets have none."""
+    return shifts.default_delta if delta is None and offers(shifts, DefaultDelta) else delta
+
+
+def check_target(model: Predicts, X: Floats, target: Any) -> Array:
+    """One class label per row."""
+    if target is None:
+        raise InputError(
+            f'`target` must be the class to keep, one of {list(model.classes)}, or "predicted", got None; '
+            "a default would certify a rejected applicant as robustly rejected."
+        )
+    labels = np.empty(len(X), dtype=object)
+    if isinstance(target, str) and target == "predicted" and target not in model.classes:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or fails later
+            labels[:] = predicted_classes(model, X)[0] if len(X) else []
+        return labels
+    classes = model.classes
+    labels[:] = [classes[i] for i in class_indices(classes, target, len(X))]
+    return labels
+
+
+def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None) -> None:
+    """Refuse a model that does not say about the given rows what its own library says.
+
+    `margins` are those of the rows towards class 1 of two, if they are known.
+    """
+    if not offers(model, LibraryBacked) or not len(X):
+        return
+    ours, distance = predicted_classes(model, X, margins)
+    theirs = model.library_classes(points)
+    allowed: Any = AGREEMENT
+    if offers(model, Arithmetic) and model.dtype == "float32":  # about what is within its rounding it has no opinion
+        allowed = AGREEMENT + ROUNDING * magnitudes(model, X, model.classes[0], np.zeros(len(model.parameters)), 0.0)
+    differ = [i for i in np.flatnonzero(distance > allowed) if ours[i] != theirs[i]]
+    if differ:
+        i = int(differ[0])
+        raise InputError(
+            f"{name} does not agree with its own library on row {i}: apas reads class {ours[i]!r}, the library says "
+            f"{theirs[i]!r}; this model is not what it seems, so nothing can be certified about it."
+        )
+
+
+def _check_listed(shifts: Listed, model: Model, points: Any) -> None:
+    """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
+    warned = False
+    for number, other in enumerate(shifts.models):
+        name = f"`models[{number}]` of {type(shifts).__name__}"
+        ours, theirs = (m.describe().get("threshold") if offers(m, Described) else None for m in (model, other))
+        if None not in (ours, theirs) and ours != theirs and not warned:
+            warned = True
+            warnings.warn(
+                f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on; the claim "
+                "is about models with thresholds of their own.",
+                GuaranteeWarning,
+                stacklevel=4,
+            )
+        try:
+            rows = encoded_rows(other, points)[1]
+        except InputError as error:
+            raise InputError(f"{name} cannot read the rows: {error}") from error
+        check_agreement(other, points, rows, name)
 
 
 @dataclass(frozen=True)
@@ -44,7 +172,9 @@ class Question:
         By what the risk is divided because the rows stem from a search, see `Most`.
     n_jobs : int
     points : array_like, data frame or None
-        The rows in the user's units; kept for shift sets that ask for them (`OnPoints`) alone.
+        The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
+    method : Method or None
+        How the question is to be decided, as it was asked.
     """
 
     model: Model
@@ -56,17 +186,83 @@ class Question:
     tries: int = 1
     n_jobs: int = 1
     points: Any = None
+    method: Any = None
 
-    def __post_init__(self) -> None:
-        if not offers(self.shifts, OnPoints):  # to take parts of a frame costs more than many a margin
-            object.__setattr__(self, "points", None)
+    @classmethod
+    def ask(
+        cls,
+        model: Any,
+        X: Any,
+        *,
+        target: Any,
+        delta: Any,
+        shifts: Any,
+        method: Any,
+        simultaneous: Any = False,
+        n_jobs: Any = 1,
+        labels: Callable[[Model, Floats, Any], Array] = check_target,
+    ) -> Question:
+        """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer.
+
+        Parameters
+        ----------
+        model, X, target, delta, shifts, method, simultaneous, n_jobs
+            As users pass them to `certify`.
+        labels : callable
+            Reads `target`: gives one label per row for the model, the encoded rows and what was passed.
+
+        Raises
+        ------
+        InputError
+            If an argument makes no sense, or the model does not agree with its own library on the rows.
+        Unsupported
+            If the method cannot answer the question.
+        """
+        from apas.certification.methods import METHODS  # whose modules import this one
+
+        net = as_model(model)
+        chosen: Method = pick(method, METHODS, Method, "method")
+        shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
+        check_flag(simultaneous, "simultaneous")
+        points, encoded = encoded_rows(net, X)
+        rows = len(encoded)
+        question = cls(
+            model=net,
+            X=encoded,
+            target=labels(net, encoded, target),
+            delta=check_delta(default_delta(shift_set, delta), rows),
+            shifts=shift_set,
+            claim_rows=max(1, rows) if simultaneous else 1,
+            n_jobs=check_jobs(n_jobs),
+            points=points,
+            method=chosen,
+        )
+        complaint = chosen.unsupported(question)
+        if complaint is not None:
+            raise Unsupported(complaint)
+        if rows:
+            if offers(shift_set, Listed):
+                _check_listed(shift_set, net, points)
+            if offers(net, LibraryBacked):
+                check_agreement(net, points, encoded, margins=question._towards_class_1)
+        return question
 
     def __len__(self) -> int:
         return len(self.X)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # workers get the rows in the user's units only if the shift set asks for them
+        return vars(self) if self.on_points else {**vars(self), "points": None}
+
+    @cached_property
+    def on_points(self) -> bool:
+        """Whether the shift set wants the rows in the user's units, and they are known."""
+        return self.points is not None and offers(self.shifts, OnPoints)
+
     def take(self, rows: Array | slice) -> Question:
         """The same question about some of the rows."""
-        points = None if self.points is None else _part(self.points, rows)
+        # to take parts of a frame costs more than many a margin
+        points = _part(self.points, rows) if self.on_points else None
         return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows], points=points)
 
     def at(self, delta: float | Floats) -> Question:
@@ -76,7 +272,8 @@ class Question:
     @cached_property
     def same_target(self) -> bool:
         """Whether all rows want the same class."""
-        return len(self) > 0 and all(label == self.target[0] for label in self.target)
+        first = self.target[0] if len(self.target) else None
+        return len(self.target) > 0 and all(label == first for label in self.target)
 
     @property
     def one_target(self) -> Any:
@@ -86,17 +283,32 @@ class Question:
     @cached_property
     def one_delta(self) -> float | Floats:
         """The delta of all rows if they share one, else one per row (what `ShiftSet.margins` takes)."""
-        return float(self.delta[0]) if len(self) and (self.delta == self.delta[0]).all() else self.delta
+        return float(self.delta[0]) if len(self.delta) and (self.delta == self.delta[0]).all() else self.delta
 
     @cached_property
     def coordinates(self) -> Parameters:
         """What moves: the parameters of the model, unless the shift set says otherwise."""
-        return coordinates(self.shifts, self.model)
+        return self.shifts.coordinates(self.model) if offers(self.shifts, OtherMoves) else self.model.parameters
 
     @cached_property
     def radii(self) -> Floats:
         """How far each of the coordinates moves when delta is 1, shape (k,)."""
         return self.shifts.radii(self.coordinates)
+
+    @cached_property
+    def geometry(self) -> Geometry | None:
+        """What the set is around the parameters of the model; None if it has no worst case, or something else moves."""
+        if not offers(self.shifts, Bounded):
+            return None
+        geometry = self.shifts.geometry(self.coordinates)
+        if isinstance(geometry, Finite) or offers(self.shifts, OtherMoves):
+            return geometry if isinstance(geometry, Finite) else None
+        if not np.array_equal(geometry.radii, self.radii):  # rounding is bounded with the one, proofs are of the other
+            raise InputError(
+                f"`shifts` must have one reach, but the radii of {type(self.shifts).__name__}.geometry are not those "
+                "of its `radii`."
+            )
+        return geometry
 
     @property
     def measure(self) -> str:
@@ -105,10 +317,9 @@ class Question:
 
     def measure_at(self, deltas: Floats) -> str:
         """The same for shifts of other sizes."""
-        words = self.shifts.measure(self.coordinates)
-        if isinstance(self.shifts, ObservedShifts) and (deltas != 1).any():
-            words = f"delta times the change of the parameters from this model to one of the {words}"
-        return self._with_arithmetic(words)
+        if offers(self.shifts, MeasuredAt):
+            return self._with_arithmetic(self.shifts.measure_at(self.coordinates, deltas))
+        return self._with_arithmetic(self.shifts.measure(self.coordinates))
 
     @property
     def region(self) -> str:
@@ -118,7 +329,7 @@ class Question:
     @cached_property
     def single(self) -> bool:
         """Whether the model, or a listed one, is computed in float32 where it is used."""
-        listed = self.shifts.models if isinstance(self.shifts, ObservedShifts) else ()
+        listed = self.shifts.models if offers(self.shifts, Listed) else ()
         return any(offers(m, Arithmetic) and m.dtype == "float32" for m in (self.model, *listed))
 
     def _with_arithmetic(self, words: str) -> str:
@@ -132,8 +343,9 @@ class Question:
         """Margins of some of the rows on the models that were drawn, shape (directions, rows)."""
         delta = self.one_delta if isinstance(self.one_delta, float) else self.one_delta[rows]
         target = self.one_target if self.same_target else self.target[rows]
-        points = None if self.points is None else _part(self.points, rows)
-        return drawn_margins(self.shifts, self.model, points, self.X[rows], target, directions, delta)
+        if self.on_points:
+            return self.shifts.point_margins(self.model, _part(self.points, rows), target, directions, delta)  # type: ignore[attr-defined, no-any-return]
+        return self.shifts.margins(self.model, self.X[rows], target, directions, delta)
 
     @cached_property
     def reach(self) -> float | Floats:
@@ -149,9 +361,14 @@ class Question:
     @cached_property
     def band(self) -> Floats:
         """Per row the margin below which its sign may be owed to rounding, on any shifted model."""
-        return ROUNDING * drawn_magnitudes(
-            self.shifts, self.model, self.points, self.X, self.one_target, self.radii, self.one_delta
-        )
+        shifts, target, delta = self.shifts, self.one_target, self.one_delta
+        if offers(shifts, Magnitudes):
+            return ROUNDING * shifts.magnitudes(
+                self.model, self.points if self.on_points else None, self.X, target, delta
+            )
+        if offers(self.model, Scaled):
+            return ROUNDING * self.model.margin_scale(self.X, self.radii, delta)
+        return ROUNDING * np.asarray(np.maximum(1.0, np.abs(self.base_margins)))
 
     @cached_property
     def network(self) -> FeedForward | None:
@@ -167,6 +384,18 @@ class Question:
         """Position of each row's target among the classes."""
         return class_indices(self.model.classes, self.one_target, len(self))
 
+    @cached_property
+    def base_margins(self) -> Floats:
+        """Margins on the model itself: the one forward pass of a call, not to be changed."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is neither valid nor certain
+            return self.model.margin(self.X, self.one_target)
+
+    @property
+    def _towards_class_1(self) -> Floats | None:
+        """The base margins if all rows want class 1 of two, where predictions are read off them."""
+        classes = self.model.classes
+        return self.base_margins if len(classes) == 2 and self.same_target and self.target[0] == classes[1] else None
+
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def valid_rows(self) -> Bools:
         """Rows that the model itself puts into their target class.
@@ -174,9 +403,10 @@ class Question:
         A margin within rounding of 0 is computed again for its row alone, so that the answer does not depend on
         which other rows are asked about.
         """
-        margins = self.model.margin(self.X, self.one_target)
+        margins = self.base_margins
         if (margins > self.band).all():
-            return np.ones(len(self), dtype=bool)
+            return np.ones(len(self.X), dtype=bool)
+        margins = np.array(margins)
         for i in np.flatnonzero(~(np.abs(margins) > self.band)):
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
         return valid(margins, self.strict)
@@ -184,21 +414,46 @@ class Question:
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def doubtful_rows(self) -> Bools:
         """Rows whose class on the model itself is owed to the rounding of float32; none if it computes in float64."""
-        if not self.single or not len(self):
-            return np.zeros(len(self), dtype=bool)
+        if not self.single or not len(self.X):
+            return np.zeros(len(self.X), dtype=bool)
         still = np.zeros(len(self.model.parameters))
         scale = magnitudes(self.model, self.X, self.one_target, still, 0.0)
         # written so that a NaN is in no doubt: it is not valid
-        return np.asarray(np.abs(self.model.margin(self.X, self.one_target)) <= ROUNDING * scale)
+        return np.asarray(np.abs(self.base_margins) <= ROUNDING * scale)
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What all results are told about: the rows as they were given, the model's digest, and the shifts."""
+        return {"points": self.points, "model_digest": model_digest(self.model), "shifts": self.shifts}
 
 
 def _part(points: Any, rows: Array | slice) -> Any:
     return points.iloc[rows] if is_frame(points) else points[rows]
 
 
+def decide(question: Question, method: Method, stream: Stream) -> list[Certificate]:
+    """Refute rows that are not valid on the model itself, leave open those within its rounding, ask about the rest."""
+    near = question.doubtful_rows()
+    ok = question.valid_rows() & ~near
+    if ok.all():
+        return method.run(question, stream) if len(ok) else []
+    claim, name = method.claim(question), getattr(method, "name", type(method).__name__.lower())
+    certificates = []
+    for delta, target, doubt in zip(question.delta.tolist(), question.target, near.tolist(), strict=True):
+        verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if doubt else (Verdict.REFUTED, NOT_VALID)
+        certificates.append(Certificate(claim, verdict, delta, target, name, BaseEvidence(), reason))
+    answers = method.run(question.take(ok), stream) if ok.any() else []
+    for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
+        certificates[i] = answer
+    return certificates
+
+
 @runtime_checkable
 class Method(Protocol):
-    """A way to decide a claim."""
+    """A way to decide a claim.
+
+    Its attribute `name`, or its class in lower case, stands in certificates of rows that it need not be asked about.
+    """
 
     def claim(self, question: Question) -> Every | Most:
         """What the method will speak about."""
@@ -211,3 +466,81 @@ class Method(Protocol):
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row; all rows are valid on the model itself."""
         ...
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """A method that counts failures among a number of independent draws, so that a search can divide its risk."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of shifts that must keep the class."""
+        ...
+
+    @property
+    def confidence(self) -> float:
+        """How sure its claims are, in (0, 1)."""
+        ...
+
+    @property
+    def n_samples(self) -> int | None:
+        """How many shifts to draw; None for as many as the claim needs."""
+        ...
+
+    def samples(self, question: Question, claim: Most) -> int:
+        """How many draws to make; whether they are enough for the claim is not asked."""
+        ...
+
+    def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
+        """How many draws, how many failures certify at most, how many refute at least."""
+        ...
+
+
+@runtime_checkable
+class FindsLargestShift(Protocol):
+    """A method that can say how far the model may shift: what `max_shift` asks for."""
+
+    def largest_shift(self, question: Question, stream: Stream, *, limit: float, search: str | None) -> list[MaxShift]:
+        """One answer per row, with no delta above `limit`; all rows are valid on the model itself.
+
+        The deltas of the question are 1. `search` is how to look for it, for methods that draw; None lets them choose.
+        """
+        ...
+
+
+@runtime_checkable
+class BoundsShare(Protocol):
+    """A method that can bound the share of shifts that keep the class: what `robust_fraction` asks for."""
+
+    def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
+        """One curve over the deltas per row, valid on the model itself or not; the question has the largest delta."""
+        ...
+
+
+@runtime_checkable
+class EnclosesOutput(Protocol):
+    """A method that can say between which margins shifted models put a row: what `output_range` asks for."""
+
+    def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
+        """One range per row, valid on the model itself or not."""
+        ...
+
+
+@runtime_checkable
+class OnlyRefutes(Protocol):
+    """A method that never certifies: not to find a failing shift proves nothing."""
+
+    @property
+    def only_refutes(self) -> bool:
+        """True."""
+        ...
+
+
+def no_worst_case(question: Question, name: str) -> str | None:
+    """Why no method can speak of every shift of the set, if the set itself knows why."""
+    if not offers(question.shifts, Unbounded):
+        return None
+    return (
+        f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one of "
+        'them; use method="sampling", which speaks of most.'
+    )

@@ -10,29 +10,20 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apas._parallel import in_parallel, ranges
 from apas._random import Stream, entropy_of
-from apas._typing import Floats, Integers
-from apas._validation import check_jobs
-from apas.certification.api import SHIFTS, check_agreement, check_target, pick
+from apas._typing import Floats
 from apas.certification.certificate import NOT_TODAY
-from apas.certification.methods.enumeration import Enumeration, enclosed_shares
-from apas.certification.methods.sampling import ALIGN, ROWS, Sampling, block_size, default_delta
-from apas.certification.question import Question
+from apas.certification.question import BoundsShare, Draws, Question, default_delta
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
-from apas.display.progress import Progress
-from apas.errors import InputError, Unsupported
-from apas.models.convert import as_model, encoded_rows
-from apas.models.digest import model_digest
+from apas.errors import InputError
+from apas.models.base import offers
 from apas.shifts.base import ShiftSet
-from apas.stats import coverage_lower, coverage_upper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -209,7 +200,7 @@ def robust_fraction(
     *,
     target: Any,
     shifts: ShiftSet | str = "linf",
-    method: Sampling | Enumeration | str = "sampling",
+    method: BoundsShare | str = "sampling",
     n_jobs: int = 1,
     rng: int | np.random.Generator | None = None,
 ) -> FractionCurves:
@@ -254,49 +245,19 @@ def robust_fraction(
     >>> [round(share, 2) for share in curve.estimate.tolist()]
     [1.0, 0.86]
     """
-    net = as_model(model)
-    chosen = _method(method)
-    shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
-    sizes = _check_deltas(default_delta(shift_set, deltas))
-    points, encoded = encoded_rows(net, X)
-    entropy = entropy_of(rng)
-    question = Question(
-        model=net,
-        X=encoded,
-        target=check_target(net, encoded, target),
-        delta=np.full(len(encoded), sizes.max()),
-        shifts=shift_set,
-        n_jobs=check_jobs(n_jobs),
-        points=points,
-    )
-    complaint = chosen.unsupported(question)
-    if complaint is not None:
-        raise Unsupported(complaint)
-    check_agreement(net, points, encoded, shift_set)
-    items: list[FractionCurve] = []
-    if len(question):
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
-            sampled = isinstance(chosen, Sampling)
-            items = _sampled(question, sizes, chosen, entropy) if sampled else _enclosed(question, sizes, chosen)
-    return FractionCurves(
-        items,
-        points=points,
-        model_digest=model_digest(net),
-        shifts=shift_set,
-        entropy=entropy if isinstance(chosen, Sampling) else None,
-    )
-
-
-def _method(method: Any) -> Any:
-    if isinstance(method, Sampling | Enumeration):
-        return method
-    known: dict[str, Any] = {"sampling": Sampling, "enumeration": Enumeration}
-    if isinstance(method, str) and method in known:
-        return known[method]()
-    raise InputError(
-        '`method` of robust_fraction must be "sampling", "enumeration", a Sampling(...) or an Enumeration(...), '
-        f"got {method!r}."
-    )
+    known = method in ("sampling", "enumeration") if isinstance(method, str) else offers(method, BoundsShare)
+    if isinstance(method, type) or not known:
+        raise InputError(
+            '`method` of robust_fraction must be "sampling", "enumeration", a Sampling(...) or an Enumeration(...), '
+            f"got {method!r}."
+        )
+    sizes = _check_deltas(default_delta(shifts, deltas))
+    question = Question.ask(model, X, target=target, delta=sizes.max(), shifts=shifts, method=method, n_jobs=n_jobs)
+    stream = Stream(entropy_of(rng), "fraction")
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
+        items = question.method.shares(question, sizes, stream) if len(question) else []
+    drawn = offers(question.method, Draws) or any(curve.draws for curve in items)
+    return FractionCurves(items, **question.context, entropy=stream.entropy if drawn else None)
 
 
 def _check_deltas(deltas: Any) -> Floats:
@@ -311,67 +272,3 @@ def _check_deltas(deltas: Any) -> Floats:
             f"`deltas` must be one or more positive finite numbers, got {got}; they say how far the parameters move."
         )
     return values
-
-
-def _enclosed(question: Question, deltas: Floats, method: Enumeration) -> list[FractionCurve]:
-    measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
-    curves = []
-    for i, bounds in enumerate(enclosed_shares(question, deltas, method)):
-        lower, upper = np.array(bounds).T
-        middle = 0.5 * (lower + upper)
-        curves.append(FractionCurve(deltas, middle, lower, upper, 0, 1.0, question.target[i], measure, bool(valid[i])))
-    return curves
-
-
-def _sampled(question: Question, deltas: Floats, method: Sampling, entropy: int) -> list[FractionCurve]:
-    samples = method.samples(question, method.claim(question))
-    failures, sure = _counted(question, deltas, Stream(entropy, "fraction"), samples)
-    # every end of every band has the same part of the risk
-    level = 1 - (1 - Fraction(repr(method.confidence))) / (2 * len(deltas))
-    measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
-    return [
-        FractionCurve(
-            deltas,
-            1 - failures[:, i] / samples,
-            np.array([coverage_lower(samples, int(k), confidence=level) for k in failures[:, i]]),
-            np.array([coverage_upper(samples, int(k), confidence=level) for k in sure[:, i]]),
-            samples,
-            method.confidence,
-            question.target[i],
-            measure,
-            bool(valid[i]),
-        )
-        for i in range(len(question))
-    ]
-
-
-def _counted(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
-    """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
-    questions = [replace(question, delta=np.full(len(question), delta)) for delta in deltas]
-    block = block_size(question)
-    cuts = ranges(samples, block, question.n_jobs)
-    parts = in_parallel(_count, ((questions, stream, a, b, block) for a, b in cuts), question.n_jobs)
-    total = np.zeros((2, len(deltas), len(question)), dtype=np.int64)
-    with Progress(samples, "drawing shifted models") as progress:
-        for (a, b), part in zip(cuts, parts, strict=True):
-            total += part
-            progress.advance(b - a)
-    return total[0], total[1]
-
-
-def _count(questions: list[Question], stream: Stream, start: int, stop: int, block: int) -> Integers:
-    first = questions[0]
-    counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
-    for begin in range(start, stop, block):
-        end = min(begin + block, stop)
-        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
-        directions = first.directions(stream, begin, whole)
-        for question, count in zip(questions, counts.transpose(1, 0, 2), strict=True):
-            for chunk in range(0, len(question), ROWS):
-                rows = slice(chunk, chunk + ROWS)
-                margins = question.margins(directions, rows)[: end - begin]
-                band = question.band[rows]
-                # written so that a NaN fails beyond doubt
-                count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
-                count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)
-    return counts

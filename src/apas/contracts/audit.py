@@ -12,11 +12,10 @@ import numpy as np
 
 from apas._typing import Bools, Floats
 from apas._validation import check_flag, is_frame, is_path
-from apas.certification.api import check_agreement
 from apas.certification.certificate import Certificate
 from apas.certification.claims import Every
 from apas.certification.max_shift.result import MaxShift, MaxShifts
-from apas.certification.question import Question
+from apas.certification.question import Question, check_agreement
 from apas.certification.results import Certificates
 from apas.contracts.file import load_certificates, read_content, stored_content
 from apas.contracts.repairs import Repair, assumed_space, repaired

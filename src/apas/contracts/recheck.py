@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from apas._random import Stream
-from apas.certification.api import decide
 from apas.certification.certificate import (
     NEAR_BOUNDARY,
     NOT_VALID,
@@ -26,13 +25,12 @@ from apas.certification.certificate import (
 )
 from apas.certification.claims import Every, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
-from apas.certification.max_shift.api import proved_answers, sampled_answers, within_rounding
-from apas.certification.max_shift.result import MaxShift
+from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decided
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.exact import Exact
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
-from apas.certification.question import Question
+from apas.certification.question import Question, decide
 from apas.contracts.json_values import Fields
 from apas.contracts.reports import Checked
 from apas.display.numbers import at_least, at_most
@@ -490,9 +488,9 @@ def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
         closed = isinstance(alone.shifts, LpShifts) or (alone.network is not None and is_exact(alone.network))
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
-        claimed = Every(alone.region, claim.rows)
         # with closed forms all methods give the same
-        found = proved_answers(alone, _PROOFS["interval" if closed else kind], claimed, limit)[0]
+        method, nowhere = _PROOFS["interval" if closed else kind], Stream(0, "max_shift")
+        found: MaxShift = method.largest_shift(alone, nowhere, limit=limit)[0]
         return replace(found, trace={**found.trace, "method": kind, "limit": limit})
     samples = trace.integer("samples", 1)
     if samples > MOST_DRAWS:
@@ -504,7 +502,8 @@ def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     if search == "rays" and network is None and "rungs" not in item.trace:
         return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
     sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
-    found = sampled_answers(alone, network, sampler, search, trace.entropy("entropy"), limit)[0]
+    stream = Stream(trace.entropy("entropy"), "max_shift")
+    found = sampler.largest_shift(alone, stream, limit=limit, search=search)[0]
     return replace(found, trace={**found.trace, "limit": limit})
 
 

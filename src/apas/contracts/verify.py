@@ -12,10 +12,10 @@ import numpy as np
 
 from apas._random import entropy_of
 from apas._validation import check_flag, check_integer, is_path
-from apas.certification.api import METHODS
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate
 from apas.certification.claims import Every, Most, Verdict
 from apas.certification.max_shift.result import MaxShift, MaxShifts
+from apas.certification.methods import METHODS
 from apas.certification.methods.enumeration import EnumerationEvidence
 from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question

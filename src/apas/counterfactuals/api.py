@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -11,12 +12,8 @@ import numpy as np
 from apas._parallel import in_parallel, workers
 from apas._random import entropy_of
 from apas._typing import Floats
-from apas._validation import check_delta, check_integer, check_jobs
-from apas.certification.api import METHODS, SHIFTS, check_agreement, pick
-from apas.certification.claims import Most
-from apas.certification.methods.attack import Attack
-from apas.certification.methods.sampling import Sampling, default_delta
-from apas.certification.question import Method, Question
+from apas._validation import check_integer
+from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.defaults import default_space, own_columns, wanted_classes, with_gaps
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.loop import Limits, Outcome, run_rows
@@ -33,9 +30,9 @@ from apas.counterfactuals.sources.wachter import Wachter
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
-from apas.models.convert import as_model, encoded_rows
-from apas.shifts.base import ShiftSet
-from apas.shifts.observed import ObservedShifts
+from apas.models.base import offers
+from apas.models.convert import as_model
+from apas.shifts.base import Listed, ShiftSet
 
 SOURCES: dict[str, Any] = {
     "robust": RobustOptimum,
@@ -131,7 +128,6 @@ def generate(
     """
     began = time.monotonic()
     net = as_model(model)
-    chosen, shift_set = pick(method, METHODS, Method, "method"), pick(shifts, SHIFTS, ShiftSet, "shifts")
     origin = pick(source, SOURCES, CandidateSource, "source")
     if distance not in DISTANCES:
         raise InputError(f'`distance` must be "l1" or "linf", got {distance!r}.')
@@ -142,29 +138,35 @@ def generate(
     )
     space = default_space(net, space, background, X)
     bound = space.bind(net)
-    shift_set = bound_models(shift_set, space, bound)
     inputs = space.numbers(X)
     known = None if background is None else space.numbers(own_columns(background, space), "background")
     if isinstance(origin, Given):
         origin.check_rows(len(inputs))
     entropy = entropy_of(rng)
     task = Task(bound, space, distance, known, entropy, limits.deadline)
-    raw, encoded = encoded_rows(bound, space.table(inputs))
-    targets = wanted_classes(bound, encoded, target, one_way=True)
-    deltas = check_delta(default_delta(shift_set, delta), len(inputs))
-    _check_method(chosen, Question(bound, encoded, targets, deltas, shift_set, points=raw))
+    question = Question.ask(
+        bound,
+        space.table(inputs),
+        target=target,
+        delta=delta,
+        shifts=bound_models(pick(shifts, SHIFTS, ShiftSet, "shifts"), space, bound),
+        method=method,
+        n_jobs=n_jobs,
+        labels=partial(wanted_classes, one_way=True),
+    )
+    _check_method(question)
+    targets, deltas = question.target, question.delta
     complaint = origin.unsupported(task)
     if complaint is not None:
         raise Unsupported(complaint)
-    check_agreement(bound, raw, encoded, shift_set)
-    judge = _judge(task, shift_set, chosen)
+    judge = _judge(task, question.shifts, question.method)
     _check_tests(judge, origin, limits.k)
     searches = [
         Search(task, i, x, t, trial=judge.trial(t, float(d)))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
     ]
     with np.errstate(over="ignore", invalid="ignore"):
-        outcomes = _run(searches, deltas, origin, judge, limits, check_jobs(n_jobs))
+        outcomes = _run(searches, deltas, origin, judge, limits, question.n_jobs)
     return _collected(outcomes, X, inputs, judge, limits.k, (time.monotonic() - began) / max(1, len(outcomes)))
 
 
@@ -176,16 +178,15 @@ def _seconds(time_limit: float | None) -> float:
     return float(time_limit)
 
 
-def _check_method(method: Method, question: Question) -> None:
-    if isinstance(method, Attack):
+def _check_method(question: Question) -> None:
+    method = question.method
+    if offers(method, OnlyRefutes):
         raise Unsupported(
-            "Attack can only refute, so nothing would ever be found; use Exact, IntervalBounds or Sampling."
+            f"{type(method).__name__} can only refute, so nothing would ever be found; use Exact, IntervalBounds or "
+            "Sampling."
         )
-    complaint = method.unsupported(question)
-    if complaint is not None:
-        raise Unsupported(complaint)
     claim = method.claim(question)
-    if isinstance(claim, Most) and claim.confidence < 1 and not isinstance(method, Sampling):
+    if getattr(claim, "confidence", 1.0) < 1 and not offers(method, Draws):
         raise Unsupported(
             f"generate gives each test its own draws and part of the risk, which it can do for Sampling alone, but "
             f"{type(method).__name__} claims {str(claim)!r}; use Sampling itself, or a method that proves its claim."
@@ -193,9 +194,9 @@ def _check_method(method: Method, question: Question) -> None:
 
 
 def _judge(task: Task, shifts: ShiftSet, method: Method) -> Judge:
-    if not isinstance(shifts, ObservedShifts) or not isinstance(method, Sampling):
+    if not offers(shifts, Listed) or not offers(method, Draws):
         return Judge(task, shifts, method, task.entropy)
-    searched, certifying = parted(shifts, method)
+    searched, certifying = parted(shifts, method)  # type: ignore[arg-type]
     return Judge(task, certifying, method, task.entropy, searched)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from apas._typing import Array, Floats, Indices
 from apas._validation import is_frame
-from apas.certification.api import check_target
+from apas.certification.question import check_target
 from apas.counterfactuals.space.coding import checked_table
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError

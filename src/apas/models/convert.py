@@ -113,12 +113,15 @@ def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:
     return points, model.encode(points) if offers(model, Raw) else check_numbers(points, names)
 
 
-def predicted_classes(model: Predicts, X: Floats) -> tuple[Array, Floats]:
-    """Classes that `model` gives rows in model units, and how far each row is from another class."""
+def predicted_classes(model: Predicts, X: Floats, towards: Floats | None = None) -> tuple[Array, Floats]:
+    """Classes that `model` gives rows in model units, and how far each row is from another class.
+
+    `towards` are the margins towards class 1 of two, if they are known.
+    """
     labels = np.empty(len(model.classes), dtype=object)
     labels[:] = model.classes
     if len(labels) == 2:
-        margin = model.margin(X, model.classes[1])
+        margin = model.margin(X, model.classes[1]) if towards is None else towards
         return labels[(margin >= 0).astype(int)], np.abs(margin)
     margins = np.stack([model.margin(X, label) for label in model.classes], axis=-1)
     return labels[margins.argmax(axis=-1)], margins.max(axis=-1)

@@ -1,15 +1,106 @@
-"""What a shift set offers, and how any of them is asked: what moves, which draws, what margins."""
+"""What a shift set offers: its draws, its margins, its words, and what it can say about every one of its shifts.
+
+A set with a worst case says which geometry it has (`Bounded`): worst-case methods ask for that, never for a class.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from apas._random import Stream
 from apas._typing import Array, Floats
-from apas.errors import Unsupported
+from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters, Scaled, offers
+from apas.shifts.box import inside_box
+from apas.shifts.norms import inside_ball, projection, steepest_point
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """The box in which parameter i moves by at most ``delta * radii[i]``, independently of the others.
+
+    Parameters
+    ----------
+    radii : ndarray of shape (k,)
+        At least 0; 0 for parameters that do not move.
+    """
+
+    radii: Floats
+
+    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
+        """Every entry cut to its range."""
+        reach = np.asarray(delta)[..., None] * self.radii
+        return np.clip(moves, -reach, reach)
+
+    def steepest(self, gradients: Floats) -> Floats:
+        """The corner against the gradient; a coordinate without slope stays in the middle."""
+        return np.asarray(-np.sign(gradients) * self.radii)
+
+    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
+        """Every entry cut to its range, in real arithmetic."""
+        reach = np.asarray(delta)[..., None] * self.radii
+        direction = (values - base.values) / np.where(reach > 0, reach, np.inf)
+        return inside_box(base.values, self.radii, np.asarray(delta)[..., None], direction)
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """The ball in which all parameters together move by at most `delta` in the L_p norm.
+
+    Parameters
+    ----------
+    p : float
+        At least 1 and finite.
+    radii : ndarray of shape (k,)
+        1 for each parameter that moves, 0 for the others.
+    """
+
+    p: float
+    radii: Floats
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.p < np.inf or not np.isin(self.radii, (0.0, 1.0)).all():
+            raise InputError(
+                f"`p` of Ball must be at least 1 and finite, and `radii` 1 where a parameter moves and 0 elsewhere, "
+                f"got p={self.p!r} and radii {self.radii!r}; a box of any radii is a Box."
+            )
+
+    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
+        """Rows of changes (rows, k) pulled into the ball; entries that do not move must be 0, and stay so."""
+        return projection(moves, self.p, delta)
+
+    def steepest(self, gradients: Floats) -> Floats:
+        """Per row of gradients the point u of the unit ball with the least ``gradient @ u``."""
+        return steepest_point(gradients, self.p)
+
+    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
+        """Parameters (k,), or several as (rows, k), pulled towards `base` as far as real arithmetic asks for."""
+        moves = self.radii > 0
+        rows = np.array(values, dtype=np.float64, ndmin=2)
+        pulled = np.broadcast_to(base.values, rows.shape).copy()
+        for row, given, radius in zip(pulled, rows, np.broadcast_to(delta, (len(rows),)).tolist(), strict=True):
+            row[moves] = inside_ball(base.values[moves], given[moves], self.p, radius)
+        return pulled if np.ndim(values) == 2 else pulled[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Finite:
+    """A list of models, each as it is; draw number i is model number i.
+
+    Parameters
+    ----------
+    models : sequence of Model
+    """
+
+    models: Sequence[Model]
+
+
+Geometry: TypeAlias = Box | Ball | Finite
 
 
 @runtime_checkable
@@ -74,6 +165,54 @@ class OnPoints(Protocol):
 
 
 @runtime_checkable
+class Bounded(Protocol):
+    """A set with a worst case: something can be said about every one of its shifts."""
+
+    def geometry(self, parameters: Parameters) -> Geometry:
+        """The set around the parameters, per unit of delta: what worst-case methods search and bound."""
+        ...
+
+
+@runtime_checkable
+class Unbounded(Protocol):
+    """A set that knows why it has no worst case."""
+
+    @property
+    def no_worst_case(self) -> str:
+        """Why, as the clause of a sentence that goes on: ", so nothing can be said about every one of them"."""
+        ...
+
+
+@runtime_checkable
+class Listed(Protocol):
+    """A set of models that can be counted: draw number i is model number i, and none is drawn twice."""
+
+    @property
+    def models(self) -> Sequence[Model]:
+        """The models, in order."""
+        ...
+
+
+@runtime_checkable
+class DefaultDelta(Protocol):
+    """A set of which a size goes without saying."""
+
+    @property
+    def default_delta(self) -> float:
+        """The delta that is meant where none is given."""
+        ...
+
+
+@runtime_checkable
+class MeasuredAt(Protocol):
+    """A set whose distribution has other words at other sizes of the shifts."""
+
+    def measure_at(self, parameters: Parameters, deltas: Floats) -> str:
+        """What `ShiftSet.measure` says, of shifts of these sizes."""
+        ...
+
+
+@runtime_checkable
 class Magnitudes(Protocol):
     """A set that knows better than by its radii how large the numbers behind margins get."""
 
@@ -103,17 +242,11 @@ def drawn_margins(
     return shifts.margins(model, X, target, directions, delta)
 
 
-def drawn_magnitudes(
-    shifts: ShiftSet, model: Model, points: Any, X: Floats, target: Any, radii: Floats, delta: float | Floats
-) -> Floats:
-    """Per row a number of the size of those behind any margin, on any shifted model."""
-    if offers(shifts, Magnitudes):
-        return shifts.magnitudes(model, points, X, target, delta)
-    return magnitudes(model, X, target, radii, delta)
-
-
 def magnitudes(model: Model, X: Floats, target: Any, radii: Floats, delta: float | Floats) -> Floats:
-    """The same while parameter i moves by at most ``delta * radii[i]``; without that knowledge, the margin itself."""
+    """Per row a number of the size of those behind any margin while parameter i moves by at most ``delta * radii[i]``.
+
+    Of a model that does not know it, the margin itself.
+    """
     if offers(model, Scaled):
         return model.margin_scale(X, radii, delta)
     return np.asarray(np.maximum(1.0, np.abs(model.margin(X, target))))

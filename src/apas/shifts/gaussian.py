@@ -82,6 +82,11 @@ class GaussianShifts(ScaledShifts):
         movers, fixed = self._movers(parameters), self._fixed(parameters)
         return f"{movers} moves by an independent normal number of standard deviation {self._size()}{fixed}"
 
+    @property
+    def no_worst_case(self) -> str:
+        """Why nothing can be said about every shift."""
+        return f"normal shifts ({self!r}) have no bound"
+
     def region(self, parameters: Parameters) -> str:
         """Refuse: a normal distribution has no bounded set, so that nothing can be said about every shift."""
         raise Unsupported(

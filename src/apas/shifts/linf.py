@@ -10,7 +10,8 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
-from apas.models.base import Parameters
+from apas.models.base import ABSENT, Parameters
+from apas.shifts.base import Box
 from apas.shifts.box import within_box
 from apas.shifts.points import unit_cube
 from apas.shifts.selection import ScaledShifts, placed
@@ -47,14 +48,18 @@ class LinfShifts(ScaledShifts):
     _owner: ClassVar[str] = "LinfShifts"
     kind: ClassVar[str] = "linf"
 
+    def geometry(self, parameters: Parameters) -> Box:
+        """The box itself."""
+        return Box(self.radii(parameters))
+
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k).
 
         Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
         ``radii[j]``; parameters that do not move take no random number.
         """
-        if self._plain(parameters):
-            return unit_cube(len(parameters), stream, start, stop)
+        if self._alike and ABSENT not in parameters.kinds:
+            return unit_cube(parameters.values.size, stream, start, stop)
         radii = self.radii(parameters)
         if radii.all():
             unit = unit_cube(len(radii), stream, start, stop)

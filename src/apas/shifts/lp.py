@@ -15,7 +15,8 @@ from apas._random import Stream
 from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters
-from apas.shifts.norms import inside_ball, projection, steepest_point, within_ball
+from apas.shifts.base import Ball
+from apas.shifts.norms import projection, steepest_point, within_ball
 from apas.shifts.points import unit_ball
 from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, selected
 
@@ -69,6 +70,10 @@ class LpShifts:
         """How far each parameter may move when delta is 1, shape (k,): the box around the ball."""
         return self.moves(parameters).astype(np.float64)
 
+    def geometry(self, parameters: Parameters) -> Ball:
+        """The ball itself."""
+        return Ball(self.p, self.radii(parameters))
+
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k), uniform in the unit ball.
 
@@ -116,12 +121,7 @@ class LpShifts:
 
         What `contains` accepts stays as it is, but for parameters that do not move; the rest is pulled towards `base`.
         """
-        moves = self.moves(base)
-        rows = np.array(values, dtype=np.float64, ndmin=2)
-        pulled = np.broadcast_to(base.values, rows.shape).copy()
-        for row, given, radius in zip(pulled, rows, np.broadcast_to(delta, (len(rows),)).tolist(), strict=True):
-            row[moves] = inside_ball(base.values[moves], given[moves], self.p, radius)
-        return pulled if np.ndim(values) == 2 else pulled[0]
+        return self.geometry(base).pull_inside(base, values, delta)
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""

@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from apas.errors import GuaranteeWarning, InputError
 from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
 from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import magnitudes
+from apas.shifts.base import Finite, magnitudes
 from apas.shifts.distance import read_model
 from apas.shifts.retraining import RetrainedModels
 
@@ -63,6 +63,8 @@ class ObservedShifts:
     models: Sequence[Any]
     process: str | None = field(default=None, kw_only=True)
     _digests: tuple[str, ...] = field(init=False, repr=False)
+    #: The models as they are.
+    default_delta: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         listed = self.models
@@ -95,6 +97,10 @@ class ObservedShifts:
     def radii(self, parameters: Parameters) -> Floats:
         """No bound on how far anything moves: the models are what they are."""
         return np.full(len(parameters), np.inf)
+
+    def geometry(self, parameters: Parameters) -> Finite:
+        """The models themselves, whatever delta is."""
+        return Finite(self.models)
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Numbers of the models from `start` to `stop`, as far as there are models, shape (models, 1)."""
@@ -233,6 +239,13 @@ class ObservedShifts:
             return f"models that this process on this data set produces: {self.process}"
         count = f"these {len(self)}" if len(self) > 1 else "this one"
         return f"models of the process that {count} came from, taken to be independent draws of it"
+
+    def measure_at(self, parameters: Parameters, deltas: Floats) -> str:
+        """The same if all deltas are 1; else in what direction the parameters move."""
+        words = self.measure(parameters)
+        if (deltas != 1).any():
+            words = f"delta times the change of the parameters from this model to one of the {words}"
+        return words
 
     def region(self, parameters: Parameters) -> str:
         """The models themselves."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -101,6 +101,8 @@ class ScaledShifts:
     layers: Sequence[str | int] | None = None
     scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
+    #: Whether every parameter that exists moves by delta itself.
+    _alike: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # as checked, and copied from what may change
@@ -117,10 +119,12 @@ class ScaledShifts:
                 f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
             )
 
+        alike = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
+        object.__setattr__(self, "_alike", alike)
+
     def _plain(self, parameters: Parameters) -> bool:
         """Whether every parameter moves by delta itself, and none is absent."""
-        anything = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
-        return anything and ABSENT not in parameters.kinds
+        return self._alike and ABSENT not in parameters.kinds
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter moves when delta is 1, shape (k,); of normal shifts the standard deviation."""

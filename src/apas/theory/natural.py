@@ -10,21 +10,17 @@ import numpy as np
 
 from apas._random import Stream, entropy_of
 from apas._typing import Bools, Floats
-from apas._validation import check_delta, check_flag, check_integer, check_probability
-from apas.certification.api import SHIFTS, check_agreement, check_target, pick
+from apas._validation import check_integer, check_probability
 from apas.certification.claims import Verdict
-from apas.certification.methods.sampling import block_size, default_delta, models_used
+from apas.certification.methods.sampling import drawn_blocks, models_used
 from apas.certification.output_range import output_range
 from apas.certification.question import Question
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, Described, Model, offers
-from apas.models.convert import as_model, encoded_rows
+from apas.models.convert import as_model
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import ShiftSet
-from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
-from apas.shifts.observed import ObservedShifts
+from apas.shifts.base import Ball, Box, DefaultDelta, Listed, ShiftSet
 from apas.worst_case.intervals import STEEPEST
 
 if TYPE_CHECKING:
@@ -313,35 +309,27 @@ def is_naturally_occurring(
     ('REFUTED', True)
     """
     net = as_model(model)
-    shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
     _check_choice(alternative, ALTERNATIVES, "alternative")
     _check_choice(quantity, QUANTITIES, "quantity")
-    check_flag(simultaneous, "simultaneous")
     level = check_probability(confidence, "confidence", "is_naturally_occurring")
     if variance_limit is not None and not (isinstance(variance_limit, int | float) and variance_limit > 0):
         raise InputError(f"`variance_limit` must be a positive number, or None, got {variance_limit!r}.")
-    points, encoded = encoded_rows(net, X)
-    if not len(encoded):
-        raise InputError("`X` of is_naturally_occurring must hold at least one row, got none.")
-    if delta is None and not isinstance(shift_set, ObservedShifts):
+    if delta is None and not offers(shifts, DefaultDelta):
         raise InputError("`delta` must be given: it is how far the parameters move.")
-    question = Question(
-        model=net,
-        X=encoded,
-        target=check_target(net, encoded, _label(net, quantity, target)),
-        delta=check_delta(default_delta(shift_set, delta), len(encoded)),
-        shifts=shift_set,
-        points=points,
+    label = _label(net, quantity, target)
+    offset, logistic = _reading(net, shifts) if quantity == "output" else (0.0, False)
+    question = Question.ask(
+        net, X, target=label, delta=delta, shifts=shifts, method="sampling", simultaneous=simultaneous
     )
-    offset, logistic = _reading(net, shift_set) if quantity == "output" else (0.0, False)
-    check_agreement(net, points, encoded, shift_set)
-    samples = _samples(shift_set, n_samples)
+    if not len(question):
+        raise InputError("`X` of is_naturally_occurring must hold at least one row, got none.")
+    samples = _samples(question.shifts, n_samples)
     entropy = entropy_of(rng)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
-        original = _read(net.margin(encoded, question.one_target), offset, logistic)
+        original = _read(question.base_margins, offset, logistic)
         moments = _drawn(question, Stream(entropy, "natural"), samples, original, offset, logistic)
     t, p = t_test(moments, alternative)
-    risk = (1 - level) / (len(encoded) if simultaneous else 1)
+    risk = (1 - level) / (len(question) if simultaneous else 1)
     low, high = _range(question, original, offset, logistic)
     # four bounds per row, each with a quarter of its risk
     spread = np.sqrt(moments.variance)
@@ -388,10 +376,10 @@ def _label(model: Model, quantity: str, target: Any) -> Any:
     return target
 
 
-def _reading(model: Model, shifts: ShiftSet) -> tuple[float, bool]:
+def _reading(model: Model, shifts: ShiftSet | str) -> tuple[float, bool]:
     """What to add to a margin towards class 1, and whether the logistic function then makes it the output."""
     read = _threshold(model)
-    others = shifts.models if isinstance(shifts, ObservedShifts) else ()
+    others = shifts.models if offers(shifts, Listed) else ()
     if any(_threshold(other) != read for other in others):
         raise Unsupported('quantity="output" needs models with the same kind of output and threshold; use "margin".')
     return read
@@ -419,9 +407,11 @@ def _read(margins: Floats, offset: float, logistic: bool) -> Floats:
 def _samples(shifts: ShiftSet, asked: int | None) -> int:
     if asked is not None:
         check_integer(asked, "n_samples", "is_naturally_occurring", least=2)
-    count = models_used(shifts, asked) if isinstance(shifts, ObservedShifts) else asked or 1000
+    count = models_used(shifts, asked) if offers(shifts, Listed) else asked or 1000
     if count < 2:
-        raise InputError("`models` of ObservedShifts must number at least 2 here, got 1; a variance needs two.")
+        raise InputError(
+            f"`models` of {type(shifts).__name__} must number at least 2 here, got 1; a variance needs two."
+        )
     return count
 
 
@@ -429,10 +419,9 @@ def _drawn(
     question: Question, stream: Stream, samples: int, original: Floats, offset: float, logistic: bool
 ) -> Moments:
     """Moments of the difference from the original outputs."""
-    moments, block = Moments.none(len(question)), block_size(question)
-    for begin in range(0, samples, block):
-        margins = question.margins(question.directions(stream, begin, min(begin + block, samples)))
-        moments.add(_read(margins, offset, logistic) - original)
+    moments = Moments.none(len(question))
+    for _, _, directions in drawn_blocks(question, stream, samples):
+        moments.add(_read(question.margins(directions), offset, logistic) - original)
     return moments
 
 
@@ -440,8 +429,9 @@ def _range(question: Question, original: Floats, offset: float, logistic: bool) 
     """Between which numbers every output lies, as far as that is known."""
     if logistic:
         return np.zeros(len(question)), np.ones(len(question))
-    known = question.network is not None and isinstance(question.shifts, LinfShifts | LpShifts)
-    if not known or (len(question.model.classes) > 2 and isinstance(question.shifts, LpShifts)):
+    geometry, many = question.geometry, len(question.model.classes) > 2
+    known = question.network is not None and (isinstance(geometry, Box) or (isinstance(geometry, Ball) and not many))
+    if not known:
         return np.full(len(question), -np.inf), np.full(len(question), np.inf)
     found = output_range(
         question.network,
@@ -461,11 +451,12 @@ def _lipschitz(question: Question, margin: bool) -> tuple[float | None, float | 
     """Bounds on the constants of the model itself, and of every shifted one; None where none is known."""
     model, shifts = question.model, question.shifts
     base = lipschitz_bound(model.as_feedforward(), margin=margin) if offers(model, Dense) else None
-    if isinstance(shifts, ObservedShifts):
-        if (question.delta != 1).any() or not all(offers(other, Dense) for other in shifts.models):
+    if offers(shifts, Listed):
+        dense = [other.as_feedforward() for other in shifts.models if offers(other, Dense)]
+        if (question.delta != 1).any() or len(dense) < len(shifts.models):
             return base, None
-        return base, max(lipschitz_bound(other.as_feedforward(), margin=margin) for other in shifts.models)
-    if question.network is None or not isinstance(shifts, LinfShifts | LpShifts):
+        return base, max(lipschitz_bound(other, margin=margin) for other in dense)
+    if question.network is None or not isinstance(question.geometry, Box | Ball):
         return base, None
     # the ball of an LpShifts lies in the box of its radii
     return base, lipschitz_bound(question.network, float(question.delta.max()) * question.radii, margin=margin)

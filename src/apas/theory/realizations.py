@@ -13,17 +13,15 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_probability
-from apas.certification.api import SHIFTS, certify, pick
+from apas.certification.api import certify
 from apas.certification.certificate import Certificate
 from apas.certification.claims import Every, Verdict
-from apas.certification.question import ROUNDING, Method
+from apas.certification.question import ROUNDING, SHIFTS, Method, pick
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, offers
 from apas.models.convert import as_model, encoded_rows
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import ShiftSet
-from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
+from apas.shifts.base import Ball, Bounded, Box, ShiftSet
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 
@@ -114,7 +112,8 @@ def distinct_realizations(
     if not offers(given, Dense) or len(given.classes) != 2:
         raise Unsupported("`model` of distinct_realizations must be a dense network with two classes.")
     chosen = pick(shifts, SHIFTS, ShiftSet, "shifts")
-    if not isinstance(chosen, LinfShifts | LpShifts):
+    geometry = chosen.geometry(given.parameters) if offers(chosen, Bounded) else None
+    if not isinstance(geometry, Box | Ball):
         raise Unsupported(f"`shifts` of distinct_realizations must be a LinfShifts or an LpShifts, got {chosen!r}.")
     rows = encoded_rows(given, x[None, :] if isinstance(x, np.ndarray) and x.ndim == 1 else _as_rows(x))[1]
     if len(rows) != 1:

@@ -227,8 +227,8 @@ def test_a_bad_guess_of_the_reach_is_enlarged(monkeypatch):
     net = deep(sizes=(4, 6, 1))
     X = np.random.default_rng(3).random((4, 4))
     whole = apas.max_shift(net, X, target=1, method=SMALL, rng=4)
-    honest = raysearch._Search.guess
-    monkeypatch.setattr(raysearch._Search, "guess", lambda self, rank: 0.3 * honest(self, rank))
+    honest = raysearch.RaySearch.guess
+    monkeypatch.setattr(raysearch.RaySearch, "guess", lambda self, rank: 0.3 * honest(self, rank))
     assert apas.max_shift(net, X, target=1, method=SMALL, rng=4).deltas == pytest.approx(whole.deltas, rel=1e-10)
 
 

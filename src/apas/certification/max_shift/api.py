@@ -20,34 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from apas._random import entropy_of
-from apas._validation import check_flag, check_jobs
-from apas.certification.api import METHODS, SHIFTS, check_agreement, check_target, pick
-from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID
-from apas.certification.claims import Every, Most
-from apas.certification.max_shift.proved import proved_deltas, worst_case, worst_case_in_ball
-from apas.certification.max_shift.rays import along_rays
-from apas.certification.max_shift.result import MaxShift, MaxShifts
-from apas.certification.max_shift.searches import confirmed, published
-from apas.certification.methods.bounds import IntervalBounds, LinearBounds
-from apas.certification.methods.cascade import Cascade
-from apas.certification.methods.exact import Exact
-from apas.certification.methods.sampling import Sampling
-from apas.certification.question import Method, Question
+from apas._random import Stream, entropy_of
+from apas.certification.max_shift.result import MaxShift, MaxShifts, not_valid, within_rounding
+from apas.certification.question import Draws, FindsLargestShift, Method, Question
 from apas.errors import InputError, Unsupported
-from apas.models.base import Model, Named, offers
-from apas.models.convert import as_model, encoded_rows
-from apas.models.digest import model_digest
-from apas.models.feedforward import FeedForward
-from apas.shifts.base import OtherMoves, ShiftSet
-from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
-from apas.shifts.observed import ObservedShifts
-from apas.stats import sample_size
+from apas.models.base import Named, offers
+from apas.shifts.base import Listed, OtherMoves, ShiftSet
 
 SEARCHES = ("rays", "confirm", "paper")
-#: Above this many parameters the search on fresh draws is the default.
-MANY = 100_000
 
 
 def max_shift(
@@ -112,46 +92,30 @@ def max_shift(
     True
     """
     began = time.perf_counter()
-    net = as_model(model)
-    shift_set = pick(shifts, SHIFTS, ShiftSet, "shifts")
-    sampler, proof = _method(method)
-    kind = _search(search, sampler, net)
-    check_flag(simultaneous, "simultaneous")
-    points, encoded = encoded_rows(net, X)
-    entropy = entropy_of(rng)
-    question = Question(
-        model=net,
-        X=encoded,
-        target=check_target(net, encoded, target),
-        delta=np.ones(len(encoded)),
-        shifts=shift_set,
-        claim_rows=max(1, len(encoded)) if simultaneous else 1,
-        n_jobs=check_jobs(n_jobs),
-    )
-    if isinstance(shift_set, ObservedShifts):
+    if offers(shifts, Listed):
         raise Unsupported(
-            "max_shift cannot use ObservedShifts: the models that choose a delta cannot also certify it; use "
+            f"max_shift cannot use {type(shifts).__name__}: the models that choose a delta cannot also certify it; use "
             "certify(..., delta=1), or robust_fraction with deltas chosen beforehand."
         )
-    check_agreement(net, points, encoded)
-    farthest = _limit(limit, question)
-    # only a method that speaks of every shift may ask what they are: not every set has an answer
-    if sampler is None:
-        _check_proof(question, proof)
-    claim = sampler.claim(question) if sampler else Every(question.region, question.claim_rows)
-    near = question.doubtful_rows()
+    question = Question.ask(
+        model, X, target=target, delta=1.0, shifts=shifts, method=method, simultaneous=simultaneous, n_jobs=n_jobs
+    )
+    net, chosen = question.model, question.method
+    if not offers(chosen, FindsLargestShift):
+        raise InputError(
+            "`method` of max_shift must be Sampling, IntervalBounds, LinearBounds, Exact or Cascade, "
+            f"got {type(chosen).__name__}; it has no largest shift to offer."
+        )
+    _check_search(search, question.method)
+    farthest, stream = _limit(limit, question), Stream(entropy_of(rng), "max_shift")
+    claim, near = question.method.claim(question), question.doubtful_rows()
     ok = question.valid_rows() & ~near if len(question) else near
     answers: list[MaxShift] = []
     if ok.any():
-        asked = question.take(ok)
-        network = asked.network if isinstance(shift_set, LinfShifts | LpShifts) else None
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
-            if isinstance(claim, Every):
-                answers = proved_answers(asked, proof, claim, farthest)
-            elif sampler is not None:
-                answers = sampled_answers(asked, network, sampler, kind, entropy, farthest)
+            answers = chosen.largest_shift(question.take(ok), stream, limit=farthest, search=search)
     waiting = iter(answers)
-    others = (within_rounding if doubt else _not_valid for doubt in near.tolist())
+    others = (within_rounding if doubt else not_valid for doubt in near.tolist())
     items = [
         next(waiting) if good else other(target, claim)
         for good, other, target in zip(ok.tolist(), others, question.target, strict=True)
@@ -161,58 +125,16 @@ def max_shift(
         object.__setattr__(item, "seconds", seconds)
         object.__setattr__(item, "trace", {**item.trace, "limit": farthest})
     names = net.feature_names if offers(net, Named) else None
-    return MaxShifts(
-        items, points=points, model_digest=model_digest(net), shifts=shift_set, feature_names=names, model=net
-    )
+    return MaxShifts(items, **question.context, feature_names=names, model=net)
 
 
-def _method(method: Any) -> tuple[Sampling | None, Method]:
-    """The sampler, if draws are asked for, and the method itself."""
-    chosen: Method = pick(method, METHODS, Method, "method")
-    if isinstance(chosen, Sampling):
-        return chosen, chosen
-    if not isinstance(chosen, IntervalBounds | LinearBounds | Exact | Cascade):
-        raise InputError(
-            "`method` of max_shift must be Sampling, IntervalBounds, LinearBounds, Exact or Cascade, "
-            f"got {type(chosen).__name__}; it has no largest shift to offer."
-        )
-    return None, chosen
-
-
-def _check_proof(question: Question, method: Method) -> list[Method]:
-    """The methods that can prove something about this question; without one, or with a complaint, an error."""
-    complaint = method.unsupported(question)
-    if complaint is not None:
-        raise Unsupported(complaint)
-    usable = [m for m in (method.methods if isinstance(method, Cascade) else [method]) if not m.unsupported(question)]
-    if not any(isinstance(m, IntervalBounds | LinearBounds | Exact) for m in usable):
-        raise Unsupported(
-            "max_shift needs a method that proves, IntervalBounds, LinearBounds or Exact, in the Cascade; pass a "
-            "Sampling by itself."
-        )
-    return usable
-
-
-def proved_answers(question: Question, method: Method, claim: Every, limit: float) -> list[MaxShift]:
-    """The largest delta that a method which speaks of every shift proves."""
-    usable = _check_proof(question, method)
-    exact = next((m for m in usable if isinstance(m, Exact)), None)
-    kind = "exact" if exact else "linear" if any(isinstance(m, LinearBounds) for m in usable) else "interval"
-    if isinstance(question.shifts, LpShifts):
-        return worst_case_in_ball(question, claim, limit, kind)
-    network = question.network
-    assert network is not None
-    return worst_case(question, network, claim, limit, kind, exact.time_limit if exact else np.inf)
-
-
-def _search(search: str | None, sampler: Sampling | None, net: Model) -> str:
+def _check_search(search: Any, method: Method) -> None:
     if search is None:
-        return "rays" if len(net.parameters) <= MANY else "confirm"
+        return
     if not isinstance(search, str) or search not in SEARCHES:
         raise InputError(f"`search` must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}.")
-    if sampler is None and search != "rays":  # the name of the default does no harm
+    if not offers(method, Draws) and search != "rays":  # the name of the default does no harm
         raise InputError('`search` goes with method="sampling"; leave it out.')
-    return search
 
 
 def _limit(limit: float | None, question: Question) -> float:
@@ -224,49 +146,3 @@ def _limit(limit: float | None, question: Question) -> float:
     if not number or not 0 < limit < 1e300:
         raise InputError(f"`limit` of max_shift must be a positive finite number, got {reprlib.repr(limit)}.")
     return float(limit)
-
-
-def _not_valid(target: Any, claim: Every | Most) -> MaxShift:
-    return MaxShift(0.0, 0.0, 0.0, 0.0, True, False, claim, target, NOT_VALID, {})
-
-
-def within_rounding(target: Any, claim: Every | Most) -> MaxShift:
-    """What is known of a row whose class on the model itself is owed to rounding: nothing."""
-    return MaxShift(0.0, float("inf"), 0.0, float("inf"), False, False, claim, target, NEAR_BOUNDARY, {})
-
-
-def sampled_answers(
-    question: Question, network: FeedForward | None, sampler: Sampling, search: str, entropy: int, limit: float
-) -> list[MaxShift]:
-    """The largest deltas that draws certify, for rows that are valid on the model itself."""
-    claim = sampler.claim(question)
-    proved, _, broken = proved_deltas(question, network, limit)
-    samples, allowed, refuting = sampler.plan(question, claim)
-    if search == "rays":
-        return along_rays(question, network, claim, entropy, (samples, allowed, refuting), limit, proved, broken)
-    if search == "confirm":
-        found = confirmed(question, claim, entropy, samples, limit, proved)
-    else:
-        if sampler.n_samples is None:  # as published: no more draws than the claim needs
-            samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
-        found = published(question, entropy, samples, limit)
-    answers = []
-    for i in range(len(question)):
-        delta = max(float(found.delta[i]), float(proved[i]))
-        reason = found.reason[i] if delta > proved[i] or not delta else "proved for every shift"
-        upper = float("inf")
-        answers.append(
-            MaxShift(
-                delta,
-                upper,
-                float(proved[i]),
-                float(broken[i]),
-                False,
-                delta >= limit,
-                claim,
-                question.target[i],
-                reason,
-                found.trace[i],
-            )
-        )
-    return answers

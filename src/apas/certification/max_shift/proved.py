@@ -17,8 +17,8 @@ from apas.certification.methods.attack import broken_deltas
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
+from apas.shifts.base import Ball
 from apas.shifts.box import inside_box
-from apas.shifts.lp import LpShifts
 from apas.worst_case.attack.unit_pushes import broken_radius, worst_corners
 from apas.worst_case.ball.bounds import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
@@ -45,9 +45,9 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
     if network is None:
         return np.zeros(len(question)), np.full(len(question), np.inf), np.full(len(question), np.inf)
-    if isinstance(question.shifts, LpShifts):
+    if isinstance(question.geometry, Ball):
         nothing = np.full(len(question), np.inf)
-        proved = ball_radius(network, question.X, question.wanted, question.radii, question.shifts.p, limit)
+        proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.p, limit)
         return proved, nothing, nothing.copy()
     boxes = Boxes(network, question.X, question.wanted, question.radii)
     proved, open_end = provable_radius(boxes, limit)
@@ -58,6 +58,7 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     step = max(TOGETHER, NUMBERS // len(question.radii))
     for part in (rows[start : start + step] for start in range(0, len(rows), step)):
         some = question if len(part) == len(question) else question.take(part)
+        # a little beyond what could not be proved, so that the corner there fails by more than rounding
         beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
         corners = worst_corners(boxes if len(part) == len(question) else boxes.take(part), beyond)
         if corners is None:
@@ -88,13 +89,13 @@ def first_break(question: Question, directions: Floats, delta: Floats) -> Floats
     return broken
 
 
-def worst_case(
-    question: Question, network: FeedForward, claim: Every, limit: float, kind: str, time_limit: float
-) -> list[MaxShift]:
+def worst_case(question: Question, claim: Every, limit: float, kind: str, time_limit: float) -> list[MaxShift]:
     """Algorithm 4: the largest delta at which every shift is proved to keep the class.
 
     `kind` is "interval", "linear" or "exact".
     """
+    network = question.network
+    assert network is not None
     proved, _, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
     reason = "interval" if closed else kind
@@ -114,7 +115,7 @@ def worst_case(
 def proved_answer(low: float, high: float, limit: float, claim: Every, target: Any, kind: str, reason: str) -> MaxShift:
     """Put into words what is proved up to `low` and broken at `high`."""
     ended = low == limit
-    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)
+    sharp = ended or 0 < high <= low * (1 + 2 * CLOSED)  # bisection closes to CLOSED of the upper end
     text = "never fails up to the limit" if ended else reason
     text += ", and just beyond it a shift fails" if sharp and not ended else ""
     if not low:
@@ -160,7 +161,7 @@ def _bisected(
     """
     decide, refutes = _decider(alone, kind, time.monotonic() + time_limit), kind == "exact"
     low, high = float(proved), min(float(broken), limit)
-    if low == 0.0 and decide(1e-12 * limit) is not True:
+    if low == 0.0 and decide(1e-12 * limit) is not True:  # then no bisection by orders of magnitude would end
         return proved, broken
     if high == limit and broken > limit and decide(limit) is True:
         return limit, broken
@@ -183,10 +184,7 @@ def _bisected(
 
 def worst_case_in_ball(question: Question, claim: Every, limit: float, kind: str) -> list[MaxShift]:
     """The largest delta at which every shift of the ball is proved to keep the class."""
-    network, shifts = question.network, question.shifts
-    assert network is not None
-    assert isinstance(shifts, LpShifts)
-    proved = ball_radius(network, question.X, question.wanted, question.radii, shifts.p, limit)
+    proved = proved_deltas(question, question.network, limit)[0]
     broken, _ = broken_deltas(question, proved, limit)
     return [
         proved_answer(low, high, limit, claim, target, kind, "proved for every shift of the ball")

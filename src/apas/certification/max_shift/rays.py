@@ -4,26 +4,23 @@ Which rays get a closer look is decided by bounds (`Rays.floors`), never by chan
 come out are those of all rays. How far to look (`reach`) is guessed from the first rays and enlarged until enough were
 found; beyond the last digits, where rounding is allowed for, the answer does not depend on the guess.
 
-The grid of a row is laid by a pilot on a stream of its own: coarse below the pilot's answer, fine around it, coarse
-again up to the limit. It is fixed before the certifying rays are drawn; a finer grid where *these* draws look promising
-would be a selection.
+Networks without exact roots are looked at on a geometric grid that is fixed beforehand. Models that can only be
+asked for margins have another (`apas.certification.max_shift.grid`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from apas._parallel import in_parallel, row_parts
 from apas._random import Stream
-from apas._typing import Bools, Floats, Indices, Integers
+from apas._typing import Floats, Indices, Integers
 from apas.certification.claims import Most
 from apas.certification.max_shift.proved import first_break
 from apas.certification.max_shift.result import MaxShift
-from apas.certification.max_shift.searches import LEAST, candidates
-from apas.certification.methods.sampling import block_size
 from apas.certification.question import ROUNDING, Question
 from apas.display.progress import Progress
 from apas.models.activations import activate
@@ -38,7 +35,7 @@ RAYS, GUESSING, BLOCK = 512, (128, 1024), 1 << 17
 
 
 @dataclass(frozen=True)
-class Found:
+class RayFailures:
     """The smallest first failures of a row."""
 
     radii: Floats
@@ -46,7 +43,7 @@ class Found:
     draw: int | None
 
 
-_NOTHING = Found(np.empty(0), np.empty(0), None)
+_NOTHING = RayFailures(np.empty(0), np.empty(0), None)
 
 
 def has_exact_roots(net: FeedForward) -> bool:
@@ -56,9 +53,9 @@ def has_exact_roots(net: FeedForward) -> bool:
 
 def smallest_failures(
     question: Question, net: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
-) -> list[Found]:
+) -> list[RayFailures]:
     """At least the `rank` smallest clear failures up to `limit` of each row, fewer if there are not so many."""
-    search = _Search(question, net, stream, samples, limit, start)
+    search = RaySearch(question, net, stream, samples, limit, start)
     reach = search.guess(rank)
     found = [_NOTHING] * len(question)
     rows = np.arange(len(question))
@@ -72,12 +69,14 @@ def smallest_failures(
     return found
 
 
-class _Search:
+class RaySearch:
+    """First failures of rows along one sample of rays, block by block."""
+
     def __init__(
         self, question: Question, net: FeedForward, stream: Stream, samples: int, limit: float, start: Floats
     ) -> None:
         self.question, self.net, self.stream, self.samples = question, net, stream, samples
-        self.limit, self.start = limit, start
+        self.limit, self.start, self.parameters = limit, start, question.model.parameters
         self.wanted = class_indices(question.model.classes, question.one_target, len(question))
         self.exact = has_exact_roots(net)
         self.shares = (0.0, 1.0) if len(net.activations) < 2 else (0.0, 0.5, 1.0)
@@ -91,7 +90,7 @@ class _Search:
 
     def draw(self, begin: int, end: int) -> Floats:
         """Directions of a range of draws."""
-        return self.question.shifts.directions(self.question.model.parameters, self.stream, begin, end)
+        return self.question.shifts.directions(self.parameters, self.stream, begin, end)
 
     def guess(self, rank: int) -> Floats:
         """A delta per row at which somewhat more rays have failed than are needed."""
@@ -112,7 +111,7 @@ class _Search:
             reach[part] = np.exp(high)
         return np.minimum(reach, self.limit)
 
-    def scan(self, rows: Indices, reach: Floats, progress: Progress) -> list[Found]:
+    def scan(self, rows: Indices, reach: Floats, progress: Progress) -> list[RayFailures]:
         """All first failures up to `reach` of some rows."""
         scale = self.net.margin_scale(self.question.X[rows], self.question.radii, reach)
         band = ROUNDING * scale
@@ -176,6 +175,7 @@ def rung_value(start: Any, rung: Any, limit: float) -> Any:
 
 def last_rung(start: Floats, reach: Floats, limit: float) -> Indices:
     """Number of the last rung that is not above `reach`; `limit` itself is the last of all."""
+    # a reach that is a rung itself must count although its logarithm is rounded: 1e-9 of a rung is far more than that
     below = np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).clip(0)
     return np.asarray(
         np.where(reach >= limit, np.ceil(np.log(limit / start) / np.log(RATIO) - 1e-9), below).astype(np.intp)
@@ -194,112 +194,55 @@ def _along(rays: Rays, row: Indices, sample: Indices, values: Floats) -> Floats:
     return margins_from_scores(z.transpose(1, 0, 2), rays.wanted[row], rays.net.offset).T
 
 
-def _sorted(pairs: list[tuple[Floats, Floats, Integers]]) -> Found:
+def _sorted(pairs: list[tuple[Floats, Floats, Integers]]) -> RayFailures:
     if not pairs:
         return _NOTHING
     radii, sure, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
     clear = np.isfinite(sure)
     if not clear.any():
-        return Found(np.sort(radii), np.empty(0), None)
+        return RayFailures(np.sort(radii), np.empty(0), None)
     earliest = int(draws[clear][np.lexsort((draws[clear], sure[clear]))[0]])
-    return Found(np.sort(radii), np.sort(sure[clear]), earliest)
-
-
-#: Shares of the pilot's answer below and around it, and how fast the grid grows beyond.
-COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
-
-
-def lay_grid(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
-    """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
-    centre = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
-    centre = np.maximum(centre, limit * LEAST)
-    fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
-    far = fine[-1] * BEYOND ** np.arange(1, 40)
-    grid = np.minimum(centre[:, None] * np.concatenate([COARSE, fine, far]), limit)
-    grid[:, -1] = limit
-    return np.asarray(np.maximum(grid, floor[:, None]))
-
-
-def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ranks: tuple[int, int]) -> Indices:
-    """Number of the first rung at which as many rays have failed, there or before, as each rank says.
-
-    Shape (rows, 2); the grid's length if there is no such rung. The first rank counts rays that are not clearly valid,
-    the second those that clearly fail.
-    """
-    rungs = grid.shape[1]
-    found = np.full((len(question), 2), rungs)
-    failed = np.zeros((2, len(question), samples), dtype=bool)  # not clearly valid, and clearly failing
-    rows = np.arange(len(question))
-    for rung in range(rungs):
-        part = replace(question.take(rows), delta=grid[rows, rung])
-        failed[:, rows] |= _failing(part, stream, samples)
-        counts = failed[:, rows].sum(axis=2)
-        for k, rank in enumerate(ranks):
-            hit = rows[(counts[k] >= rank) & (found[rows, k] == rungs)]
-            found[hit, k] = rung
-        rows = rows[(counts[0] < ranks[0]) | (counts[1] < ranks[1])]
-        if not len(rows):
-            break
-    return found
-
-
-def _failing(question: Question, stream: Stream, samples: int) -> Bools:
-    """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
-    failing = np.empty((2, len(question), samples), dtype=bool)
-    block = block_size(question)
-    for begin in range(0, samples, block):
-        end = min(begin + block, samples)
-        margins = question.margins(question.directions(stream, begin, end))
-        failing[0, :, begin:end] = ~(margins > question.band).T
-        failing[1, :, begin:end] = ~(margins >= -question.band).T
-    return failing
+    return RayFailures(np.sort(radii), np.sort(sure[clear]), earliest)
 
 
 #: How much a root is taken to be smaller than computed: "valid below D" says nothing about D itself.
 BELOW = 1 - 1e-9
-#: How many rows of a model that can only be asked for margins are looked at together.
-TOGETHER = 64
 
 
 def along_rays(
     question: Question,
-    network: FeedForward | None,
+    network: FeedForward,
     claim: Most,
     entropy: int,
     plan: tuple[int, int, int],
     limit: float,
     proved: Floats,
     broken: Floats,
+    trace: dict[str, Any],
 ) -> list[MaxShift]:
     """The order statistic of first failures along rays, as an answer per row.
 
     `plan` holds the number of rays, of failures that certify and of failures that refute.
     """
-    stream = Stream(entropy, "max_shift/rays")
-    samples, allowed, refuting = plan
-    trace: dict[str, Any] = {
-        "search": "rays",
-        "entropy": hex(entropy),
-        "samples": samples,
-        "allowed": allowed,
-        "refuting": refuting,
-    }
-    if network is None:
-        return _rays_on_grid(question, claim, entropy, plan, limit, trace)
+    stream, (samples, allowed, refuting) = Stream(entropy, "max_shift/rays"), plan
     start = np.where(proved > 0, proved, limit * 1e-6)
     exact = has_exact_roots(network)
-    trace |= {"claim": "pathwise", "exact_roots": exact}
+    parts = row_parts(len(question), question.n_jobs, per_worker=1)
+    jobs = ((question.take(rows), network, stream, samples, refuting, limit, start[rows]) for rows in parts)
+    if len(parts) == 1:
+        found_rays = smallest_failures(question, network, stream, samples, refuting, limit, start)
+    else:
+        found_rays = [one for part in in_parallel(smallest_failures, jobs, question.n_jobs) for one in part]
     answers = []
-    for i, found in enumerate(_in_parallel(question, network, stream, samples, refuting, limit, start)):
-        grid = {} if exact else {"rungs_from": float(start[i]), "rungs_ratio": RATIO}
-        enough = len(found.radii) > allowed
-        refuted = len(found.sure) >= refuting
+    for i, found in enumerate(found_rays):
+        enough, refuted = len(found.radii) > allowed, len(found.sure) >= refuting
         if exact:
-            way = "along the whole way up to delta"
+            way, grid = "along the whole way up to delta", {}
             delta = float(found.radii[allowed]) * BELOW if enough else limit
             upper = float(found.sure[refuting - 1]) / BELOW if refuted else np.inf
         else:
             way = f"at every grid value (ratio {RATIO}) up to delta"
+            grid = {"rungs_from": float(start[i]), "rungs_ratio": RATIO}
             delta = _rung_before(start[i], float(found.radii[allowed]), limit) if enough else limit
             upper = float(found.sure[refuting - 1]) if refuted else np.inf
         reason = f"{way}{'' if enough else ', which is the limit'}: at most {allowed} of {samples} rays failed before"
@@ -311,20 +254,9 @@ def along_rays(
         breaks = float(broken[i])
         if np.isinf(breaks) and found.draw is not None:
             breaks = _confirmed_break(question, i, stream, found)
-        answers.append(
-            MaxShift(
-                delta,
-                max(upper, delta),
-                float(proved[i]),
-                breaks,
-                False,
-                delta >= limit,
-                claim,
-                question.target[i],
-                reason,
-                {**trace, **grid},
-            )
-        )
+        ends = (delta, max(upper, delta), float(proved[i]), breaks, False, delta >= limit)
+        told = {**trace, "exact_roots": exact, **grid}
+        answers.append(MaxShift(*ends, claim, question.target[i], reason, told))
     return answers
 
 
@@ -334,66 +266,9 @@ def _rung_before(start: float, value: float, limit: float) -> float:
     return float(rung_value(start, rung - 1, limit)) if rung else 0.0
 
 
-def _in_parallel(
-    question: Question, network: FeedForward, stream: Stream, samples: int, rank: int, limit: float, start: Floats
-) -> list[Any]:
-    parts = row_parts(len(question), question.n_jobs, per_worker=1)
-    if len(parts) == 1:
-        return smallest_failures(question, network, stream, samples, rank, limit, start)
-    jobs = ((question.take(rows), network, stream, samples, rank, limit, start[rows]) for rows in parts)
-    return [found for part in in_parallel(smallest_failures, jobs, question.n_jobs) for found in part]
-
-
-def _confirmed_break(question: Question, row: int, stream: Stream, found: Found) -> float:
+def _confirmed_break(question: Question, row: int, stream: Stream, found: RayFailures) -> float:
     """Where the first ray clearly fails, if the model itself agrees that it does."""
     draw, delta = int(found.draw or 0), float(found.sure[0])
     direction = question.shifts.directions(question.model.parameters, stream, draw, draw + 1)
     one = question.take(slice(row, row + 1))
     return float(first_break(one, direction, np.array([delta]))[0])
-
-
-def _rays_on_grid(
-    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
-) -> list[MaxShift]:
-    """The same for models that can only be asked for margins, some rows at a time."""
-    answers: list[MaxShift] = []
-    trace = {**trace, "claim": "pathwise", "exact_roots": False}
-    with Progress(len(question), "looking along rays") as progress:
-        for begin in range(0, len(question), TOGETHER):
-            part = question.take(slice(begin, begin + TOGETHER))
-            answers += _grid_answers(part, claim, entropy, plan, limit, trace)
-            progress.advance(len(part))
-    return answers
-
-
-def _grid_answers(
-    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
-) -> list[MaxShift]:
-    samples, allowed, refuting = plan
-    grid = lay_grid(question, claim, entropy, samples, limit, np.zeros(len(question)))
-    found = crossings(question, Stream(entropy, "max_shift/rays"), grid, samples, (allowed + 1, refuting))
-    rungs = grid.shape[1]
-    answers = []
-    for i, (certify_at, refute_at) in enumerate(found):
-        delta = float(grid[i, certify_at - 1]) if certify_at else 0.0
-        upper = float(grid[i, refute_at]) if refute_at < rungs else np.inf
-        ended = bool(certify_at == rungs)
-        reason = f"at every grid value up to delta{', which is the limit' if ended else ''}"
-        reason += f": at most {allowed} of {samples} rays failed before"
-        if not delta:
-            reason = f"more than {allowed} of {samples} rays failed at the first grid value already"
-        answers.append(
-            MaxShift(
-                delta=delta,
-                upper=max(upper, delta),
-                provable=0.0,
-                broken_at=float("inf"),
-                exact=False,
-                reached_limit=ended,
-                claim=claim,
-                target=question.target[i],
-                reason=reason,
-                trace={**trace, "rungs": np.unique(grid[i, :certify_at]).tolist()},
-            )
-        )
-    return answers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apas._typing import Floats
-from apas.certification.certificate import NOT_TODAY, NOT_VALID
+from apas.certification.certificate import NEAR_BOUNDARY, NOT_TODAY, NOT_VALID
 from apas.certification.claims import Every, Most
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
@@ -135,16 +135,21 @@ class MaxShift:
         """All but the time, as JSON values; an infinite number as null."""
         finite = {n: _number(getattr(self, n)) for n in ("delta", "upper", "provable", "broken_at")}
         flags = {"exact": self.exact, "reached_limit": self.reached_limit, "reason": self.reason}
-        return {
-            **finite,
-            **flags,
-            "target": plain(self.target),
-            "claim": self.claim.to_dict(),
-            "trace": dict(self.trace),
-        }
+        about = {"target": plain(self.target), "claim": self.claim.to_dict(), "trace": dict(self.trace)}
+        return {**finite, **flags, **about}
 
     def __str__(self) -> str:
         return self.sentence()
+
+
+def not_valid(target: Any, claim: Every | Most) -> MaxShift:
+    """What is said of a row that the model itself does not give its class."""
+    return MaxShift(0.0, 0.0, 0.0, 0.0, True, False, claim, target, NOT_VALID, {})
+
+
+def within_rounding(target: Any, claim: Every | Most) -> MaxShift:
+    """What is known of a row whose class on the model itself is owed to rounding: nothing."""
+    return MaxShift(0.0, math.inf, 0.0, math.inf, False, False, claim, target, NEAR_BOUNDARY, {})
 
 
 def _claimed(item: MaxShift, count: int) -> str:

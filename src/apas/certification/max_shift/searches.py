@@ -1,29 +1,67 @@
-"""Searches for the largest delta that work on every model: confirmed on fresh draws, and as published."""
+"""How `Sampling` looks for the largest delta: along rays, on fresh draws, or as published."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apas._random import Stream
-from apas._typing import Bools, Floats, Indices, Integers
+from apas._typing import Bools, Floats, Indices
 from apas.certification.claims import Most
+from apas.certification.max_shift.grid import NONE, along_grid, candidates, climb, ladder
+from apas.certification.max_shift.proved import proved_deltas
+from apas.certification.max_shift.rays import along_rays
+from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.sampling import first_failures
 from apas.certification.question import Question
+from apas.shifts.base import Ball, Box
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
 
+if TYPE_CHECKING:
+    from apas.certification.methods.sampling import Sampling
+
+#: Above this many parameters the search on fresh draws is the default.
+MANY = 100_000
 #: How often a candidate may be tried on fresh draws, and by what factor the next one is smaller.
 TRIES, SHRINK = 12, 0.97
 #: At how many rungs a draw is looked at in a test, and where they begin if nothing is proved, as a share of the top.
 RUNGS, LOWEST = 12, 1 / 32
-#: In how many steps a candidate is looked for, how often the last of them is halved, and where they begin if nothing
-#: is proved, as a share of the limit.
-COARSE, HALVINGS, LEAST = 24, 7, 1e-6
 #: Where the published search starts, and how far it narrows its bracket.
 PUBLISHED = 1e-4
-_NONE = np.empty(0, dtype=np.int64)
+
+
+def sampled_answers(
+    question: Question, sampler: Sampling, entropy: int, limit: float, search: str | None = None
+) -> list[MaxShift]:
+    """The largest deltas that draws certify, for rows that are valid on the model itself."""
+    if search is None:
+        search = "rays" if len(question.model.parameters) <= MANY else "confirm"
+    claim = sampler.claim(question)
+    # first failures along rays, and proved deltas, are those of a dense network in a bounded set
+    network = question.network if isinstance(question.geometry, Box | Ball) else None
+    proved, _, broken = proved_deltas(question, network, limit)
+    plan = samples, allowed, refuting = sampler.plan(question, claim)
+    if search == "rays":
+        trace = {"search": "rays", "entropy": hex(entropy), "samples": samples}
+        trace |= {"allowed": allowed, "refuting": refuting, "claim": "pathwise"}
+        if network is None:
+            return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
+        return along_rays(question, network, claim, entropy, plan, limit, proved, broken, trace)
+    if search == "confirm":
+        found = confirmed(question, claim, entropy, samples, limit, proved)
+    else:
+        if sampler.n_samples is None:  # as published: no more draws than the claim needs
+            samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
+        found = published(question, entropy, samples, limit)
+    answers = []
+    for i, target in enumerate(question.target):
+        delta = max(float(found.delta[i]), float(proved[i]))
+        reason = found.reason[i] if delta > proved[i] or not delta else "proved for every shift"
+        ends = (delta, np.inf, float(proved[i]), float(broken[i]), False, delta >= limit)
+        answers.append(MaxShift(*ends, claim, target, reason, found.trace[i]))
+    return answers
 
 
 @dataclass(frozen=True)
@@ -33,12 +71,6 @@ class Searched:
     delta: Floats
     reason: list[str]
     trace: list[dict[str, Any]]
-
-
-def failures_at(question: Question, delta: Floats, stream: Stream, samples: int, limit: int) -> Indices:
-    """Per row how many of `samples` draws fail at its delta, counted up to `limit`."""
-    found = first_failures(replace(question, delta=delta), stream, samples, limit, limit)
-    return np.diff(found.starts)
 
 
 def confirmed(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Searched:
@@ -63,88 +95,24 @@ def confirmed(question: Question, claim: Most, entropy: int, samples: int, limit
         # where nothing is proved, no rung can be the first: they begin at a share of the candidate
         start = np.where(floor[rows] > 0, floor[rows], LOWEST * candidate[rows])
         # from the top, where most candidates fail that do, then from below
-        ladder = np.roll(_ladder(start, candidate[rows], RUNGS), 1, axis=1)
-        failed = [_NONE] * len(rows)
+        values = np.roll(ladder(start, candidate[rows], RUNGS), 1, axis=1)
+        failed = [NONE] * len(rows)
         fresh = Stream(entropy, f"max_shift/confirm/{j}")
-        climbed = _climbed(question.take(rows), ladder, fresh, drawn, allowed, failed)
+        climbed = climb(question.take(rows), values, fresh, drawn, allowed, failed)
         tests[rows] += 1
         passed = climbed == RUNGS
         for i, row in enumerate(rows):
             reason[row] = "no candidate passed its test on fresh draws"
             if passed[i]:
-                delta[row], rungs[row] = candidate[row], sorted(ladder[i].tolist())
+                delta[row], rungs[row] = candidate[row], sorted(values[i].tolist())
                 counts = f"{len(failed[i])} of {drawn} fresh draws failed at any of them, at most {allowed} may"
                 reason[row] = f"at {RUNGS} rungs up to delta: {counts} (test number {j})"
             else:
-                candidate[row] = SHRINK * ladder[i, climbed[i]]
+                candidate[row] = SHRINK * values[i, climbed[i]]
         rows = rows[~passed & (candidate[rows] > floor[rows])]
     common = {"search": "confirm", "claim": "pathwise", "exact_roots": False, "entropy": hex(entropy)}
     trace = [{**common, "samples": samples, "tests": int(t), "rungs": r} for t, r in zip(tests, rungs, strict=True)]
     return Searched(delta, reason, trace)
-
-
-def _ladder(low: Floats, high: Floats, rungs: int) -> Floats:
-    """Per row a geometric sequence that begins above `low` and ends at `high` itself."""
-    # by logarithms: the ratio of a tiny proved delta and the limit may not be finite
-    begin, end = np.log(low)[:, None], np.log(high)[:, None]
-    ladder = np.exp(begin + (end - begin) * np.arange(1, rungs + 1) / rungs)
-    ladder[:, -1] = high
-    return np.asarray(ladder)
-
-
-def _climbed(
-    question: Question, ladder: Floats, stream: Stream, samples: int, most: int, failed: list[Integers]
-) -> Indices:
-    """How many rungs each row climbs before more than `most` of the draws have failed at one of them.
-
-    `failed` holds per row the draws that failed before; those that fail on the climbed rungs are added.
-    """
-    climbed = np.full(len(question), ladder.shape[1], dtype=np.intp)
-    rows = np.arange(len(question))
-    for rung in range(ladder.shape[1]):
-        # a row with no more than `most` failures has them all counted; one with more is at its end anyway
-        found = first_failures(
-            replace(question.take(rows), delta=ladder[rows, rung]), stream, samples, most + 1, most + 1
-        )
-        for i, row in enumerate(rows):
-            together = np.union1d(failed[row], found.of(i)[0])
-            if len(together) > most:
-                climbed[row] = rung
-            else:
-                failed[row] = together
-        rows = rows[climbed[rows] > rung]
-        if not len(rows):
-            break
-    return climbed
-
-
-def candidates(question: Question, claim: Most, stream: Stream, planned: int, limit: float, floor: Floats) -> Floats:
-    """Per row a delta up to which about 60 % of the failures that the claim allows are seen, or the floor.
-
-    Any heuristic would do here. This one climbs, so that a network that recovers does not lure it beyond the failures.
-    """
-    samples = min(planned, 4000)
-    allowed = allowed_failures(planned, coverage=claim.coverage, confidence=claim.row_confidence)
-    most = int(max(0.6 * allowed, 0.3) / planned * samples)
-    low = np.where(floor > 0, floor, limit * LEAST)
-    high = np.full(len(question), limit)
-    failed = [_NONE] * len(low)
-    ladder = _ladder(low, high, COARSE)
-    climbed = _climbed(question, ladder, stream, samples, most, failed)
-    found = np.where(climbed > 0, ladder[np.arange(len(low)), climbed - 1], floor)
-    rows = np.flatnonzero((climbed < COARSE) & (found > 0))
-    high[rows] = ladder[rows, climbed[rows]]
-    for _ in range(HALVINGS):
-        if not len(rows):
-            break
-        middle = np.sqrt(found[rows]) * np.sqrt(high[rows])
-        some = [failed[row] for row in rows]
-        passed = _climbed(question.take(rows), middle[:, None], stream, samples, most, some) == 1
-        for row, seen in zip(rows, some, strict=True):
-            failed[row] = seen
-        found[rows] = np.where(passed, middle, found[rows])
-        high[rows] = np.where(passed, high[rows], middle)
-    return found
 
 
 def published(question: Question, entropy: int, samples: int, limit: float) -> Searched:
@@ -161,7 +129,8 @@ def published(question: Question, entropy: int, samples: int, limit: float) -> S
         for number in np.unique(tests[rows]):  # a row's draws depend on its own tests alone
             some = tests[rows] == number
             stream = Stream(entropy, f"max_shift/paper/{number}")
-            passed[some] = failures_at(question.take(rows[some]), delta[some], stream, samples, 1) == 0
+            here = replace(question.take(rows[some]), delta=delta[some])
+            passed[some] = np.diff(first_failures(here, stream, samples, 1, 1).starts) == 0
         return passed
 
     low, high = np.zeros(len(question)), np.full(len(question), PUBLISHED)
@@ -174,21 +143,12 @@ def published(question: Question, entropy: int, samples: int, limit: float) -> S
         high[rows] = np.minimum(2 * high[rows], limit)
     rows = np.flatnonzero((low > 0) & (low < limit))
     while len(rows):
-        rows = rows[high[rows] - low[rows] > PUBLISHED * (1 + 1e-9)]
+        rows = rows[high[rows] - low[rows] > PUBLISHED * (1 + 1e-9)]  # a bracket of that very width is closed
         middle = 0.5 * (low[rows] + high[rows])
         passed = passes(rows, middle) if len(rows) else np.empty(0, dtype=bool)
         low[rows] = np.where(passed, middle, low[rows])
         high[rows] = np.where(passed, high[rows], middle)
     reason = ["as published: the confidence holds for each of its tests, not for the delta they led to"] * len(question)
-    trace = [
-        {
-            "search": "paper",
-            "claim": "per test",
-            "entropy": hex(entropy),
-            "samples": samples,
-            "tests": int(t),
-            "forward_passes": int(t) * samples,
-        }
-        for t in tests
-    ]
+    common = {"search": "paper", "claim": "per test", "entropy": hex(entropy), "samples": samples}
+    trace = [{**common, "tests": int(t), "forward_passes": int(t) * samples} for t in tests]
     return Searched(low, reason, trace)

@@ -1,1 +1,16 @@
-"""Ways to decide a claim, one per file."""
+"""Ways to decide a claim, one per file, and the short names that users give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apas.certification.methods.attack import Attack
+from apas.certification.methods.bounds import IntervalBounds, LinearBounds
+from apas.certification.methods.cascade import Cascade
+from apas.certification.methods.enumeration import Enumeration
+from apas.certification.methods.exact import Exact
+from apas.certification.methods.sampling import Sampling
+
+METHODS: dict[str, type[Any]] = {
+    kind.name: kind for kind in (Sampling, IntervalBounds, LinearBounds, Attack, Exact, Enumeration, Cascade)
+}

@@ -7,7 +7,7 @@ and on which the row was evaluated again (`apas.certification.confirmation`). No
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -18,45 +18,37 @@ from apas._validation import check_integer
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
-from apas.certification.methods.bounds import unbounded
-from apas.certification.question import Question
+from apas.certification.question import Question, no_worst_case
 from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
+from apas.shifts.base import Ball, Box
 from apas.shifts.box import inside_box
-from apas.shifts.gaussian import GaussianShifts
-from apas.shifts.linf import LinfShifts
 from apas.shifts.points import unit_cube
-from apas.worst_case.attack.descent import (
-    AttackBall as Ball,
-    AttackBox as Box,
-    Draw,
-    LeastMargins as Found,
-    ParameterMoves,
-    search,
-)
+from apas.worst_case.attack.descent import ConvexSet, Draw, LeastMargins, ParameterMoves, search
 from apas.worst_case.attack.unit_pushes import UnitPushes
 
 
 @dataclass(frozen=True)
-class Hunt:
+class AttackSpace:
     """The ground, the ball it is searched in, and the random starts."""
 
     question: Question
     landscape: UnitPushes | ParameterMoves
-    ball: Ball
+    ball: ConvexSet
     draw: Draw
 
     @classmethod
-    def of(cls, question: Question, stream: Stream) -> Hunt:
+    def of(cls, question: Question, stream: Stream) -> AttackSpace:
         """Pushes of units for dense networks in a box; else the parameters themselves."""
         network, shifts, parameters = question.network, question.shifts, question.model.parameters
-        if network is not None and isinstance(shifts, LinfShifts):
+        geometry = question.geometry
+        if network is not None and isinstance(geometry, Box):
             units = UnitPushes(network, question.X, question.wanted, question.radii, question.delta)
             size = units.size
             return cls(question, units, Box(np.ones(size)), lambda a, b: unit_cube(size, stream, a, b))
         # that there are gradients and a ball has been asked before: `Attack.unsupported`
         model = cast(Differentiable, question.model if network is None else network)
-        ball = Box(question.radii) if isinstance(shifts, LinfShifts) else cast(Ball, shifts)
+        ball = shifts if offers(shifts, ConvexSet) else cast(ConvexSet, geometry)
         moves = ParameterMoves(model, question.X, question.target, question.radii > 0, question.delta)
         return cls(question, moves, ball, lambda a, b: shifts.directions(parameters, stream, a, b))
 
@@ -65,11 +57,11 @@ class Hunt:
         """Whether the worst shift is known without a search."""
         return self.landscape.size == 0
 
-    def take(self, rows: Indices) -> Hunt:
+    def take(self, rows: Indices) -> AttackSpace:
         """The same for some of the rows."""
         return replace(self, question=self.question.take(rows), landscape=self.landscape.take(rows))
 
-    def at(self, delta: Floats) -> Hunt:
+    def at(self, delta: Floats) -> AttackSpace:
         """The same with shifts of other sizes."""
         return replace(self, question=replace(self.question, delta=delta), landscape=self.landscape.at(delta))
 
@@ -82,7 +74,9 @@ class Hunt:
         band = self.question.band
         return np.where(np.isfinite(band), -np.ldexp(2.0, np.frexp(band)[1]), -np.inf)
 
-    def search(self, *, restarts: int, steps: int, goal: Floats | None = None, warm: Floats | None = None) -> Found:
+    def search(
+        self, *, restarts: int, steps: int, goal: Floats | None = None, warm: Floats | None = None
+    ) -> LeastMargins:
         """Look for the least margins, or for ones below `goal`."""
         least = np.full(len(self.question), -np.inf) if goal is None else goal
         return search(self.landscape, self.ball, self.draw, least, restarts=restarts, steps=steps, warm=warm)
@@ -96,11 +90,6 @@ class Hunt:
         else:
             values = self.ball.pull_inside(base, base.values + delta * point, delta)
         return confirmed_witness(self.question, row, values)
-
-
-def differentiable(question: Question) -> bool:
-    """Whether there are gradients to follow."""
-    return question.network is not None or offers(question.model, Differentiable)
 
 
 #: How many rows, and how many coordinates of points, are held at a time.
@@ -137,6 +126,8 @@ class Attack:
 
     restarts: int = 20
     steps: int = 100
+    name: ClassVar[str] = "attack"
+    only_refutes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "restarts", check_integer(self.restarts, "restarts", "Attack", least=1))
@@ -148,14 +139,15 @@ class Attack:
 
     def unsupported(self, question: Question) -> str | None:
         """None if there are gradients and a ball to follow them in, else the error a user reads."""
-        if isinstance(question.shifts, GaussianShifts):
-            return unbounded(question.shifts, "Attack")
-        if not differentiable(question):
+        complaint = no_worst_case(question, "Attack")
+        if complaint is not None:
+            return complaint
+        if question.network is None and not offers(question.model, Differentiable):
             return (
                 f"Attack needs a model with gradients (`parameter_gradient`), which {type(question.model).__name__} "
                 'does not offer; use method="sampling", which takes every model.'
             )
-        if not isinstance(question.shifts, LinfShifts) and not offers(question.shifts, Ball):
+        if not isinstance(question.geometry, Box | Ball) and not offers(question.shifts, ConvexSet):
             return (
                 f"Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts), got "
                 f'{question.shifts}; use method="sampling", which takes every set of shifts.'
@@ -174,29 +166,31 @@ class Attack:
 
     def _run(self, question: Question, stream: Stream) -> list[Certificate]:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what is not finite is never confirmed
-            hunt = Hunt.of(question, stream)
-            goal = hunt.goal
-            found = hunt.search(restarts=self.restarts, steps=self.steps, goal=goal)
+            space = AttackSpace.of(question, stream)
+            goal = space.goal
+            found = space.search(restarts=self.restarts, steps=self.steps, goal=goal)
             claim = self.claim(question)
             close = found.margins <= -goal  # failing, or within rounding of it
             rows = zip(found.points, found.used.tolist(), close.tolist(), strict=True)
-            return [self._certificate(hunt, i, claim, *row) for i, row in enumerate(rows)]
+            return [self._certificate(space, i, claim, *row) for i, row in enumerate(rows)]
 
-    def _certificate(self, hunt: Hunt, i: int, claim: Every, point: Floats, used: int, close: bool) -> Certificate:
-        witness = hunt.witness(i, point) if close else None
+    def _certificate(
+        self, space: AttackSpace, i: int, claim: Every, point: Floats, used: int, close: bool
+    ) -> Certificate:
+        witness = space.witness(i, point) if close else None
         if witness is not None:
             verdict, reason = Verdict.REFUTED, "a shift that loses it was found and checked"
         elif close:
             verdict, reason = Verdict.UNKNOWN, "the worst shift found is within rounding of the boundary"
-        elif hunt.closed_form:
+        elif space.closed_form:
             verdict = Verdict.UNKNOWN
             reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
         else:
             verdict, reason = Verdict.UNKNOWN, f"none of the {used} shifts tried loses it, which proves nothing"
         evidence = BoundEvidence("attack", None, used)
-        question = hunt.question
+        question = space.question
         return Certificate(
-            claim, verdict, float(question.delta[i]), question.target[i], "attack", evidence, reason, witness
+            claim, verdict, float(question.delta[i]), question.target[i], self.name, evidence, reason, witness
         )
 
 
@@ -214,9 +208,9 @@ def broken_deltas(
     with Progress(len(question), "looking for failing shifts") as progress:
         for rows in _parts(question):
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                hunt = Hunt.of(question.take(rows), own)
-                delta, points = _least(hunt, start[rows], limit, attack)
-                found = [_confirmed(hunt, i, points[i], float(delta[i]), limit) for i in range(len(rows))]
+                space = AttackSpace.of(question.take(rows), own)
+                delta, points = _least(space, start[rows], limit, attack)
+                found = [_confirmed(space, i, points[i], float(delta[i]), limit) for i in range(len(rows))]
             deltas[rows] = [d for d, _ in found]
             witnesses += [witness for _, witness in found]
             progress.advance(len(rows))
@@ -229,31 +223,31 @@ def _parts(question: Question) -> list[Indices]:
     return [rows[first : first + step] for first in range(0, len(rows), step)]
 
 
-def _least(hunt: Hunt, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
+def _least(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
     """Deltas at which the rows break, as small as can be found, and the points that break them."""
-    delta, points = _bracketed(hunt, start, limit, attack)
+    delta, points = _bracketed(space, start, limit, attack)
     rows = np.flatnonzero(np.isfinite(delta))
     for _ in range(ROUNDS):
         if not len(rows):
             break
         before = delta[rows]
-        delta[rows] = _lowered(hunt.take(rows), points[rows], start[rows], before)
-        if hunt.closed_form:
+        delta[rows] = _lowered(space.take(rows), points[rows], start[rows], before)
+        if space.closed_form:
             break
-        part = hunt.take(rows).at(delta[rows])
+        part = space.take(rows).at(delta[rows])
         found = part.search(restarts=attack.restarts, steps=attack.steps, warm=points[rows])
         points[rows] = found.points
         rows = rows[(found.margins < 2 * part.goal) & (delta[rows] < (1 - REST) * before)]
     return delta, points
 
 
-def _bracketed(hunt: Hunt, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
+def _bracketed(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
     """Deltas at which the rows break, up to twice as large as need be, and the points that break them."""
-    broken, points = np.full(len(start), np.inf), np.zeros((len(start), hunt.landscape.size))
+    broken, points = np.full(len(start), np.inf), np.zeros((len(start), space.landscape.size))
     tried = np.minimum(np.where(start > 0, 2 * start, limit * FAR_BELOW), limit)
     open_rows = np.arange(len(start))
     while len(open_rows):
-        part = hunt.take(open_rows).at(tried[open_rows])
+        part = space.take(open_rows).at(tried[open_rows])
         last = tried[open_rows] >= limit
         goal = part.goal
         found = part.search(restarts=1, steps=attack.steps // 10 + 1, goal=goal)
@@ -268,20 +262,20 @@ def _bracketed(hunt: Hunt, start: Floats, limit: float, attack: Attack) -> tuple
     return broken, points
 
 
-def _lowered(hunt: Hunt, points: Floats, low: Floats, high: Floats) -> Floats:
+def _lowered(space: AttackSpace, points: Floats, low: Floats, high: Floats) -> Floats:
     """Bisect for the delta from which on each row fails at its point; the upper end, which does, is returned."""
-    goal = hunt.at(high).goal
+    goal = space.at(high).goal
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        fails = hunt.landscape.at(middle).margins(points[:, None, :])[:, 0] < goal
+        fails = space.landscape.at(middle).margins(points[:, None, :])[:, 0] < goal
         high, low = np.where(fails, middle, high), np.where(fails, low, middle)
     return high
 
 
-def _confirmed(hunt: Hunt, row: int, point: Floats, delta: float, limit: float) -> tuple[float, Witness | None]:
+def _confirmed(space: AttackSpace, row: int, point: Floats, delta: float, limit: float) -> tuple[float, Witness | None]:
     if not np.isfinite(delta):
         return np.inf, None
-    alone = hunt.take(np.array([row]))
+    alone = space.take(np.array([row]))
     for raised in (min(delta * factor, limit) for factor in RAISES):
         witness = alone.at(np.array([raised])).witness(0, point)
         if witness is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,49 +14,20 @@ from apas._typing import Floats, Indices
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
-from apas.certification.question import Question
+from apas.certification.output_range import OutputRange
+from apas.certification.question import Question, no_worst_case
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
+from apas.errors import Unsupported
+from apas.models.feedforward import FeedForward
+from apas.shifts.base import Ball, Box, Finite
 from apas.shifts.box import inside_box
-from apas.shifts.gaussian import GaussianShifts
-from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
-from apas.shifts.observed import ObservedShifts
-from apas.worst_case.ball.bounds import is_exact_ball, least_margins_ball, worst_points_ball
+from apas.worst_case.ball.bounds import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
+from apas.worst_case.intervals import Boxes, is_exact, rivals
 
-
-def is_exact_in_ball(question: Question) -> bool:
-    """Whether the least margin over the ball is known in closed form."""
-    return question.network is not None and is_exact_ball(question.network, question.radii)
-
-
-def decided_in_ball(question: Question, method: str) -> list[Certificate]:
-    """One certificate per row: proved by a bound, or broken where the worst shift is known in closed form."""
-    network, shifts = question.network, question.shifts
-    assert network is not None
-    assert isinstance(shifts, LpShifts)
-    bound, error = least_margins_ball(network, question.X, question.wanted, question.radii, shifts.p, question.delta)
-    found = [Finding(bound=value) for value in (bound - error).tolist()]
-    witnesses: list[Witness | None] = [None] * len(question)
-    rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
-    for finding in found:
-        if finding.bound > 0:
-            finding.prove("ball", finding.bound)
-    some = question.take(np.array(rows, dtype=np.intp))
-    points = worst_points_ball(network, some.X, some.wanted, question.radii, shifts.p, some.delta) if rows else None
-    for row, point in zip(rows, [] if points is None else points, strict=False):
-        delta, base = float(question.delta[row]), question.model.parameters
-        values = shifts.pull_inside(base, base.values + delta * point, delta)
-        witnesses[row] = confirmed_witness(question, row, values)
-        if witnesses[row] is not None:
-            found[row].broken, found[row].step = True, "ball"
-    claim = every(question)
-    return [
-        certificate(question, i, claim, method, finding, witness, np.inf)
-        for i, (finding, witness) in enumerate(zip(found, witnesses, strict=True))
-    ]
-
+if TYPE_CHECKING:
+    from apas.certification.max_shift.result import MaxShift
 
 #: How a step that proved a row says so.
 PROOFS = {
@@ -73,61 +45,64 @@ def every(question: Question) -> Every:
     return Every(question.region, question.claim_rows)
 
 
-def unbounded(shifts: GaussianShifts, name: str) -> str:
-    """Why no method can speak of every normal shift."""
-    return (
-        f"{name} speaks of every shift, but normal shifts ({shifts!r}) have no bound, so nothing can be said about "
-        'every one of them; use method="sampling", which speaks of most.'
-    )
-
-
 def unsupported_dense(question: Question, name: str) -> str | None:
     """Why a method for dense networks in boxes cannot answer, or None."""
-    shifts = question.shifts
-    if isinstance(shifts, GaussianShifts):
-        return unbounded(shifts, name)
-    searchable = isinstance(shifts, LinfShifts | LpShifts)
-    if question.network is None and searchable:
+    shifts, geometry = question.shifts, question.geometry
+    complaint = no_worst_case(question, name)
+    if complaint is None and question.network is None and isinstance(geometry, Box | Ball):
         return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
-    if not isinstance(shifts, LinfShifts):
-        instead = "IntervalBounds, Attack or Sampling" if searchable else "Sampling"
-        if isinstance(shifts, ObservedShifts):
+    if complaint is None and not isinstance(geometry, Box):
+        instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Ball) else "Sampling"
+        if isinstance(geometry, Finite):
             instead = "Exact, which asks every model, or Sampling"
         return f"{name} needs shifts in a box (LinfShifts) here, got {shifts!r}; use {instead}."
-    return None
+    return complaint
 
 
 def decided(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
-    """One certificate per row; `steps` are those of `apas.worst_case.decide`."""
+    """One certificate per row in a box; `steps` are those of `apas.worst_case.decide`."""
     parts = row_parts(len(question), question.n_jobs)
+    found: list[tuple[Finding, Witness | None]] = []
     with Progress(len(question), "going through the rows") as progress:
         if len(parts) == 1:
-            found, witnesses = _findings(question, steps, time_limit, progress)
+            found = _findings(question, steps, time_limit, progress)
         else:
-            found, witnesses = _in_parallel(question, parts, steps, time_limit, progress)
+            jobs = ((question.take(rows), steps, time_limit) for rows in parts)
+            for part in in_parallel(_findings, jobs, question.n_jobs):
+                found += part
+                progress.advance(len(part))
     claim = every(question)
-    return [
-        certificate(question, i, claim, method, finding, witness, time_limit)
-        for i, (finding, witness) in enumerate(zip(found, witnesses, strict=True))
-    ]
+    return [certificate(question, i, claim, method, *row, time_limit) for i, row in enumerate(found)]
 
 
-def _in_parallel(
-    question: Question, parts: list[Indices], steps: Sequence[str], time_limit: float, progress: Progress
-) -> tuple[list[Finding], list[Witness | None]]:
-    found: list[Finding] = []
-    witnesses: list[Witness | None] = []
-    jobs = ((question.take(rows), steps, time_limit) for rows in parts)
-    for part in in_parallel(_findings, jobs, question.n_jobs):
-        found += part[0]
-        witnesses += part[1]
-        progress.advance(len(part[0]))
-    return found, witnesses
+def decided_in_ball(question: Question, method: str) -> list[Certificate]:
+    """One certificate per row: proved by a bound, or broken where the worst shift is known in closed form."""
+    network, ball, base = question.network, question.geometry, question.model.parameters
+    assert network is not None
+    assert isinstance(ball, Ball)
+    bound, error = least_margins_ball(network, question.X, question.wanted, ball.radii, ball.p, question.delta)
+    found = [Finding(bound=value) for value in (bound - error).tolist()]
+    witnesses: list[Witness | None] = [None] * len(question)
+    rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
+    for finding in found:
+        if finding.bound > 0:
+            finding.prove("ball", finding.bound)
+    some = question.take(np.array(rows, dtype=np.intp))
+    points = worst_points_ball(network, some.X, some.wanted, ball.radii, ball.p, some.delta) if rows else None
+    for row, point in zip(rows, [] if points is None else points, strict=False):
+        delta = float(question.delta[row])
+        values = ball.pull_inside(base, base.values + delta * point, delta)
+        witnesses[row] = confirmed_witness(question, row, values)
+        if witnesses[row] is not None:
+            found[row].broken, found[row].step = True, "ball"
+    claim = every(question)
+    pairs = zip(found, witnesses, strict=True)
+    return [certificate(question, i, claim, method, *row, np.inf) for i, row in enumerate(pairs)]
 
 
 def _findings(
     question: Question, steps: Sequence[str], time_limit: float, progress: Progress | None = None
-) -> tuple[list[Finding], list[Witness | None]]:
+) -> list[tuple[Finding, Witness | None]]:
     network = question.network
     assert network is not None
     found = [Finding() for _ in range(len(question))]
@@ -154,7 +129,7 @@ def _findings(
         )
         for row, finding in zip(rows.tolist(), part, strict=True):
             found[row] = finding
-    return found, witnesses
+    return list(zip(found, witnesses, strict=True))
 
 
 def certificate(
@@ -182,8 +157,90 @@ def _open(finding: Finding, time_limit: float) -> str:
     return "there is no bound on the margin"
 
 
+def proved_ranges(
+    question: Question, method: str, sharpen: Callable[[int, float, float], Any] | None = None
+) -> list[OutputRange]:
+    """Per row a set that contains every margin; `sharpen` may close in on its ends, and say which are attained."""
+    network, binary = question.network, len(question.model.classes) == 2
+    assert network is not None
+    claim, base = every(question), question.base_margins
+    low, high = _enclosed(question, network)
+    # where the bounds overflow, infinity less infinity may stand for an end: none is known then
+    low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    closed = is_exact(network) and isinstance(question.geometry, Box)
+    items = []
+    with Progress(len(question), "going through the rows") as progress:
+        for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+            attained = (closed, closed and binary)
+            if sharpen is not None and not closed and isinstance(question.geometry, Box):
+                ends, attained = sharpen(i, *ends)
+            reached = (attained[0] and bool(np.isfinite(ends[0])), attained[1] and bool(np.isfinite(ends[1])))
+            delta, target = float(question.delta[i]), question.target[i]
+            items.append(OutputRange(*ends, claim, claim, reached, float(base[i]), delta, target, method))
+            progress.advance(1)
+    return items
+
+
+def _enclosed(question: Question, network: FeedForward) -> tuple[Floats, Floats]:
+    """Ends of a set that contains the margin of every shifted model."""
+    geometry, X, delta, radii = question.geometry, question.X, question.delta, question.radii
+
+    def least(wanted: Indices) -> Floats:
+        if isinstance(geometry, Ball):
+            bound, error = least_margins_ball(network, X, wanted, radii, geometry.p, delta)
+            return bound - error
+        boxes = Boxes(network, X, wanted, radii)
+        return boxes.bound(delta) - boxes.error(delta)
+
+    low = least(question.wanted)
+    if len(network.classes) == 2:  # the largest margin is the least one towards the other class, turned round
+        return low, -least(1 - question.wanted)
+    if isinstance(geometry, Ball):
+        raise Unsupported("output_range in a ball needs a model with two classes; use LinfShifts, or Sampling.")
+    # the margin is at most what the wanted score can exceed any one rival by
+    high = np.full(len(question), np.inf)
+    for rival in rivals(network, question.wanted).T:
+        boxes = Boxes(network, X, rival, radii)
+        place = (rivals(network, rival) == question.wanted[:, None]).argmax(axis=1)
+        against = np.stack([boxes.against(delta, j) for j in range(len(boxes.outputs))])
+        least_lead = against[place, np.arange(len(question))] - boxes.error(delta)
+        high = np.minimum(high, -least_lead)
+    return low, high
+
+
+class Proof:
+    """What methods have in common that prove claims about every shift of a dense network."""
+
+    name: ClassVar[str]
+    #: Of several methods a `Cascade` asks the tightest for the largest shift.
+    tightness: ClassVar[int]
+    time_limit: float = np.inf
+
+    def claim(self, question: Question) -> Every:
+        """What the method will speak about."""
+        return every(question)
+
+    def unsupported(self, question: Question) -> str | None:
+        """None for dense networks in boxes of shifts, else why not."""
+        return unsupported_dense(question, type(self).__name__)
+
+    def largest_shift(
+        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
+    ) -> list[MaxShift]:
+        """The largest delta that is proved, in closed form or by bisection; the stream is not used."""
+        from apas.certification.max_shift.proved import worst_case, worst_case_in_ball  # which attacks, too
+
+        complaint = self.unsupported(question)
+        if complaint is not None:
+            raise Unsupported(complaint)
+        claim = self.claim(question)
+        if isinstance(question.geometry, Ball):
+            return worst_case_in_ball(question, claim, limit, self.name)
+        return worst_case(question, claim, limit, self.name, self.time_limit)
+
+
 @dataclass(frozen=True)
-class IntervalBounds:
+class IntervalBounds(Proof):
     """Decide `Every` by interval arithmetic, rounded outwards so that the bound holds in real arithmetic.
 
     Exact for networks with at most one hidden layer, of any activation: there the row is certified, refuted with a
@@ -198,25 +255,28 @@ class IntervalBounds:
     'CERTIFIED'
     """
 
-    def claim(self, question: Question) -> Every:
-        """What the method will speak about."""
-        return every(question)
+    name: ClassVar[str] = "interval"
+    tightness: ClassVar[int] = 1
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes and balls of shifts, else why not."""
-        if question.network is not None and isinstance(question.shifts, LpShifts):
+        if question.network is not None and isinstance(question.geometry, Ball):
             return None
-        return unsupported_dense(question, "IntervalBounds")
+        return super().unsupported(question)
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        if isinstance(question.shifts, LpShifts):
-            return decided_in_ball(question, "interval")
-        return decided(question, "interval", ("interval",))
+        if isinstance(question.geometry, Ball):
+            return decided_in_ball(question, self.name)
+        return decided(question, self.name, ("interval",))
+
+    def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
+        """A set that contains every margin, per row."""
+        return proved_ranges(question, self.name)
 
 
 @dataclass(frozen=True)
-class LinearBounds:
+class LinearBounds(Proof):
     """Decide `Every` by linear bounds with weights and biases as what moves (in the manner of CROWN).
 
     At least as tight as interval arithmetic, and tighter with two or more hidden layers. Every activation is covered.
@@ -229,14 +289,9 @@ class LinearBounds:
     'CERTIFIED'
     """
 
-    def claim(self, question: Question) -> Every:
-        """What the method will speak about."""
-        return every(question)
-
-    def unsupported(self, question: Question) -> str | None:
-        """None for dense networks in boxes of shifts, else why not."""
-        return unsupported_dense(question, "LinearBounds")
+    name: ClassVar[str] = "linear"
+    tightness: ClassVar[int] = 2
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        return decided(question, "linear", ("interval", "linear"))
+        return decided(question, self.name, ("interval", "linear"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,8 +13,12 @@ from apas.certification.claims import Every, Most, Verdict
 from apas.certification.methods.attack import Attack
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds
 from apas.certification.methods.exact import Exact
-from apas.certification.question import Method, Question
-from apas.errors import InputError
+from apas.certification.question import FindsLargestShift, Method, Question
+from apas.errors import InputError, Unsupported
+from apas.models.base import offers
+
+if TYPE_CHECKING:
+    from apas.certification.max_shift.result import MaxShift
 
 
 @dataclass(frozen=True, init=False)
@@ -43,6 +47,7 @@ class Cascade:
     """
 
     methods: tuple[Method, ...]
+    name: ClassVar[str] = "cascade"
 
     def __init__(self, *methods: Method) -> None:
         chosen: list[Method] = []
@@ -95,7 +100,21 @@ class Cascade:
                 break
         return [replace(c, method=f"cascade: {c.method}") for c in answers]
 
+    def largest_shift(
+        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
+    ) -> list[MaxShift]:
+        """What the tightest of the methods that prove gives."""
+        usable = [m for m in self._usable(question) if not _has_risk(m.claim(question))]
+        proving = [m for m in usable if offers(m, FindsLargestShift)]
+        if not proving:
+            raise Unsupported(
+                "max_shift needs a method that proves, IntervalBounds, LinearBounds or Exact, in the Cascade; pass a "
+                "Sampling by itself."
+            )
+        tightest = max(proving, key=lambda m: getattr(m, "tightness", 0))
+        return tightest.largest_shift(question, stream, limit=limit, search=search)
+
 
 def _has_risk(claim: Every | Most) -> bool:
-    """Whether a claim may be false by bad luck of the draws."""
-    return isinstance(claim, Most) and claim.confidence < 1
+    """Whether a claim may be false by bad luck of the draws; what has no confidence is proved."""
+    return getattr(claim, "confidence", 1.0) < 1

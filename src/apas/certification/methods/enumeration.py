@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,13 @@ from apas.certification.certificate import Certificate, Witness
 from apas.certification.claims import Every, Most, Verdict
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.question import Question
+from apas.certification.robust_fraction import FractionCurve
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.forward import parameter_gradients
+from apas.shifts.base import Box
 from apas.shifts.box import inside_box
-from apas.shifts.linf import LinfShifts
 from apas.worst_case.enumeration.splitting import FAILING, ShiftBox, Split, split
 
 
@@ -127,14 +128,8 @@ class EnumerationEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values, without the boxes, which anyone can compute again."""
-        return {
-            "kind": "enumeration",
-            "lower": self.lower,
-            "upper": self.upper,
-            "evaluated": self.evaluated,
-            "open": self.open,
-            "stopped": self.stopped,
-        }
+        told = ("lower", "upper", "evaluated", "open", "stopped")
+        return {"kind": "enumeration", **{name: getattr(self, name) for name in told}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +159,7 @@ class Enumeration:
     coverage: float = 1.0
     gap: float = 0.01
     max_boxes: int = 1_000_000
+    name: ClassVar[str] = "enumeration"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", _check_coverage(self.coverage))
@@ -178,7 +174,7 @@ class Enumeration:
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in a box of shifts, else the error a user reads."""
-        if not isinstance(question.shifts, LinfShifts):
+        if not isinstance(question.geometry, Box):
             return (
                 "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...), got "
                 f'{type(question.shifts).__name__}; use method="sampling" for other sets.'
@@ -195,6 +191,20 @@ class Enumeration:
         claim = self.claim(question)
         answers = _each_row(self._decide, question, self.max_boxes)
         return [self._certificate(question, i, claim, *answer) for i, answer in enumerate(answers)]
+
+    def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
+        """Computed bounds on the share of valid shifts, each to the gap or the limit of boxes."""
+        measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
+        bounds = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
+        curves = []
+        for i, (lower, upper) in enumerate(np.array(row).T for row in bounds):
+            certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
+            curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain))
+        return curves
+
+    def _enclose(self, question: Question, i: int, report: Any = None, *, deltas: Floats) -> list[tuple[float, float]]:
+        gap, boxes = Fraction(repr(self.gap)), (_box(question, i, float(delta)) for delta in deltas)
+        return [split(box, gap=gap, max_boxes=self.max_boxes, report=report).interval for box in boxes]
 
     def _decide(self, question: Question, i: int, report: Any = None) -> tuple[Split, Witness | None]:
         box = _box(question, i, float(question.delta[i]))
@@ -218,24 +228,7 @@ class Enumeration:
         reason = _reason(found, coverage == 1 and witness is not None)
         evidence = EnumerationEvidence.of(found)
         delta, target = float(question.delta[i]), question.target[i]
-        return Certificate(claim, verdict, delta, target, "enumeration", evidence, reason, witness)
-
-
-def enclosed_shares(question: Question, deltas: Floats, method: Enumeration) -> list[list[tuple[float, float]]]:
-    """Bounds on the share of valid shifts of every row at every delta, each to the method's gap or limit of boxes."""
-    asked = partial(_enclose, deltas=deltas, method=method)
-    return list(_each_row(asked, question, len(deltas) * method.max_boxes))
-
-
-def _enclose(
-    question: Question, i: int, report: Any = None, *, deltas: Floats, method: Enumeration
-) -> list[tuple[float, float]]:
-    gap = Fraction(repr(method.gap))
-    bounds = []
-    for delta in deltas:
-        found = split(_box(question, i, float(delta)), gap=gap, max_boxes=method.max_boxes, report=report)
-        bounds.append(found.interval)
-    return bounds
+        return Certificate(claim, verdict, delta, target, self.name, evidence, reason, witness)
 
 
 def _each_row(ask: Any, question: Question, steps: int) -> Iterable[Any]:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 
 from apas._random import Stream
-from apas.certification.certificate import Certificate
-from apas.certification.claims import Every
-from apas.certification.methods.bounds import decided, decided_in_ball, every, is_exact_in_ball, unsupported_dense
-from apas.certification.methods.sampling import decided_one_by_one
+from apas._typing import Floats
+from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
+from apas.certification.claims import Verdict
+from apas.certification.methods.bounds import Proof, decided, decided_in_ball, every, proved_ranges
+from apas.certification.methods.sampling import drawn_blocks
+from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
+from apas.display.numbers import at_least
 from apas.errors import InputError
-from apas.shifts.lp import LpShifts
-from apas.shifts.observed import ObservedShifts
-from apas.worst_case.decide import ALL_STEPS
+from apas.models.feedforward import FeedForward
+from apas.shifts.base import Ball, Finite
+from apas.worst_case.ball.bounds import is_exact_ball
+from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 from apas.worst_case.intervals import is_exact
 
+#: Relative width at which the bracket around an end of a range counts as closed.
+CLOSED = 1e-6
+
 
 @dataclass(frozen=True, kw_only=True)
-class Exact:
+class Exact(Proof):
     """Decide `Every` exactly: a bound that holds in real arithmetic, or a shift that breaks the row.
 
     Intervals, linear bounds and a quick attack come first; what they leave open is decided by branch and bound on the
@@ -52,6 +61,8 @@ class Exact:
     """
 
     time_limit: float = 60.0
+    name: ClassVar[str] = "exact"
+    tightness: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         number = isinstance(self.time_limit, Real) and not isinstance(self.time_limit, bool | np.bool_)
@@ -59,18 +70,14 @@ class Exact:
             raise InputError(f"`time_limit` of Exact must be a number of at least 0, got {self.time_limit!r}.")
         object.__setattr__(self, "time_limit", float(self.time_limit))
 
-    def claim(self, question: Question) -> Every:
-        """What the method will speak about."""
-        return every(question)
-
     def unsupported(self, question: Question) -> str | None:
         """None where exact answers are possible, else why not."""
-        network = question.network
-        if isinstance(question.shifts, ObservedShifts):
+        network, geometry = question.network, question.geometry
+        if isinstance(geometry, Finite):
             return None
-        if isinstance(question.shifts, LpShifts) and is_exact_in_ball(question):
+        if isinstance(geometry, Ball) and network is not None and is_exact_ball(network, geometry.radii):
             return None
-        complaint = unsupported_dense(question, "Exact")
+        complaint = super().unsupported(question)
         if complaint is None and network is not None and not is_exact(network):
             others = sorted(set(network.activations) - PIECEWISE_LINEAR)
             if others:
@@ -82,8 +89,110 @@ class Exact:
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        if isinstance(question.shifts, ObservedShifts):
-            return decided_one_by_one(question, "exact")
-        if isinstance(question.shifts, LpShifts):
-            return decided_in_ball(question, "exact")
-        return decided(question, "exact", ALL_STEPS, self.time_limit)
+        if isinstance(question.geometry, Finite):
+            return _asked_each(question, len(question.geometry.models), self.name)
+        if isinstance(question.geometry, Ball):
+            return decided_in_ball(question, self.name)
+        return decided(question, self.name, ALL_STEPS, self.time_limit)
+
+    def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
+        """The least and the largest margin, attained up to rounding where two classes allow it."""
+        network, base = question.network, question.base_margins
+        assert network is not None
+
+        def sharpen(i: int, low: float, high: float) -> tuple[tuple[float, float], tuple[bool, bool]]:
+            deadline, wanted, known = time.monotonic() + self.time_limit, int(question.wanted[i]), float(base[i])
+            below, above = _edge(question, network, i, wanted, low, known, deadline), (-high, False)
+            if len(network.classes) == 2:  # the largest margin is the least one towards the other class, turned round
+                above = _edge(question, network, i, 1 - wanted, -high, -known, deadline)
+            return (below[0], -above[0]), (below[1], above[1])
+
+        return proved_ranges(question, self.name, sharpen)
+
+
+def _asked_each(question: Question, models: int, method: str) -> list[Certificate]:
+    """Ask every listed model: one certificate per row about all of them."""
+    claim = every(question)
+    nowhere = Stream(0, "listed")  # nothing is drawn
+    least, doubtful = np.full(len(question), np.inf), np.zeros(len(question), dtype=bool)
+    broken = np.full(len(question), -1)
+    for begin, _, directions in drawn_blocks(question, nowhere, models):
+        margins = question.margins(directions)
+        fails = ~(margins >= -question.band)  # written so that a NaN fails
+        first = np.where(fails.any(axis=0) & (broken < 0), begin + fails.argmax(axis=0), -1)
+        broken = np.where(broken < 0, first, broken)
+        doubtful |= (~fails & ~(margins > question.band)).any(axis=0)
+        least = np.minimum(least, (margins - question.band).min(axis=0))
+    answers = []
+    for i, number in enumerate(broken.tolist()):
+        delta, witness, bound = float(question.delta[i]), None, None
+        if number >= 0:
+            verdict, reason = Verdict.REFUTED, f"model number {number} does not keep it"
+            witness = DrawnShift(question.shifts, delta, nowhere.entropy, nowhere.purpose, number)
+        elif doubtful[i]:
+            verdict, reason = Verdict.UNKNOWN, "on some model it is within rounding of the boundary"
+        else:
+            written = at_least(float(least[i]))
+            verdict, bound = Verdict.CERTIFIED, float(written)
+            asked = f"each of the {models}" if models > 1 else "it"
+            reason = f"{asked} was asked, and the least margin is {written}"
+        evidence = BoundEvidence("models", bound, models, exact=bound is not None)
+        answers.append(Certificate(claim, verdict, delta, question.target[i], method, evidence, reason, witness))
+    return answers
+
+
+def _edge(
+    question: Question, network: FeedForward, row: int, wanted: int, low: float, known: float, deadline: float
+) -> tuple[float, bool]:
+    """The least margin of one row: proved from below, and whether a shift attains it; by bisection over verdicts.
+
+    Whether every margin exceeds s is the question whether every shift keeps the row of a network whose wanted score is
+    lowered by s.
+    """
+    x, delta = question.X[row : row + 1], float(question.delta[row])
+    high = known
+
+    def above(level: float) -> bool | None:
+        nonlocal high
+        lowered = _lowered(network, wanted, level)
+
+        def accept(_: int, direction: Floats) -> bool:
+            nonlocal high
+            label = network.classes[wanted]
+            margin = float(lowered.shifted_margins(x, label, (question.radii * direction)[None, :], delta)[0, 0])
+            high = min(high, margin + level)
+            return margin <= 0
+
+        left = max(deadline - time.monotonic(), 0.0)
+        found = worst_cases(
+            lowered, x, np.array([wanted]), question.radii, delta, steps=ALL_STEPS, time_limit=left, accept=accept
+        )[0]
+        return None if found.open else found.proved
+
+    scale = max(abs(known), abs(low), 1e-12)  # around 0 no relative width would ever be small
+    while high - low > CLOSED * scale:
+        middle = 0.5 * (low + high)
+        answer = above(middle)
+        if answer is None:
+            break
+        if answer:
+            low = middle
+        else:
+            high = min(high, middle)
+    return low, high - low <= 2 * CLOSED * scale  # open only where a verdict was undecided
+
+
+def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
+    """The network whose margin towards a class is less by `level`, or by a rounding error more: never by less."""
+    biases = network.biases[-1].copy()
+    place, sign = (0, 1.0 if wanted == 1 else -1.0) if len(biases) == 1 else (wanted, 1.0)
+    biases[place] = np.nextafter(biases[place] - sign * level, -sign * np.inf)
+    return FeedForward(  # with a bias, which the last layer may lack; how far each parameter moves is told apart
+        network.weights,
+        [*network.given_biases[:-1], biases],
+        activation=network.activations,
+        output=network.output,
+        threshold=network.threshold,
+        classes=network.classes,
+        dtype=network.dtype,
+    )

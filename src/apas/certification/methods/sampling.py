@@ -9,11 +9,11 @@ being drawn for at its ``r``-th failure, and its counts end at that very draw.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,17 +21,19 @@ from apas._parallel import in_parallel, ranges
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas._validation import check_integer, check_probability
-from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
-from apas.certification.claims import Every, Most, Verdict
+from apas.certification.certificate import Certificate, DrawnShift
+from apas.certification.claims import Most, Verdict
+from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
-from apas.display.numbers import at_least
+from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
-from apas.errors import GuaranteeWarning, InputError
-from apas.models.base import Described, Model, offers
-from apas.models.convert import encoded_rows
-from apas.shifts.base import ShiftSet
-from apas.shifts.observed import ObservedShifts
+from apas.errors import InputError
+from apas.models.base import offers
+from apas.shifts.base import Listed
 from apas.stats import allowed_failures, coverage_lower, coverage_upper, refuting_failures, sample_size
+
+if TYPE_CHECKING:
+    from apas.certification.max_shift.result import MaxShift
 
 #: How many random numbers are held at a time.
 NUMBERS = 1 << 17
@@ -73,6 +75,8 @@ def first_failures(question: Question, stream: Stream, samples: int, limit: int,
     number, and a margin within rounding of 0 counts as failing whatever its sign.
     """
     block = block_size(question)
+    if len(question.X) == 1 and block % ALIGN == 0:
+        block *= 2  # one row leaves room in the cache for more draws; counts do not depend on it
     with Progress(samples, "drawing shifted models") as progress:
         if question.n_jobs == 1 or samples <= block:
             parts = [_scan(question, stream, 0, samples, (limit, sure_limit), block, progress)]
@@ -92,10 +96,18 @@ def first_failures(question: Question, stream: Stream, samples: int, limit: int,
     return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], np.arange(len(question) + 1)))
 
 
+def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[tuple[int, int, Floats]]:
+    """Draws number 0 to `samples`, as many at a time as fit: the first and last of a block, and their directions."""
+    block = block_size(question)
+    for begin in range(0, samples, block):
+        end = min(begin + block, samples)
+        yield begin, end, question.directions(stream, begin, end)
+
+
 def block_size(question: Question) -> int:
     """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    fits = NUMBERS // max(1, len(question.coordinates))
-    most = DRAWS if len(question) <= FEW_ROWS else DRAWS_MANY_ROWS
+    fits = NUMBERS // max(1, question.coordinates.values.size)
+    most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
 
@@ -111,21 +123,22 @@ def _scan(
     block: int,
     progress: Progress | None,
 ) -> _Part:
-    failed = np.zeros((2, len(question)), dtype=np.int64)  # all failures, and those beyond rounding
-    active = np.arange(len(question))
+    rows_asked, shifts, moving = len(question.X), question.shifts, question.coordinates
+    failed = np.zeros((2, rows_asked), dtype=np.int64)  # all failures, and those beyond rounding
+    active = np.arange(rows_asked)
     found: list[_Part] = [_NOTHING]
     for begin in range(start, stop, block):
         end = min(begin + block, stop)
         # a whole group of directions costs no more than a part of it, and needs no copy
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
-        directions = question.directions(stream, begin, whole)
+        directions = shifts.directions(moving, stream, begin, whole)
         for chunk in range(0, len(active), ROWS):
             rows = active[chunk : chunk + ROWS]
             column, sample, sure = _failing(question, rows, directions, end - begin)
             if len(column):
                 found.append((rows[column], begin + sample, sure))
-                failed[0] += np.bincount(rows[column], minlength=len(question))
-                failed[1] += np.bincount(rows[column[sure]], minlength=len(question))
+                failed[0] += np.bincount(rows[column], minlength=rows_asked)
+                failed[1] += np.bincount(rows[column[sure]], minlength=rows_asked)
         if len(found) > 1:
             active = active[(failed[0, active] < limits[0]) & (failed[1, active] < limits[1])]
             if not len(active):
@@ -147,7 +160,7 @@ def _failing(question: Question, rows: Indices, directions: Floats, count: int) 
 
     Only the first `count` directions are asked about.
     """
-    some = slice(None) if len(rows) == len(question) else rows
+    some = slice(None) if len(rows) == len(question.X) else rows
     band, margins = question.band[some], question.margins(directions, some)[:count]
     good = margins > band  # written so that a NaN fails
     if good.all():
@@ -159,22 +172,31 @@ def _failing(question: Question, rows: Indices, directions: Floats, count: int) 
 _NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
 
 
-def default_delta(shifts: ShiftSet, delta: Any) -> Any:
-    """The delta of models that exist is 1 unless given; of other sets there is no default."""
-    return 1.0 if delta is None and isinstance(shifts, ObservedShifts) else delta
+@lru_cache(maxsize=1024)  # exact arithmetic on long numbers, and most calls ask for the same few
+def _needed(coverage: float, confidence: Fraction) -> int:
+    """The least number of draws with which a claim can be certified."""
+    return sample_size(coverage=coverage, confidence=confidence)
 
 
-def models_used(shifts: ObservedShifts, asked: int | None) -> int:
-    """How many of the models `Sampling` takes: all, or as many as it was told to."""
-    if asked is not None and asked > len(shifts):
+@lru_cache(maxsize=1024)
+def _thresholds(samples: int, coverage: float, confidence: Fraction) -> tuple[int, int]:
+    """How many failures certify at most (-1 if none may), and how many refute at least."""
+    allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
+    return allowed, refuting_failures(samples, coverage=coverage, confidence=confidence) if allowed >= 0 else 0
+
+
+def models_used(shifts: Listed, asked: int | None) -> int:
+    """How many of the listed models `Sampling` takes: all, or as many as it was told to."""
+    listed = len(shifts.models)
+    if asked is not None and asked > listed:
         raise InputError(
-            f"`n_samples` of Sampling must be at most {len(shifts)}, as ObservedShifts has models, got {asked}; none "
-            "is used twice, so leave it out, or retrain more."
+            f"`n_samples` of Sampling must be at most {listed}, as {type(shifts).__name__} has models, got {asked}; "
+            "none is used twice, so leave it out, or retrain more."
         )
-    return len(shifts) if asked is None else asked
+    return listed if asked is None else asked
 
 
-def too_few_models(claim: Most, models: int) -> str:
+def too_few_models(claim: Most, models: int, owner: str = "ObservedShifts") -> str:
     """The error a user reads, with the confidence that so many models reach."""
     needed = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
     together = f" for {claim.rows} rows together" if claim.rows > 1 else ""
@@ -183,62 +205,9 @@ def too_few_models(claim: Most, models: int) -> str:
     reached = Fraction(int((1 - risk) * 10_000), 10_000)
     reach = f"{models} reach a confidence of {float(reached):g}{together}" if reached > 0 else "they reach none"
     return (
-        f"`models` of ObservedShifts must number at least {needed} for coverage {claim.coverage} with confidence "
+        f"`models` of {owner} must number at least {needed} for coverage {claim.coverage} with confidence "
         f"{claim.confidence}{together}, got {models}; {reach}, so retrain more or ask Sampling for less."
     )
-
-
-def check_models(shifts: ObservedShifts, model: Model, points: Any) -> Iterator[tuple[Model, Floats, str]]:
-    """Each listed model, the rows as it reads them, and what to call it; warn of another threshold than the model's."""
-    warned = False
-    for number, other in enumerate(shifts.models):
-        name = f"`models[{number}]` of ObservedShifts"
-        ours, theirs = (m.describe().get("threshold") if offers(m, Described) else None for m in (model, other))
-        if None not in (ours, theirs) and ours != theirs and not warned:
-            warned = True
-            warnings.warn(
-                f"{name} gives its second class from {theirs:g} on, but the model itself from {ours:g} on; the claim "
-                "is about models with thresholds of their own.",
-                GuaranteeWarning,
-                stacklevel=4,
-            )
-        try:
-            yield other, encoded_rows(other, points)[1], name
-        except InputError as error:
-            raise InputError(f"{name} cannot read the rows: {error}") from error
-
-
-def decided_one_by_one(question: Question, method: str) -> list[Certificate]:
-    """Ask every listed model: one certificate per row about all of them."""
-    shifts = question.shifts
-    assert isinstance(shifts, ObservedShifts)
-    claim = Every(question.region, question.claim_rows)
-    nowhere = Stream(0, "listed")  # nothing is drawn
-    least, doubtful = np.full(len(question), np.inf), np.zeros(len(question), dtype=bool)
-    broken = np.full(len(question), -1)
-    for begin in range(0, len(shifts), block_size(question)):
-        margins = question.margins(question.directions(nowhere, begin, begin + block_size(question)))
-        fails = ~(margins >= -question.band)  # written so that a NaN fails
-        first = np.where(fails.any(axis=0) & (broken < 0), begin + fails.argmax(axis=0), -1)
-        broken = np.where(broken < 0, first, broken)
-        doubtful |= (~fails & ~(margins > question.band)).any(axis=0)
-        least = np.minimum(least, (margins - question.band).min(axis=0))
-    answers = []
-    for i, number in enumerate(broken.tolist()):
-        delta, witness, bound = float(question.delta[i]), None, None
-        if number >= 0:
-            verdict, reason = Verdict.REFUTED, f"model number {number} does not keep it"
-            witness = DrawnShift(shifts, delta, nowhere.entropy, nowhere.purpose, number)
-        elif doubtful[i]:
-            verdict, reason = Verdict.UNKNOWN, "on some model it is within rounding of the boundary"
-        else:
-            written = at_least(float(least[i]))
-            verdict, bound = Verdict.CERTIFIED, float(written)
-            asked = f"each of the {len(shifts)}" if len(shifts) > 1 else "it"
-            reason = f"{asked} was asked, and the least margin is {written}"
-        evidence = BoundEvidence("models", bound, len(shifts), exact=bound is not None)
-        answers.append(Certificate(claim, verdict, delta, question.target[i], method, evidence, reason, witness))
-    return answers
 
 
 #: A row whose margins lie within rounding of 0 is given up at this many times the failures that would refute.
@@ -298,18 +267,7 @@ class SamplingEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values; the entropy as hexadecimal text, since it exceeds what JSON readers keep."""
-        return {
-            "kind": "sampling",
-            "entropy": hex(self.entropy),
-            "purpose": self.purpose,
-            "samples": self.samples,
-            "allowed": self.allowed,
-            "refuting": self.refuting,
-            "draws": self.draws,
-            "failures": self.failures,
-            "doubtful": self.doubtful,
-            "first_failure": self.first_failure,
-        }
+        return {"kind": "sampling", **vars(self), "entropy": hex(self.entropy)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,6 +299,7 @@ class Sampling:
     coverage: float = 0.995
     confidence: float = 0.999
     n_samples: int | None = None
+    name: ClassVar[str] = "sampling"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Sampling"))
@@ -369,30 +328,68 @@ class Sampling:
 
     def samples(self, question: Question, claim: Most) -> int:
         """How many draws to make; whether they are enough for the claim is not asked."""
-        if isinstance(question.shifts, ObservedShifts):
+        if offers(question.shifts, Listed):
             return models_used(question.shifts, self.n_samples)
         if self.n_samples is not None:
             return self.n_samples
         cheap = min(20_000, 10**8 // max(1, int(np.count_nonzero(question.radii))))
-        return max(sample_size(coverage=claim.coverage, confidence=claim.row_confidence), cheap)
+        return max(_needed(claim.coverage, claim.row_confidence), cheap)
 
     def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
         coverage, confidence = claim.coverage, claim.row_confidence
         samples = self.samples(question, claim)
-        allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
-        if allowed < 0 and isinstance(question.shifts, ObservedShifts) and samples == len(question.shifts):
-            raise InputError(too_few_models(claim, samples))
+        allowed, refuting = _thresholds(samples, coverage, confidence)
+        if allowed < 0 and offers(question.shifts, Listed) and samples == len(question.shifts.models):
+            raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
-            needed = sample_size(coverage=coverage, confidence=confidence)
-            together = f" for {claim.rows} rows together" if claim.rows > 1 else ""
+            needed, together = _needed(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
             raise InputError(
-                f"`n_samples` of Sampling must be at least {needed} for coverage {coverage} with confidence "
-                f"{claim.confidence}{together}, got {samples}; draw more, or leave it out."
+                f"`n_samples` of Sampling must be at least {needed} for coverage {coverage} with "
+                f"confidence {claim.confidence}{together}, got {samples}; draw more, or leave it out."
             )
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
-        refuting = refuting_failures(samples, coverage=coverage, confidence=confidence)
         return samples, allowed, max(refuting, allowed + 1)
+
+    def largest_shift(
+        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
+    ) -> list[MaxShift]:
+        """The largest delta that draws certify, by one of the searches of `max_shift`."""
+        from apas.certification.max_shift.searches import sampled_answers  # which counts failures as this method does
+
+        return sampled_answers(question, self, stream.entropy, limit, search)
+
+    def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
+        """Clopper-Pearson bands from the same draws at every delta."""
+        samples = self.samples(question, self.claim(question))
+        failures, sure = _counted(question, deltas, Stream(stream.entropy, "fraction"), samples)
+        # every end of every band has the same part of the risk
+        level = 1 - (1 - Fraction(repr(self.confidence))) / (2 * len(deltas))
+        measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
+        curves = []
+        for i, target in enumerate(question.target):
+            lower = np.array([coverage_lower(samples, int(k), confidence=level) for k in failures[:, i]])
+            upper = np.array([coverage_upper(samples, int(k), confidence=level) for k in sure[:, i]])
+            drawn = (samples, self.confidence, target, measure, bool(valid[i]))
+            curves.append(FractionCurve(deltas, 1 - failures[:, i] / samples, lower, upper, *drawn))
+        return curves
+
+    def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
+        """The extreme margins of the draws, with the share of shifts that each stands for."""
+        asked = self.claim(question)
+        samples = self.plan(question, asked)[0]
+        # what Lemma 4 attaches to the extreme of so many draws: at least the share that was asked for
+        share = max(self.coverage, coverage_lower(samples, 0, confidence=self.confidence))
+        claim = Most(share, self.confidence, asked.measure)
+        low, high, undefined = _extremes(question, Stream(stream.entropy, "range"), samples)
+        if question.single:  # what the draws give in float32, whatever the order of its sums
+            low, high = low - question.band, high + question.band
+        items = []
+        for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+            attained, base = (bool(np.isfinite(ends[0])), bool(np.isfinite(ends[1]))), float(question.base_margins[i])
+            delta, target, missing = float(question.delta[i]), question.target[i], int(undefined[i])
+            items.append(OutputRange(*ends, claim, claim, attained, base, delta, target, self.name, missing))
+        return items
 
     def _certificate(self, question: Question, i: int, claim: Most, evidence: SamplingEvidence) -> Certificate:
         verdict = Verdict.UNKNOWN
@@ -405,7 +402,7 @@ class Sampling:
         if evidence.first_failure is not None:
             witness = DrawnShift(question.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
         return Certificate(
-            claim, verdict, delta, question.target[i], "sampling", evidence, _reason(verdict, evidence), witness
+            claim, verdict, delta, question.target[i], self.name, evidence, _reason(verdict, evidence), witness
         )
 
 
@@ -433,3 +430,53 @@ def _reason(verdict: Verdict, evidence: SamplingEvidence) -> str:
     if evidence.doubtful:
         return f"{counts}, {evidence.doubtful} of them within rounding of the boundary, where nothing can be decided"
     return f"{counts}: more than the {evidence.allowed} that certify, fewer than the {evidence.refuting} that refute"
+
+
+def _counted(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
+    """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
+    questions = [replace(question, delta=np.full(len(question), delta)) for delta in deltas]
+    block = block_size(question)
+    cuts = ranges(samples, block, question.n_jobs)
+    parts = in_parallel(_count, ((questions, stream, a, b, block) for a, b in cuts), question.n_jobs)
+    total = np.zeros((2, len(deltas), len(question)), dtype=np.int64)
+    with Progress(samples, "drawing shifted models") as progress:
+        for (a, b), part in zip(cuts, parts, strict=True):
+            total += part
+            progress.advance(b - a)
+    return total[0], total[1]
+
+
+def _count(questions: list[Question], stream: Stream, start: int, stop: int, block: int) -> Integers:
+    first = questions[0]
+    counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
+    for begin in range(start, stop, block):
+        end = min(begin + block, stop)
+        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
+        directions = first.directions(stream, begin, whole)
+        for question, count in zip(questions, counts.transpose(1, 0, 2), strict=True):
+            for chunk in range(0, len(question), ROWS):
+                rows = slice(chunk, chunk + ROWS)
+                margins = question.margins(directions, rows)[: end - begin]
+                band = question.band[rows]
+                # written so that a NaN fails beyond doubt
+                count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
+                count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)
+    return counts
+
+
+def _extremes(question: Question, stream: Stream, samples: int) -> tuple[Floats, Floats, Integers]:
+    """Least and largest margin of each row over the draws, and how many draws give no number."""
+    low, high = np.full(len(question), np.inf), np.full(len(question), -np.inf)
+    undefined = np.zeros(len(question), dtype=np.int64)
+    with Progress(samples, "drawing shifted models") as progress:
+        for begin, end, directions in drawn_blocks(question, stream, samples):
+            for chunk in range(0, len(question), ROWS):
+                rows = slice(chunk, chunk + ROWS)
+                margins = question.margins(directions, rows)
+                # a model that gives no number is on neither side of any: then no end is known
+                missing = np.isnan(margins)
+                undefined[rows] += np.count_nonzero(missing, axis=0)
+                low[rows] = np.minimum(low[rows], np.where(missing, -np.inf, margins).min(axis=0))
+                high[rows] = np.maximum(high[rows], np.where(missing, np.inf, margins).max(axis=0))
+            progress.advance(end - begin)
+    return low, high, undefined

@@ -20,11 +20,10 @@ import numpy as np
 
 from apas._random import Stream
 from apas._typing import Array, Floats
-from apas.certification.api import decide
 from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, search_tries
 from apas.certification.methods.sampling import Sampling, block_size
-from apas.certification.question import Method, Question
+from apas.certification.question import Method, Question, decide
 from apas.counterfactuals.search.observed_split import ReadModels, differences
 from apas.counterfactuals.search.source import Task, Trial
 from apas.models.base import offers

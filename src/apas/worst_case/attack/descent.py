@@ -1,6 +1,6 @@
 """Attack by projected gradient descent from many starts, for rows side by side.
 
-What is searched is a `Landscape`, the margins of rows over the points of a unit `AttackBall`: the pushes of units for
+What is searched is a `Landscape`, the margins of rows over the points of a unit `ConvexSet`: the pushes of units for
 dense networks in a box (`unit_pushes`), else the parameters themselves. Nothing found here is believed; whoever asked
 re-evaluates it (`apas.certification.confirmation`).
 
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from apas._typing import Array, Bools, Floats, Indices, Integers
 from apas.models.base import Differentiable, Parameters
 from apas.models.feedforward import FeedForward
-from apas.shifts.box import inside_box
+from apas.shifts.base import Box
 
 #: Draws unit points number `start` to `stop`.
 Draw = Callable[[int, int], Floats]
@@ -35,7 +35,7 @@ SOFTNESS, SOFT_SHARE = (0.1, 0.05, 0.2, 0.3, 0.0), 0.6
 
 
 @runtime_checkable
-class AttackBall(Protocol):
+class ConvexSet(Protocol):
     """A convex set of shifts around 0, and what a descent inside it needs."""
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
@@ -49,28 +49,6 @@ class AttackBall(Protocol):
     def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
         """Parameters brought inside the set of size `delta` around `base`, without tolerance."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class AttackBox:
-    """The box in which coordinate i moves by at most ``delta * radii[i]``."""
-
-    radii: Floats
-
-    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
-        """Every entry cut to its range."""
-        reach = np.asarray(delta)[..., None] * self.radii
-        return np.clip(moves, -reach, reach)
-
-    def steepest(self, gradients: Floats) -> Floats:
-        """The corner against the gradient; a coordinate without slope stays in the middle."""
-        return np.asarray(-np.sign(gradients) * self.radii)
-
-    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
-        """Every entry cut to its range, in real arithmetic."""
-        reach = np.asarray(delta)[..., None] * self.radii
-        direction = (values - base.values) / np.where(reach > 0, reach, np.inf)
-        return inside_box(base.values, self.radii, np.asarray(delta)[..., None], direction)
 
 
 class Landscape(Protocol):
@@ -119,7 +97,7 @@ class LeastMargins:
 
 def search(
     landscape: Landscape,
-    ball: AttackBall,
+    ball: ConvexSet,
     draw: Draw,
     goal: Floats,
     *,
@@ -143,13 +121,13 @@ def search(
             if first == 0:
                 batch = np.concatenate([centre[some, None, :], batch[:, 1:]], axis=1)
             _descend(landscape, ball, found, goal, some, batch, steps if last else -min(steps, JUMPS))
-    if isinstance(ball, AttackBox) and size <= COORDINATES:
+    if isinstance(ball, Box) and size <= COORDINATES:
         for some in _blocks(np.flatnonzero(found.margins >= goal), together * size):
             _one_by_one(landscape, ball, found, goal, some)
     return found
 
 
-def _starts(ball: AttackBall, draw: Draw, first: int, last: int) -> Floats:
+def _starts(ball: ConvexSet, draw: Draw, first: int, last: int) -> Floats:
     points = draw(first, max(last, first + 1)).copy()
     corners = np.arange(first, first + len(points)) % 2 == 0
     points[corners] = ball.steepest(-points[corners])
@@ -162,7 +140,7 @@ def _blocks(rows: Indices, size: int) -> list[Indices]:
 
 
 def _descend(
-    landscape: Landscape, ball: AttackBall, found: LeastMargins, goal: Floats, rows: Indices, points: Floats, steps: int
+    landscape: Landscape, ball: ConvexSet, found: LeastMargins, goal: Floats, rows: Indices, points: Floats, steps: int
 ) -> None:
     """Steps against the gradient, ever smaller ones; a negative number of them: full ones, from corner to corner."""
     part, jump = landscape.take(rows), steps < 0
@@ -184,7 +162,7 @@ def _descend(
             rows, points, part = rows[keep], points[keep], part.take(keep)
 
 
-def _step(ball: AttackBall, points: Floats, gradients: Floats, size: float, *, jump: bool) -> Floats:
+def _step(ball: ConvexSet, points: Floats, gradients: Floats, size: float, *, jump: bool) -> Floats:
     """A step against the gradient, cut off at the surface; or to the point that is best if the slopes stay."""
     flat = np.nan_to_num(gradients.reshape(-1, gradients.shape[-1]))
     best = ball.steepest(flat)
@@ -192,7 +170,7 @@ def _step(ball: AttackBall, points: Floats, gradients: Floats, size: float, *, j
     return np.asarray(moved.reshape(points.shape))
 
 
-def _one_by_one(landscape: Landscape, ball: AttackBox, found: LeastMargins, goal: Floats, rows: Indices) -> None:
+def _one_by_one(landscape: Landscape, ball: Box, found: LeastMargins, goal: Floats, rows: Indices) -> None:
     """Put single coordinates of the best points to their ends, and then as many of the helpful ones as help."""
     size = len(ball.radii)
     ends = np.concatenate([np.diag(-ball.radii), np.diag(ball.radii)])

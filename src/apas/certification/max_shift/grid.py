@@ -1,0 +1,175 @@
+"""The largest delta of models that can only be asked for margins: draws looked at on a grid of deltas.
+
+The grid of a row is laid by a pilot on a stream of its own: coarse below the pilot's answer, fine around it, coarse
+again up to the limit. It is fixed before the certifying rays are drawn; a finer grid where *these* draws look promising
+would be a selection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from apas._random import Stream
+from apas._typing import Bools, Floats, Indices, Integers
+from apas.certification.claims import Most
+from apas.certification.max_shift.result import MaxShift
+from apas.certification.methods.sampling import drawn_blocks, first_failures
+from apas.certification.question import Question
+from apas.display.progress import Progress
+from apas.stats import allowed_failures
+
+#: In how many steps a candidate is looked for, how often the last of them is halved, and where they begin if nothing
+#: is proved, as a share of the limit.
+STEPS, HALVINGS, LEAST = 24, 7, 1e-6
+#: Shares of the pilot's answer below and around it, and how fast the grid grows beyond.
+COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
+#: How many rows are looked at together.
+TOGETHER = 64
+#: No draw has failed yet.
+NONE = np.empty(0, dtype=np.int64)
+
+
+def ladder(low: Floats, high: Floats, rungs: int) -> Floats:
+    """Per row a geometric sequence that begins above `low` and ends at `high` itself."""
+    # by logarithms: the ratio of a tiny proved delta and the limit may not be finite
+    begin, end = np.log(low)[:, None], np.log(high)[:, None]
+    values = np.exp(begin + (end - begin) * np.arange(1, rungs + 1) / rungs)
+    values[:, -1] = high
+    return np.asarray(values)
+
+
+def climb(
+    question: Question, rungs: Floats, stream: Stream, samples: int, most: int, failed: list[Integers]
+) -> Indices:
+    """How many rungs each row climbs before more than `most` of the draws have failed at one of them.
+
+    `failed` holds per row the draws that failed before; those that fail on the climbed rungs are added.
+    """
+    climbed = np.full(len(question), rungs.shape[1], dtype=np.intp)
+    rows = np.arange(len(question))
+    for rung in range(rungs.shape[1]):
+        # a row with no more than `most` failures has them all counted; one with more is at its end anyway
+        here = replace(question.take(rows), delta=rungs[rows, rung])
+        found = first_failures(here, stream, samples, most + 1, most + 1)
+        for i, row in enumerate(rows):
+            together = np.union1d(failed[row], found.of(i)[0])
+            if len(together) > most:
+                climbed[row] = rung
+            else:
+                failed[row] = together
+        rows = rows[climbed[rows] > rung]
+        if not len(rows):
+            break
+    return climbed
+
+
+def candidates(question: Question, claim: Most, stream: Stream, planned: int, limit: float, floor: Floats) -> Floats:
+    """Per row a delta up to which about 60 % of the failures that the claim allows are seen, or the floor.
+
+    Any heuristic would do here. This one climbs, so that a network that recovers does not lure it beyond the failures.
+    """
+    samples = min(planned, 4000)
+    allowed = allowed_failures(planned, coverage=claim.coverage, confidence=claim.row_confidence)
+    # below what the claim allows, so that certifying draws pass as a rule; where none may fail, none may here
+    most = int(max(0.6 * allowed, 0.3) / planned * samples)
+    low = np.where(floor > 0, floor, limit * LEAST)
+    high = np.full(len(question), limit)
+    failed = [NONE] * len(low)
+    rungs = ladder(low, high, STEPS)
+    climbed = climb(question, rungs, stream, samples, most, failed)
+    found = np.where(climbed > 0, rungs[np.arange(len(low)), climbed - 1], floor)
+    rows = np.flatnonzero((climbed < STEPS) & (found > 0))
+    high[rows] = rungs[rows, climbed[rows]]
+    for _ in range(HALVINGS):
+        if not len(rows):
+            break
+        middle = np.sqrt(found[rows]) * np.sqrt(high[rows])
+        some = [failed[row] for row in rows]
+        passed = climb(question.take(rows), middle[:, None], stream, samples, most, some) == 1
+        for row, seen in zip(rows, some, strict=True):
+            failed[row] = seen
+        found[rows] = np.where(passed, middle, found[rows])
+        high[rows] = np.where(passed, high[rows], middle)
+    return found
+
+
+def lay_grid(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
+    """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
+    centre = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
+    centre = np.maximum(centre, limit * LEAST)
+    fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
+    far = fine[-1] * BEYOND ** np.arange(1, 40)
+    grid = np.minimum(centre[:, None] * np.concatenate([COARSE, fine, far]), limit)
+    grid[:, -1] = limit
+    return np.asarray(np.maximum(grid, floor[:, None]))
+
+
+def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ranks: tuple[int, int]) -> Indices:
+    """Number of the first rung at which as many rays have failed, there or before, as each rank says.
+
+    Shape (rows, 2); the grid's length if there is no such rung. The first rank counts rays that are not clearly valid,
+    the second those that clearly fail.
+    """
+    rungs = grid.shape[1]
+    found = np.full((len(question), 2), rungs)
+    failed = np.zeros((2, len(question), samples), dtype=bool)  # not clearly valid, and clearly failing
+    rows = np.arange(len(question))
+    for rung in range(rungs):
+        part = replace(question.take(rows), delta=grid[rows, rung])
+        failed[:, rows] |= _failing(part, stream, samples)
+        counts = failed[:, rows].sum(axis=2)
+        for k, rank in enumerate(ranks):
+            hit = rows[(counts[k] >= rank) & (found[rows, k] == rungs)]
+            found[hit, k] = rung
+        rows = rows[(counts[0] < ranks[0]) | (counts[1] < ranks[1])]
+        if not len(rows):
+            break
+    return found
+
+
+def _failing(question: Question, stream: Stream, samples: int) -> Bools:
+    """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
+    failing = np.empty((2, len(question), samples), dtype=bool)
+    for begin, end, directions in drawn_blocks(question, stream, samples):
+        margins = question.margins(directions)
+        failing[0, :, begin:end] = ~(margins > question.band).T
+        failing[1, :, begin:end] = ~(margins >= -question.band).T
+    return failing
+
+
+def along_grid(
+    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
+) -> list[MaxShift]:
+    """The same for models that can only be asked for margins, some rows at a time."""
+    answers: list[MaxShift] = []
+    with Progress(len(question), "looking along rays") as progress:
+        for begin in range(0, len(question), TOGETHER):
+            part = question.take(slice(begin, begin + TOGETHER))
+            answers += _grid_answers(part, claim, entropy, plan, limit, trace)
+            progress.advance(len(part))
+    return answers
+
+
+def _grid_answers(
+    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
+) -> list[MaxShift]:
+    samples, allowed, refuting = plan
+    grid = lay_grid(question, claim, entropy, samples, limit, np.zeros(len(question)))
+    found = crossings(question, Stream(entropy, "max_shift/rays"), grid, samples, (allowed + 1, refuting))
+    rungs = grid.shape[1]
+    answers = []
+    for i, (certify_at, refute_at) in enumerate(found):
+        delta = float(grid[i, certify_at - 1]) if certify_at else 0.0
+        upper = float(grid[i, refute_at]) if refute_at < rungs else np.inf
+        ended = bool(certify_at == rungs)
+        reason = f"at every grid value up to delta{', which is the limit' if ended else ''}"
+        reason += f": at most {allowed} of {samples} rays failed before"
+        if not delta:
+            reason = f"more than {allowed} of {samples} rays failed at the first grid value already"
+        told = {**trace, "rungs": np.unique(grid[i, :certify_at]).tolist()}
+        ends = (delta, max(upper, delta), 0.0, np.inf, False, ended)
+        answers.append(MaxShift(*ends, claim, question.target[i], reason, told))
+    return answers
