@@ -14,15 +14,15 @@ import pytest
 from certificatefiles import changed, checker_in_process, content_of, network, rows, run_checker, write
 
 import apas
+from apas._fields import Fields
 from apas._random import Stream
 from apas.certification.api import decide
 from apas.certification.question import Question
 from apas.certification.results import Certificates
-from apas.contracts.json_values import Fields
 from apas.contracts.reports import Checked
 from apas.contracts.row_fingerprints import question_of, readings
-from apas.contracts.shiftsets import read_shifts
 from apas.models.digest import model_digest
+from apas.shifts.base import KINDS
 from apas.stats import allowed_failures, refuting_failures
 
 CERTIFICATE = ("certificates", 0, "certificate")
@@ -52,7 +52,7 @@ def test_nothing_is_proved_of_every_normal_shift(proved):
     content = content_of(proved)
     content["shifts"]["kind"] = "gaussian"
     shifts = apas.GaussianShifts()
-    assert read_shifts(Fields(content["shifts"])) == shifts
+    assert KINDS.read(Fields(content["shifts"])) == shifts
     item = apas.load_certificates(proved)[0]
     row = np.array([content["certificates"][0]["encoded"]])
     drawn = readings(question_of(NET, row, row, [item], shifts), [item])[0].first_draw

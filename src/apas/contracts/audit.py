@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,29 +15,34 @@ from apas._typing import Bools, Floats
 from apas._validation import check_flag, is_frame, is_path
 from apas.certification.api import check_agreement
 from apas.certification.certificate import Certificate
-from apas.certification.claims import Every
+from apas.certification.claims import is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.question import Question
 from apas.certification.results import Certificates
-from apas.contracts.file import load_certificates, read_content, stored_content
+from apas.contracts.file import load_certificates
 from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.contracts.reports import AuditReport, AuditRow, Outcome
-from apas.contracts.row_fingerprints import Origin, Reading, origin_of, question_of, readings, rows_of
-from apas.contracts.shiftsets import AbsentModels, with_models
+from apas.contracts.row_fingerprints import (
+    Origin,
+    Reading,
+    check_unchanged,
+    known_readings,
+    origin_of,
+    question_of,
+    readings,
+    rows_of,
+)
 from apas.counterfactuals.defaults import check_space
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.coding import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
-from apas.display.numbers import at_most, exactly
+from apas.display.numbers import at_most, exactly, plain
 from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.base import Dense, Described, Model, Named, Raw, offers
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import OtherMoves
+from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, words_of
 from apas.shifts.distance import ShiftReport, compare_models, read_model
-from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
-from apas.shifts.observed import ObservedShifts
 
 #: How far a preprocessing may be off on another machine, and a margin of nine digits.
 SAME_UNITS, NINE_DIGITS = 1e-12, 1e-8
@@ -54,7 +60,7 @@ class Matched:
 
 def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
     """The model as the file needs it, or why it is another one."""
-    origin = found.readings[0].origin if found.readings else None
+    origin = origin_behind(found)
     own, borrowed = model, False
     if origin is not None and origin.space is not None and model_digest(model) != found.model_digest:
         borrowed = True
@@ -75,6 +81,13 @@ def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
         f"this is not the model that the file is about: its SHA-256 is {digest[:12]}..., the file says "
         f"{found.model_digest[:12]}..."
     )
+
+
+def origin_behind(found: Certificates | MaxShifts) -> Origin | None:
+    """What is known about the model of certificates besides its fingerprint: from the model, or from their file."""
+    if found.readings or found.model is None:
+        return found.readings[0].origin if found.readings else None
+    return origin_of(found.model)
 
 
 def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None) -> str | None:
@@ -120,11 +133,10 @@ def row_complaints(found: Certificates | MaxShifts, question: Question, told: Fl
 
 def wrong_targets(items: Sequence[Certificate | MaxShift], classes: tuple[Any, ...]) -> list[str | None]:
     """Per row whether its target is no class of the model."""
-    known = {(type(c), c) for c in (c.item() if isinstance(c, np.generic) else c for c in classes)}
-    return [
-        None if (type(item.target), item.target) in known else f"its target {item.target!r} is no class of the model"
-        for item in items
-    ]
+    labels = [item.target for item in items]
+    known, targets = ([c.item() if isinstance(c, np.generic) else c for c in part] for part in (classes, labels))
+    pairs = {(type(c), c) for c in known}
+    return [None if (type(t), t) in pairs else f"its target {t!r} is no class of the model" for t in targets]
 
 
 def _margins(told: Reading, now: Reading, band: float, drawn: bool) -> str | None:
@@ -168,39 +180,51 @@ class Successor:
         """How far the parameters moved, in the distance that the certified set is about."""
         if self.base is None:
             return None
-        order = shifts.p if isinstance(shifts, LpShifts) else float("inf")
+        order = shifts.order if offers(shifts, Normed) else float("inf")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GuaranteeWarning)  # the audit itself says what else differs
             return compare_models(self.base, [self.model], p=order, names=["`new_model`"], columns=["new model"])
 
-    def lies_in(self, shifts: Any, delta: float) -> bool | None:
-        """Whether the new model is one that certificates about `shifts` by `delta` speak of; None if nobody knows."""
+    def lies_in(self, shifts: Any, deltas: Sequence[float]) -> dict[float, bool | None]:
+        """Per delta whether the new model is one that certificates about the shifts speak of; None if nobody knows."""
         if self.base is None:
-            return None
-        if isinstance(shifts, ObservedShifts | AbsentModels):
-            if delta == 1:  # the listed models themselves, with all that belongs to them
-                known = shifts.to_dict()["models"]
-                listed = model_digest(self.model) in known or model_digest(self.given) in known
-                return None if listed and self.unidentified else listed
-            if isinstance(shifts, AbsentModels):
-                return None
-        if self.differs or not shifts.contains(self.base.parameters, self.model.parameters, delta):
-            return False
-        return None if self.unidentified else True
+            return dict.fromkeys(deltas)
+        listed = None
+        if offers(shifts, Fingerprinted):  # the listed models themselves, with all that belongs to them
+            listed = model_digest(self.model) in shifts.digests or model_digest(self.given) in shifts.digests
+        found: dict[float, bool | None] = {}
+        least = None
+        for delta in deltas:
+            if listed is not None and (delta == 1 or not offers(shifts, Listed)):
+                found[delta] = None if delta != 1 or (listed and self.unidentified) else listed
+                continue
+            if least is None and not self.differs and len(deltas) > 1 and offers(shifts, Measurable):
+                least = shifts.distance(self.base.parameters, self.model.parameters)
+            inside = not self.differs and self._contained(shifts, delta, least)
+            found[delta] = None if inside and self.unidentified else inside
+        return found
+
+    def _contained(self, shifts: Any, delta: float, least: float | None) -> bool:
+        """Whether the set holds the new model; where its distance settles that, without asking parameter by parameter.
+
+        A distance is rounded, and `contains` decides in real arithmetic: what is closer than rounding is asked.
+        """
+        if least is not None and not np.isclose(least, delta, rtol=1e-9, atol=0.0):
+            return least < delta
+        assert self.base is not None
+        return bool(shifts.contains(self.base.parameters, self.model.parameters, delta))
 
 
 def bounds_distance(shifts: Any) -> bool:
     """Whether the delta of a set of shifts bounds the distance that is measured, over all parameters."""
-    if isinstance(shifts, LinfShifts):
-        return bool(shifts == LinfShifts())
-    return isinstance(shifts, LpShifts) and shifts.to_dict() == LpShifts(shifts.p).to_dict()
+    return offers(shifts, Normed) and shifts.is_whole
 
 
 def read_successor(
     found: Certificates, new_model: Any, base: Any, *, validity_only: bool, known: Model | None = None
 ) -> Successor:
     """Read the new model for the rows of certificates; refuse what cannot be compared."""
-    origin = found.readings[0].origin if found.readings else Origin(False, None, None)
+    origin = origin_behind(found) or Origin(False, None, None)
     given = read_model(new_model, "`new_model`")
     old, network_only = None, origin.preprocessing and origin.space is None and not offers(given, Raw)
     if base is not None:
@@ -226,7 +250,7 @@ def read_successor(
         _refuse_other_architecture(compared, new)
     _refuse_other_features(found, given, new, base, network_only)
     differs = "" if old is None else _differences(old, new)
-    if differs and not isinstance(found.shifts, ObservedShifts | AbsentModels):  # listed models may differ in anything
+    if differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
         what = f"{BEYOND_PARAMETERS} ({differs}): however small the measured shift is, it lies in no certified set."
         notes = (*notes, what)
     missing = "" if old is None else "; ".join(dict.fromkeys(filter(None, (unidentified(old), unidentified(new)))))
@@ -244,6 +268,7 @@ def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool
         except (ApasError, TypeError, ValueError, KeyError, AttributeError) as error:
             raise InputError(f"`new_model` must fit the space that the certificates were made with: {error}") from None
     width = len(found.readings[0].encoded) if found.readings else given.n_features
+    width = width if found.model is None else found.model.n_features
     if network_only and given.n_features != width:
         raise InputError(
             f"`new_model` must take rows in raw units, as the certified model did, or be the network behind the same "
@@ -391,33 +416,26 @@ def audited(
     new_digest = model_digest(read_model(new_model, "`new_model`"))
     if not len(found):
         return AuditReport([], points=found.points, new_digest=new_digest, index=found._index)
-    stored = found if found.model is None else read_content(stored_content(found)).certificates
-    assert stored is not None
-    shifts = with_models(stored.shifts, found.shifts.models) if isinstance(found.shifts, ObservedShifts) else None
-    shifts = stored.shifts if shifts is None else shifts
-    new = read_successor(stored, new_model, base, validity_only=validity_only, known=found.model)
-    question = rows_on(stored, new)
+    check_unchanged(found)
+    shifts = found.shifts
+    new = read_successor(found, new_model, base, validity_only=validity_only, known=found.model)
+    question = rows_on(found, new)
     with np.errstate(over="ignore", invalid="ignore"):
-        valid = question.valid_rows()
-        doubtful = np.abs(question.model.margin(question.X, question.one_target)) <= question.band
-        rounded = question.doubtful_rows()
+        valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
     shift = new.shift(shifts)
-    lies = {delta: new.lies_in(shifts, delta) for delta in {item.delta for item in stored}}
-    rows = [
-        _row(item, ok, lies[item.delta], near, _why(new, lies[item.delta], shift, shifts, item), doubt)
-        for item, ok, near, doubt in zip(
-            stored, valid.tolist(), doubtful.tolist(), np.where(rounded, _DOUBT, "").tolist(), strict=True
-        )
-    ]
+    lies = new.lies_in(shifts, list(dict.fromkeys(item.delta for item in found)))
+    beside = _Beside(new, shift, shifts, question)
+    doubts = np.where(rounded, _DOUBT, "").tolist()
+    rows = [_row(i, item, valid[i], lies[item.delta], beside, doubts[i]) for i, item in enumerate(found)]
     notes = list(new.notes)
     if rounded.any():
         notes.append(_ROUNDED)
     broken = np.array([row.outcome.is_broken for row in rows])
     if repairs and broken.any():
-        found_repairs, note = _repairs(stored, new, broken, space)
+        found_repairs, note = _repairs(found, new, broken, space)
         notes += note
         fixes = iter(found_repairs)
-        rows = [AuditRow(**{**vars(r), "repair": next(fixes)}) if r.outcome.is_broken else r for r in rows]
+        rows = [replace(row, repair=next(fixes)) if row.outcome.is_broken else row for row in rows]
     return AuditReport(
         rows,
         points=found.points,
@@ -425,7 +443,7 @@ def audited(
         notes=notes,
         feature_names=found.feature_names,
         index=found._index,
-        shifts={} if shift is None else {stored.model_digest: shift},
+        shifts={} if shift is None else {found.model_digest: shift},
         comparable=bounds_distance(shifts) and not new.differs and not new.unidentified,
     )
 
@@ -449,7 +467,7 @@ def rows_on(found: Certificates, new: Successor) -> Question:
         raise InputError(f"`new_model` must know the promised classes, but of a row {complaints[0]}.")
     if new.network_only:
         points: Any = None
-        encoded: Floats = np.array([r.encoded for r in found.readings or ()], dtype=np.float64)
+        encoded: Floats = np.array([r.encoded for r in known_readings(found)], dtype=np.float64)
     else:
         try:
             points, encoded = rows_of(new.model, _own_columns(found.points, found, new.model), found.feature_names)
@@ -472,56 +490,68 @@ def _own_columns(rows: Any, found: Certificates, model: Model) -> Any:
     return frame[list(names)]
 
 
-def _why(new: Successor, inside: bool | None, shift: ShiftReport | None, shifts: Any, item: Certificate) -> str:
-    """What is known about the shift, in words."""
-    if shift is None:
-        return "whether the new model lies in the certified set was not measured"
-    if inside is None and new.unidentified:
-        return (
-            "whether the new model lies in the certified set is not known, since not all of the models is identified "
-            f"({new.unidentified})"
-        )
-    if new.differs:
-        return f"the new model differs in more than parameters ({new.differs}), which no certificate covers"
-    if isinstance(shifts, GaussianShifts):
-        return "normal shifts have no limit, so that every change of the parameters that move is one of them"
-    if not bounds_distance(shifts):  # their delta is in other units than the distance
-        return f"the certified set is: {item.claim.measure}, delta = {exactly(item.delta)}"
-    return (
-        f"the certified delta is {exactly(item.delta)}, the distance of the parameters at most {at_most(shift.delta)}"
-    )
+@dataclass(frozen=True)
+class _Beside:
+    """What is known besides each row, in words that only some rows need."""
+
+    new: Successor
+    shift: ShiftReport | None
+    shifts: Any
+    question: Question
+
+    @cached_property
+    def near(self) -> list[bool]:
+        """Rows whose margin on the new model lies within rounding of 0."""
+        asked = self.question
+        with np.errstate(over="ignore", invalid="ignore"):
+            return list(np.abs(asked.model.margin(asked.X, asked.one_target)) <= asked.band)
+
+    def why(self, inside: bool | None, item: Certificate) -> str:
+        """What is known about the shift."""
+        new = self.new
+        if self.shift is None:
+            return "whether the new model lies in the certified set was not measured"
+        if inside is None and new.unidentified:
+            return (
+                "whether the new model lies in the certified set is not known, since not all of the models is "
+                f"identified ({new.unidentified})"
+            )
+        if new.differs:
+            return f"the new model differs in more than parameters ({new.differs}), which no certificate covers"
+        if words_of(self.shifts).no_limit:
+            return words_of(self.shifts).no_limit
+        if not bounds_distance(self.shifts):  # their delta is in other units than the distance
+            return f"the certified set is: {item.claim.measure}, delta = {exactly(item.delta)}"
+        moved = at_most(self.shift.delta)
+        return f"the certified delta is {exactly(item.delta)}, the distance of the parameters at most {moved}"
 
 
-def _row(item: Certificate, valid: bool, inside: bool | None, doubtful: bool, why: str, doubt: str) -> AuditRow:
-    told: dict[str, Any] = {
-        "valid": valid,
-        "inside": inside,
-        "verdict": item.verdict.name,
-        "claim": str(item.claim),
-        "target": item.target,
-        "delta": item.delta,
-        "was_valid": item.valid_today,
-    }
+def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _Beside, doubt: str) -> AuditRow:
+    """What became of row number `i`."""
     if not item.is_certified:
         was = item.verdict.name if item.valid_today else f"{item.verdict.name}, {_NEVER_VALID}"
-        return AuditRow(Outcome.NOT_PROMISED, **told, reason=f"it was {was}, so nothing was promised")
-    if valid:
-        place = {
-            True: "; the new model lies in the certified set",
-            False: f", though outside of the certified set: {why}",
-            None: "",
-        }[inside]
-        return AuditRow(Outcome.HELD, **told, reason=f"valid on the new model{doubt}{place}")
-    if inside is None:
-        return AuditRow(Outcome.BROKEN, **told, reason=f"not valid on the new model{doubt}; {why}")
-    if not inside:
-        return AuditRow(Outcome.BROKEN_OUTSIDE, **told, reason=f"not valid{doubt}: outside of the certified set; {why}")
-    if isinstance(item.claim, Every):
-        near = "; but its margin lies within rounding of 0, where a computed sign may be wrong" if doubtful else ""
-        return AuditRow(Outcome.BROKEN_INSIDE, **told, reason=_WRONG + near)
-    said = f"the certificate speaks of {item.claim}, and this is one of the rest; {why}"
+        outcome, reason = Outcome.NOT_PROMISED, f"it was {was}, so nothing was promised"
+    elif valid:
+        outcome, reason = Outcome.HELD, f"valid on the new model{doubt}"
+        if inside is not None:
+            within = "; the new model lies in the certified set"
+            reason += within if inside else f", though outside of the certified set: {beside.why(inside, item)}"
+    elif inside is None:
+        outcome, reason = Outcome.BROKEN, f"not valid on the new model{doubt}; {beside.why(inside, item)}"
+    elif not inside:
+        outcome = Outcome.BROKEN_OUTSIDE
+        reason = f"not valid{doubt}: outside of the certified set; {beside.why(inside, item)}"
+    elif is_proof(item.claim):
+        rounding = (
+            "; but its margin lies within rounding of 0, where a computed sign may be wrong" if beside.near[i] else ""
+        )
+        outcome, reason = Outcome.BROKEN_INSIDE, _WRONG + rounding
+    else:
+        said = f"the certificate speaks of {item.claim}, and this is one of the rest; {beside.why(inside, item)}"
+        outcome, reason = Outcome.BROKEN_INSIDE, f"not valid{doubt}, though inside of the certified set: {said}"
+    claim, verdict = str(item.claim), item.verdict.name
     return AuditRow(
-        Outcome.BROKEN_INSIDE, **told, reason=f"not valid{doubt}, though inside of the certified set: {said}"
+        outcome, valid, inside, verdict, claim, plain(item.target), item.delta, reason, was_valid=item.valid_today
     )
 
 

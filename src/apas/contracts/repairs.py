@@ -10,7 +10,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import is_frame
-from apas.contracts.json_values import table_cells
+from apas.contracts.file import table_cells
 from apas.counterfactuals.defaults import own_columns
 from apas.counterfactuals.result import changes_of, differ
 from apas.counterfactuals.search.source import NoneExists, Search, Task

@@ -15,7 +15,7 @@ from apas._typing import Bools
 from apas._validation import check_number
 from apas.certification.claims import EVERY
 from apas.certification.results import PerRow
-from apas.contracts.json_values import table_digest
+from apas.contracts.file import table_digest
 from apas.contracts.repairs import Repair
 from apas.display.numbers import at_most, exactly, plain
 from apas.display.tables import markdown_table

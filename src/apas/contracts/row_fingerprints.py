@@ -7,24 +7,27 @@ its own. Margins are kept with nine digits, since the last ones depend on how a 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas._validation import is_frame
-from apas.certification.certificate import Certificate
+from apas.certification.certificate import Certificate, Drawn
 from apas.certification.max_shift.result import MaxShift
-from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
+from apas.certification.results import UnderShifts
 from apas.counterfactuals.space.coding import CodedModel
+from apas.errors import InputError
 from apas.models.base import Dense, Described, Model, Named, Raw, offers
 from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest
 
+Results = TypeVar("Results", bound=UnderShifts[Any])
 #: Stream (entropy and purpose) of the one model that is drawn where a certificate drew none.
 PROBE = (0, "probe")
 
@@ -80,7 +83,7 @@ def question_of(
     return Question(model, encoded, target, delta, shifts, points=points)
 
 
-def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> list[Reading]:
+def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> tuple[Reading, ...]:
     """What the model of a question makes of each of its rows."""
     with np.errstate(over="ignore", invalid="ignore"):
         margins = question.model.margin(question.X, question.one_target) if len(question) else np.empty(0)
@@ -89,10 +92,37 @@ def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> lis
             first = question.directions(Stream(entropy, purpose), 0, 1)
             drawn[rows] = question.margins(first, rows)[0]
     origin = origin_of(question.model)
-    return [
+    return tuple(
         Reading(origin, tuple(row), _nine(margin), _nine(draw))
         for row, margin, draw in zip(question.X.tolist(), margins.tolist(), drawn.tolist(), strict=True)
-    ]
+    )
+
+
+def known_readings(found: UnderShifts[Any]) -> tuple[Reading, ...]:
+    """What the model makes of each row: as a file said, or asked of the model."""
+    if found.readings is not None:
+        return found.readings
+    if found.model is None:
+        raise InputError(
+            "`certificates` must come from certify, generate, max_shift or load_certificates: the model that these are "
+            "about is not known."
+        )
+    check_unchanged(found)
+    points, encoded = rows_of(found.model, found.points, found.feature_names)
+    return readings(question_of(found.model, encoded, points, list(found), found.shifts), list(found))
+
+
+def with_readings(found: Results) -> Results:
+    """A copy of answers that holds, like one from a file, what the model makes of each row."""
+    copied = copy.copy(found)
+    copied.readings = known_readings(found)
+    return copied
+
+
+def check_unchanged(found: UnderShifts[Any]) -> None:
+    """Refuse certificates about a model that somebody has changed in place."""
+    if found.model is not None and model_digest(found.model) != found.model_digest:
+        raise InputError("`certificates` are about a model that was changed since; certify again and save at once.")
 
 
 def streams(items: Sequence[Certificate | MaxShift]) -> dict[tuple[int, str], Indices]:
@@ -101,7 +131,7 @@ def streams(items: Sequence[Certificate | MaxShift]) -> dict[tuple[int, str], In
     for i, item in enumerate(items):
         if isinstance(item, Certificate):
             e = item.evidence
-            found.setdefault((e.entropy, e.purpose) if isinstance(e, SamplingEvidence) else PROBE, []).append(i)
+            found.setdefault((e.entropy, e.purpose) if offers(e, Drawn) else PROBE, []).append(i)
     return {stream: np.array(rows, dtype=np.intp) for stream, rows in found.items()}
 
 

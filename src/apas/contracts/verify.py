@@ -13,34 +13,33 @@ import numpy as np
 from apas._random import entropy_of
 from apas._validation import check_flag, check_integer, is_path
 from apas.certification.api import METHODS
-from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate
-from apas.certification.claims import Every, Most, Verdict
+from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate, Rechecked
+from apas.certification.claims import CLAIMS, Claim, Verdict
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods.enumeration import EnumerationEvidence
 from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
 from apas.certification.results import Certificates
 from apas.contracts.audit import Matched, asked, match_model, row_complaints, wrong_targets
-from apas.contracts.file import Stored, read_content, read_stored, stored_content
-from apas.contracts.recheck import Fresh, confirmed_anew, enumerated_again, redrawn, reproved, searched_again
+from apas.contracts.file import read_stored
 from apas.contracts.reports import Checked, Required, VerifyReport, VerifyRow
-from apas.contracts.shiftsets import AbsentModels, with_models
+from apas.contracts.row_fingerprints import with_readings
+from apas.contracts.verify_evidence import Fresh, confirmed_anew, enumerated_again, redrawn, reproved, searched_again
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly
 from apas.errors import ApasError, InputError
-from apas.models.base import Model
+from apas.models.base import Model, offers
 from apas.models.convert import as_model
 from apas.models.digest import model_digest
-from apas.shifts.base import coordinates
-from apas.shifts.observed import ObservedShifts
+from apas.shifts.base import Fingerprinted, Listed, coordinates
 
 _Answer = tuple[Checked, str]
 _Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
-_CHECKS: tuple[tuple[type[Any], _Check], ...] = (
-    (SamplingEvidence, redrawn),
-    (BoundEvidence, reproved),
-    (EnumerationEvidence, enumerated_again),
-)
+_CHECKS: dict[type[Any], _Check] = {
+    SamplingEvidence: redrawn,
+    BoundEvidence: reproved,
+    EnumerationEvidence: enumerated_again,
+}
 
 
 def verify(
@@ -115,14 +114,13 @@ def verify(
     required = Required.of(require_coverage, require_confidence, require_delta, require_target)
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
-    net, stored = as_model(model), _stored(certificates)
-    given = models if len(models) else _own_models(certificates)
+    net, parts = as_model(model), _parts(certificates)
     drawn = entropy_of(rng)  # also where nothing is drawn: what is no seed is refused
     anew = Fresh(drawn, samples) if fresh else None
     lines: list[VerifyRow] = []
-    parts = [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     for part in parts:
-        part.shifts = with_models(part.shifts, given)
+        if len(models) and offers(part.shifts, Fingerprinted):
+            part.shifts = part.shifts.with_models(models)
         answers = _checked(part, net, anew)
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
         lines += [required.applied(line) for line in told]
@@ -137,37 +135,31 @@ def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
     """What a row claims, in numbers, and what became of it."""
     claim, is_certificate = item.claim, isinstance(item, Certificate)
     alone = isinstance(item, MaxShift) and item.per_test
-    coverage, confidence, tested = 1.0, None if alone else 1.0, None if alone else 1.0
-    if isinstance(claim, Most):
-        coverage = claim.coverage
-        if not alone:
-            own = claim.row_confidence
-            down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
-            confidence = claim.confidence
-            tested = float(down.divide(Decimal(own.numerator), Decimal(own.denominator)))
+    own = claim.row_confidence
+    down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
     return VerifyRow(
         "certificate" if is_certificate else "largest shift",
-        item.verdict.name if isinstance(item, Certificate) else f"delta {item.written()}",
+        item.verdict.name if is_certificate else f"delta {item.written()}",
         item.target,
         item.delta,
-        coverage,
-        confidence,
+        claim.coverage,
+        None if alone else claim.confidence,
         claim.rows,
-        tested,
+        None if alone else float(down.divide(Decimal(own.numerator), Decimal(own.denominator))),
         _set_words(claim, shifts, net),
         *answer,
     )
 
 
-def _set_words(claim: Every | Most, shifts: Any, net: Model) -> str:
+def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
     """The set of the file with its scales, as words of its own, whatever a claim says about it."""
     content = shifts.to_dict()
     scale = content.get("scale")
     try:
         moving = coordinates(shifts, net)
-        words = str(shifts.region(moving) if isinstance(claim, Every) else shifts.measure(moving))
+        words = str(shifts.region(moving) if claim.coverage == 1 else shifts.measure(moving))
     except ApasError:  # a set of another model, or models that are not at hand
-        words = f"shifts of the kind {content['kind']!r}"
+        words = f"shifts of the kind {content.get('kind', type(shifts).__name__)!r}"
     if isinstance(scale, dict):
         return f"{words}; scales {', '.join(f'{name}: {exactly(factor)}' for name, factor in scale.items())}"
     parts = () if scale is None else np.atleast_1d(np.asarray(scale, dtype=object))
@@ -177,22 +169,20 @@ def _set_words(claim: Every | Most, shifts: Any, net: Model) -> str:
     return words
 
 
-def _stored(certificates: Any) -> Stored:
+def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
     """What is to be checked, as a file has it, so that a result is checked as its file would be."""
     if is_path(certificates):
-        return read_stored(certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates)))
+        name = certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates))
+        stored = read_stored(name)
+        return [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
     if not isinstance(found, Certificates | MaxShifts):
         raise InputError(
             "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of a "
             f"certificate file, got {type(certificates).__name__}."
         )
-    return read_content(stored_content(found, found.max_shifts if isinstance(found, Certificates) else None))
-
-
-def _own_models(certificates: Any) -> Sequence[Any]:
-    shifts = getattr(certificates, "shifts", None)
-    return shifts.models if isinstance(shifts, ObservedShifts) else ()
+    radii = found.max_shifts if isinstance(found, Certificates) else None
+    return [with_readings(part) for part in (found, radii) if part is not None]
 
 
 def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
@@ -202,7 +192,7 @@ def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -
     matched = match_model(found, net)
     if isinstance(matched, str):
         return [(Checked.FAILS, matched)] * len(found)
-    if isinstance(found.shifts, AbsentModels):
+    if offers(found.shifts, Fingerprinted) and not offers(found.shifts, Listed):
         reason = "the file holds only fingerprints of the models it is about; pass them as `models`"
         return [(Checked.NOT_CHECKED, reason)] * len(found)
     complaints = wrong_targets(list(found), matched.model.classes)
@@ -223,18 +213,23 @@ def _answers(found: Certificates | MaxShifts, question: Question, told: Any, fre
     if isinstance(found, MaxShifts):
         answers = dict(enumerate(searched_again(question, list(found))))
     else:
-        answers = _certificates(question, list(found), fresh)
+        answers = _certificates(question, list(found), fresh, from_file=found.model is None)
     return [answers[i] if said is None else (Checked.FAILS, said) for i, said in enumerate(complaints)]
 
 
-def _certificates(question: Question, items: list[Certificate], fresh: Fresh | None) -> dict[int, _Answer]:
+def _certificates(
+    question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool
+) -> dict[int, _Answer]:
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near
     answers: dict[int, _Answer] = {}
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
         if isinstance(item.evidence, BaseEvidence) or not ok:
-            answers[i] = _base(question, item, ok, bool(near[i]))
-    for kind, check in _CHECKS:
+            answers[i] = _base(question, item, ok, bool(near[i]), from_file)
+    for i, item in enumerate(items):
+        if i not in answers and not (CLAIMS.know(item.claim) and isinstance(item.evidence, tuple(_CHECKS))):
+            answers[i] = _rechecked(question.take(slice(i, i + 1)), item)
+    for kind, check in _CHECKS.items():
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
         answers |= check(question, items, rows) if rows else {}
     if fresh is not None:
@@ -247,7 +242,17 @@ def _certificates(question: Question, items: list[Certificate], fresh: Fresh | N
     return answers
 
 
-def _base(question: Question, item: Certificate, valid: bool, near: bool) -> _Answer:
+def _rechecked(alone: Question, item: Certificate) -> _Answer:
+    """What a claim or evidence that is not the package's own says about itself."""
+    for part in (item.evidence, item.claim):
+        if offers(part, Rechecked):
+            holds, reason = part.recheck(alone, item)
+            return {True: Checked.HOLDS, False: Checked.FAILS, None: Checked.NOT_CHECKED}[holds], reason
+    kinds = f"evidence of type {type(item.evidence).__name__} for a claim of type {type(item.claim).__name__}"
+    return Checked.NOT_CHECKED, f"nothing is known that would check {kinds} again: neither has a recheck()"
+
+
+def _base(question: Question, item: Certificate, valid: bool, near: bool, from_file: bool) -> _Answer:
     """A row that the model itself decides, or leaves open by its rounding: whether it does."""
     verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if near else (Verdict.REFUTED, NOT_VALID)
     if near and not isinstance(item.evidence, BaseEvidence):
@@ -257,9 +262,9 @@ def _base(question: Question, item: Certificate, valid: bool, near: bool) -> _An
     if item.verdict is not verdict or item.reason != reason or item.witness is not None:
         what = f"a row that is {NOT_VALID}" if not near else "a row whose class is owed to rounding"
         return Checked.FAILS, f"{what} is {verdict} for that reason and no other"
-    if item.method not in METHODS:
+    if from_file and item.method not in METHODS:  # a method of somebody's own answers in memory alone
         return Checked.FAILS, f"there is no method {item.method!r}"
-    words = question.region if isinstance(item.claim, Every) else question.measure
+    words = question.region if item.claim.coverage == 1 else question.measure
     if item.claim.measure != words:
         return Checked.FAILS, f"the set is {words!r}, the file says {item.claim.measure!r}"
     return Checked.HOLDS, reason

@@ -10,25 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._validation import is_path
 from apas.certification.claims import EVERY
-from apas.contracts.audit import (
-    BEYOND_PARAMETERS,
-    NOT_IDENTIFIED,
-    Successor,
-    audited,
-    bounds_distance,
-    read_successor,
-    rows_on,
-)
-from apas.contracts.json_values import Fields, read_object, table_digest
+from apas.contracts.audit import BEYOND_PARAMETERS, NOT_IDENTIFIED, Successor, audited, read_successor, rows_on
+from apas.contracts.file import read_object, table_digest
 from apas.contracts.reports import AuditReport, Outcome
 from apas.display.numbers import plain
 from apas.errors import InputError
+from apas.models.base import offers
 from apas.models.digest import model_digest
 from apas.report.subject import Subject
+from apas.shifts.base import Normed
 from apas.shifts.distance import read_model
-from apas.shifts.lp import LpShifts
 
 _OUTCOMES = tuple(outcome.name for outcome in Outcome)
 
@@ -188,7 +182,7 @@ def _measured(told: Any, shifts: Any, notes: tuple[str, ...]) -> Measured | None
         one = Fields.of(part, f"shifts.per_layer[{i}]")
         distance = max(map(_number, one.inner("distance").items(key)), default=0.0)
         parts.append((one.text("layer"), one.text("kind"), one.integer("size"), distance))
-    comparable = bounds_distance(shifts) and order == (shifts.p if isinstance(shifts, LpShifts) else math.inf)
+    comparable = offers(shifts, Normed) and shifts.is_whole and order == shifts.order
     comparable = comparable and not any(note.startswith((BEYOND_PARAMETERS, NOT_IDENTIFIED)) for note in notes)
     return Measured(order, _number(report.any("delta")), tuple(parts), comparable)
 

@@ -20,12 +20,12 @@ from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurves, robust_fraction
 from apas.contracts.audit import asked
 from apas.contracts.row_fingerprints import rows_of
-from apas.contracts.shiftsets import AbsentModels
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
+from apas.models.base import offers
 from apas.report.audit_section import Later
 from apas.report.subject import Subject
-from apas.shifts.observed import ObservedShifts
+from apas.shifts.base import Fingerprinted, Listed
 
 #: About how many products of a parameter and a number a page may cost: some ten seconds.
 WORK = 4_000_000_000
@@ -111,7 +111,7 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     matched = subject.matched
     if matched is None:
         return NO_MODEL
-    if subject.rows.shifts.to_dict()["kind"] == "observed":
+    if offers(subject.rows.shifts, Fingerprinted):
         return "The shifted models are a list of models that exist; there is no size of shifts to vary."
     deltas = _deltas(subject, later)
     if not len(deltas):
@@ -137,15 +137,15 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
     """The margins of each row on shifted models, or why there are none; the arguments are those of `draw_curves`."""
     if subject.matched is None:
         return NO_MODEL
-    if isinstance(subject.rows.shifts, AbsentModels):
+    if offers(subject.rows.shifts, Fingerprinted) and not offers(subject.rows.shifts, Listed):
         return "The shifted models are a list of models of which the file holds only fingerprints."
     deltas = _own_deltas(subject)
     if not deltas.any():
         return UNCERTIFIED
     question = asked(subject.rows, subject.matched)[0].at(deltas)
     rows, draws = _affordable(question)
-    listed = isinstance(question.shifts, ObservedShifts)
-    draws = len(question.shifts) if isinstance(question.shifts, ObservedShifts) else draws
+    listed = offers(question.shifts, Listed)
+    draws = len(question.shifts.models) if offers(question.shifts, Listed) else draws
     some, block = question.take(slice(0, rows)), max(1, min(draws, BLOCK // max(1, len(question.coordinates))))
     parts, stream = [], Stream(entropy, "report")
     with Progress(draws, "margins on shifted models") as progress, np.errstate(over="ignore", invalid="ignore"):

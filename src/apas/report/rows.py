@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from apas.certification.claims import Every, Most
-from apas.contracts.json_values import table_cells
+from apas.certification.claims import is_proof
+from apas.contracts.file import table_cells
 from apas.counterfactuals.result import differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.audit_section import Later
@@ -111,14 +111,14 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
     worst, sampled, worst_text, sampled_text = 0.0, 0.0, "", ""
     if radius is not None:
         worst, worst_text = radius.provable, at_least(radius.provable)
-        if isinstance(radius.claim, Most):
+        if not is_proof(radius.claim):
             sampled, sampled_text = radius.delta, radius.written()
         else:
             worst, worst_text = max((worst, worst_text), (radius.delta, at_least(radius.delta)))
     if certificate is not None and certificate.is_certified:
-        if isinstance(certificate.claim, Every) and certificate.delta > worst:
+        if is_proof(certificate.claim) and certificate.delta > worst:
             worst, worst_text = certificate.delta, exactly(certificate.delta)
-        elif isinstance(certificate.claim, Most) and not (radius is not None and sampled):
+        elif not is_proof(certificate.claim) and not (radius is not None and sampled):
             sampled, sampled_text = certificate.delta, exactly(certificate.delta)
     said = [] if certificate is None else [certificate.sentence()]
     said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]

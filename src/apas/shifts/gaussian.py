@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from apas._fields import Fields
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters
-from apas.shifts.base import magnitudes
+from apas.shifts.base import ShiftWords, magnitudes
 from apas.shifts.points import LARGEST, standard_normals
 from apas.shifts.selection import ALL_KINDS, Reach, placed
 
@@ -56,6 +57,10 @@ class GaussianShifts:
     scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
     _reach: Reach = field(init=False, repr=False)
+    kind: ClassVar[str] = "gaussian"
+    words: ClassVar[ShiftWords] = ShiftWords(
+        no_limit="normal shifts have no limit, so that every change of the parameters that move is one of them"
+    )
 
     def __post_init__(self) -> None:
         options = {name: getattr(self, name) for name in ("relative", "kinds", "layers", "scale", "floor")}
@@ -115,6 +120,11 @@ class GaussianShifts:
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
         return {"kind": "gaussian", **self._reach.to_dict()}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> GaussianShifts:
+        """The set that a file describes."""
+        return cls(**Reach.options(about))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GaussianShifts) and self.to_dict() == other.to_dict()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from apas._fields import Fields
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters
-from apas.shifts.box import within_box
+from apas.shifts.box import box_distances, within_box
 from apas.shifts.points import unit_cube
 from apas.shifts.selection import ALL_KINDS, Reach, placed
 
@@ -53,6 +55,8 @@ class LinfShifts:
     scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
     _reach: Reach = field(init=False, repr=False)
+    kind: ClassVar[str] = "linf"
+    order: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         options = {name: getattr(self, name) for name in ("relative", "kinds", "layers", "scale", "floor")}
@@ -91,6 +95,19 @@ class LinfShifts:
             raise InputError("the two models must have parameters of the same shapes to be compared.")
         return bool(within_box(base.values, self.radii(base), delta, other.values).all())
 
+    def distance(self, base: Parameters, other: Parameters) -> float:
+        """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
+        moved, radii = box_distances(base.values, other.values), self.radii(base)
+        if not np.isfinite(other.values).all() or moved[radii == 0].any():
+            return math.inf
+        with np.errstate(over="ignore"):
+            return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every parameter moves by delta itself."""
+        return self == LinfShifts()
+
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""
         return f"uniform on {self.region(parameters)}"
@@ -104,6 +121,11 @@ class LinfShifts:
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
         return {"kind": "linf", **self._reach.to_dict()}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> LinfShifts:
+        """The set that a file describes."""
+        return cls(**Reach.options(about))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LinfShifts) and self.to_dict() == other.to_dict()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from apas._fields import Fields, as_number
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Parameters
@@ -206,10 +207,53 @@ class Reach:
             "floor": self.floor,
         }
 
+    @staticmethod
+    def options(about: Fields) -> dict[str, Any]:
+        """The options that a file describes."""
+        about.only("kind", "relative", "kinds", "layers", "scale", "floor")
+        scale = about.any("scale")
+        if isinstance(scale, dict):
+            scale = read_factors(about.inner("scale"))
+        elif scale is not None:
+            scale = [read_numbers(about, "scale", part) for part in about.items("scale")]
+        flags = {"relative": about.flag("relative"), "kinds": read_kinds(about), "layers": read_names(about, "layers")}
+        return {**flags, "floor": about.number("floor"), "scale": scale}
+
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
         shown += ["scale=..."] if self.scale is not None else []
         return f"{self.owner}({', '.join(shown)})"
+
+
+def read_kinds(about: Fields) -> tuple[str, ...]:
+    """Kinds of parameters that a file names."""
+    return tuple(Fields({"kinds": k}, about.where).choice("kinds", "weight", "bias") for k in about.items("kinds"))
+
+
+def read_names(about: Fields, key: str) -> list[Any] | None:
+    """Names or indices of layers or features that a file lists; None for all."""
+    if about.is_null(key):
+        return None
+    names = about.items(key)
+    if not names or not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
+        raise about.wrong(key, "a list of names or indices")
+    return names
+
+
+def read_factors(about: Fields) -> dict[str | int, float]:
+    """A number per name."""
+    return {key: about.number(key) for key in about.content}
+
+
+def read_numbers(about: Fields, key: str, value: Any) -> Any:
+    """A number, or nested lists of numbers of one shape."""
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise about.wrong(key, "numbers, in lists of one shape") from None
+    if as_number(value) is None and not isinstance(value, list):
+        raise about.wrong(key, "numbers, in lists of one shape")
+    return found if found.ndim else float(found)
 
 
 _DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}

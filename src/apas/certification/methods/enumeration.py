@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._fields import Fields
 from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats
@@ -102,6 +103,7 @@ class EnumerationEvidence:
     split: Split | None = field(compare=False, repr=False)
     draws: int = 0
     failures: int = 0
+    kind: ClassVar[str] = "enumeration"
 
     @classmethod
     def of(cls, found: Split) -> EnumerationEvidence:
@@ -135,6 +137,16 @@ class EnumerationEvidence:
             "open": self.open,
             "stopped": self.stopped,
         }
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> EnumerationEvidence:
+        """The evidence that a file describes, without the boxes."""
+        about.only("kind", "lower", "upper", "evaluated", "open", "stopped")
+        lower, upper = about.number("lower"), about.number("upper")
+        if not 0 <= lower <= upper <= 1:
+            raise InputError(f"{about.where} must have bounds on a share, of which the lower one is not the larger.")
+        stopped = about.choice("stopped", "settled", "decided", "gap", "limit", "rounding")
+        return cls(lower, upper, about.integer("evaluated", 1), about.integer("open"), stopped, None)
 
 
 @dataclass(frozen=True, kw_only=True)

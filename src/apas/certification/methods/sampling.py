@@ -13,10 +13,11 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._parallel import in_parallel, ranges
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
@@ -277,6 +278,7 @@ class SamplingEvidence:
     failures: int
     doubtful: int
     first_failure: int | None
+    kind: ClassVar[str] = "sampling"
 
     @property
     def stopped(self) -> bool:
@@ -310,6 +312,15 @@ class SamplingEvidence:
             "doubtful": self.doubtful,
             "first_failure": self.first_failure,
         }
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> SamplingEvidence:
+        """The evidence that a file describes."""
+        counts = ("samples", "allowed", "refuting", "draws", "failures", "doubtful")
+        about.only("kind", "entropy", "purpose", *counts, "first_failure")
+        first = None if about.is_null("first_failure") else about.integer("first_failure")
+        numbers = {key: about.integer(key) for key in counts}
+        return cls(about.entropy("entropy"), about.text("purpose"), **numbers, first_failure=first)
 
 
 @dataclass(frozen=True, kw_only=True)
