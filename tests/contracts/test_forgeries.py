@@ -19,8 +19,8 @@ from apas._random import Stream
 from apas.certification.api import decide
 from apas.certification.question import Question
 from apas.certification.results import Certificates
-from apas.contracts.reports import Checked
-from apas.contracts.row_fingerprints import question_of, readings
+from apas.contracts.certified_model import question_of, readings
+from apas.contracts.verify_evidence import Checked
 from apas.models.digest import model_digest
 from apas.shifts.base import KINDS
 from apas.stats import allowed_failures, refuting_failures

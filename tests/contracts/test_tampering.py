@@ -12,7 +12,7 @@ from certificatefiles import changed, checker_in_process, content_of, network, r
 from command import run
 
 import apas
-from apas.contracts.reports import Checked
+from apas.contracts.verify_evidence import Checked
 
 CERTIFICATE = ("certificates", 0, "certificate")
 EVIDENCE, CLAIM = (*CERTIFICATE, "evidence"), (*CERTIFICATE, "claim")

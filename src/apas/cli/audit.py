@@ -14,7 +14,7 @@ from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from apas.contracts.reports import AuditReport
+    from apas.contracts.audit import AuditReport
     from apas.counterfactuals.space.space import FeatureSpace
 
 

@@ -3,329 +3,305 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import numpy as np
 
-from apas._typing import Bools, Floats
+from apas._sanitise import for_markdown, for_xml
+from apas._typing import Bools
 from apas._validation import check_flag, is_frame, is_path
-from apas.certification.api import check_agreement
 from apas.certification.certificate import Certificate
-from apas.certification.claims import is_proof
-from apas.certification.max_shift.result import MaxShift, MaxShifts
+from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
-from apas.certification.results import Certificates
-from apas.contracts.file import load_certificates
-from apas.contracts.repairs import Repair, assumed_space, repaired
-from apas.contracts.reports import AuditReport, AuditRow, Outcome
-from apas.contracts.row_fingerprints import (
-    Origin,
-    Reading,
+from apas.certification.results import Certificates, PerRow
+from apas.contracts.certified_model import (
+    Successor,
+    as_python,
+    bounds_distance,
     check_unchanged,
-    known_readings,
-    origin_of,
-    question_of,
-    readings,
-    rows_of,
+    own_columns,
+    read_successor,
+    rows_on,
 )
+from apas.contracts.file import load_certificates, table_digest
+from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.counterfactuals.defaults import check_space
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.coding import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.display.numbers import at_most, exactly, plain
-from apas.errors import ApasError, GuaranteeWarning, InputError
-from apas.models.base import Dense, Described, Model, Named, Raw, offers
-from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, words_of
-from apas.shifts.distance import ShiftReport, compare_models, read_model
-from apas.shifts.linf import LinfShifts
+from apas.display.tables import markdown_table
+from apas.errors import ApasError, InputError
+from apas.models.digest import model_digest
+from apas.shifts.base import words_of
+from apas.shifts.distance import ShiftReport, read_model
 
-#: How far a preprocessing may be off on another machine, and a margin of nine digits.
-SAME_UNITS, NINE_DIGITS = 1e-12, 1e-8
-
-
-@dataclass(frozen=True)
-class Matched:
-    """The model of a file."""
-
-    model: Model
-    network_only: bool = False
-    borrowed_space: bool = False
-    unidentified: str = ""
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
-def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
-    """The model as the file needs it, or why it is another one."""
-    origin = origin_behind(found)
-    own, borrowed = model, False
-    if origin is not None and origin.space is not None and model_digest(model) != found.model_digest:
-        borrowed = True
-        try:
-            own = FeatureSpace.from_dict(origin.space).bind(model)
-        except (ApasError, TypeError, ValueError, KeyError, AttributeError) as error:
-            return f"the file's space does not fit the model: {error}"
-    digest = model_digest(own)
-    if digest == found.model_digest:
-        complaint = _other(found, own, origin)
-        matched = Matched(own, borrowed_space=borrowed, unidentified=unidentified(own))
-        return matched if complaint is None else complaint
-    network = model.as_feedforward() if offers(model, Dense) and not offers(model, Raw) else None
-    behind = origin is not None and origin.preprocessing and network is not None
-    if behind and origin is not None and network is not None and model_digest(network) == origin.network:
-        return Matched(model, network_only=True)
-    return (
-        f"this is not the model that the file is about: its SHA-256 is {digest[:12]}..., the file says "
-        f"{found.model_digest[:12]}..."
-    )
+class Outcome(Enum):
+    """What became of one row; the value says it in a sentence."""
 
+    HELD = "The new model gives the promised class."
+    BROKEN_INSIDE = "It does not, although it lies in the set of models that the certificate speaks of."
+    BROKEN_OUTSIDE = "It does not, and it lies outside of that set."
+    BROKEN = "It does not, and it is not known whether it lies in that set."
+    NOT_PROMISED = "The row was not certified, so nothing was promised."
 
-def origin_behind(found: Certificates | MaxShifts) -> Origin | None:
-    """What is known about the model of certificates besides its fingerprint: from the model, or from their file."""
-    if found.readings or found.model is None:
-        return found.readings[0].origin if found.readings else None
-    return origin_of(found.model)
+    def __str__(self) -> str:
+        return self.name
 
-
-def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None) -> str | None:
-    """What the file says about the model besides its fingerprint and does not hold, or None."""
-    names = model.feature_names if offers(model, Named) else None
-    told = found.feature_names  # largest shifts were once written without
-    if (told is not None or isinstance(found, Certificates)) and sorted(names or ()) != sorted(told or ()):
-        return "the file's feature names are not those of the model"
-    if origin is not None and origin != origin_of(model):
-        return "what the file says about the network or the space behind the model is not true of it"
-    return None
-
-
-def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Question, Floats]:
-    """The question that the file answers, and its rows in model units as the model reads them now."""
-    width = matched.model.n_features
-    missing = (np.nan,) * width  # of a row that has another number of values, which is then no row of the model
-    told = np.array([r.encoded if len(r.encoded) == width else missing for r in found.readings or ()], dtype=np.float64)
-    points, encoded = None, told
-    if not matched.network_only:
-        points, encoded = rows_of(matched.model, found.points, found.feature_names)
-    question = question_of(matched.model, encoded, points, list(found), found.shifts)
-    return question, told
-
-
-def row_complaints(found: Certificates | MaxShifts, question: Question, told: Floats) -> list[str | None]:
-    """Per row what its target, its values in model units or its margins are not, or None."""
-    exact = not offers(question.model, Raw)
-    allowed = 0.0 if exact else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
-    close: list[bool] = np.all(np.abs(told - question.X) <= allowed, axis=1).tolist()
-    now = readings(question, list(found))
-    # margins of a dense network are computed in float64, whatever it is used in
-    same = question.single and question.network is not None and not offers(question.shifts, OtherMoves)
-    precise = replace(question, model=question.network.with_dtype("float64")) if same and question.network else question
-    band = precise.band if len(question) else np.empty(0)
-    return [
-        "its values in model units are not what the model makes of its raw values"
-        if not close[i]
-        else _margins(told_row, now_row, float(band[i]), isinstance(found, Certificates))
-        for i, (told_row, now_row) in enumerate(zip(found.readings or (), now, strict=True))
-    ]
-
-
-def wrong_targets(items: Sequence[Certificate | MaxShift], classes: tuple[Any, ...]) -> list[str | None]:
-    """Per row whether its target is no class of the model."""
-    labels = [item.target for item in items]
-    known, targets = ([c.item() if isinstance(c, np.generic) else c for c in part] for part in (classes, labels))
-    pairs = {(type(c), c) for c in known}
-    return [None if (type(t), t) in pairs else f"its target {t!r} is no class of the model" for t in targets]
-
-
-def _margins(told: Reading, now: Reading, band: float, drawn: bool) -> str | None:
-    """Which margin is another one, or None; that on the first draw belongs to a certificate."""
-    pairs = [("model itself", told.margin, now.margin)]
-    pairs += [("first draw", told.first_draw, now.first_draw)] if drawn else []
-    for name, was, is_ in pairs:
-        known = was is not None and is_ is not None
-        if was != is_ and not (known and abs(was - is_) <= NINE_DIGITS * abs(is_) + band):  # type: ignore[operator, arg-type]
-            return f"its margin on the {name} is {is_!r}, the file says {was!r}"
-    return None
-
-
-#: What may differ between two models of one architecture besides the parameters; no shift of parameters covers it.
-_BESIDES = ("preprocessing", "code", "threshold", "classes", "buffers", "dtype", "coding")
-_INSTEAD = "to ask only whether the rows are valid on it, pass validity_only=True (--validity-only)"
-_IN_MODEL_UNITS = (
-    "The rows were taken in model units, as they were certified: the preprocessing is not part of the new model, and "
-    "is taken to be the same."
-)
-#: How the note begins that says so.
-BEYOND_PARAMETERS = "The new model differs from the certified one in more than parameters"
-#: How the note begins that says that nobody knows whether it does.
-NOT_IDENTIFIED = "Not all of the models is identified"
-_UNNAMED = "The new model does not name its features: columns were taken in the order of the certificates."
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is a promise that is not kept."""
+        return self in (Outcome.BROKEN_INSIDE, Outcome.BROKEN_OUTSIDE, Outcome.BROKEN)
 
 
 @dataclass(frozen=True)
-class Successor:
-    """A new model beside the one that was certified."""
+class AuditRow:
+    """What became of one row.
 
-    model: Model
-    given: Model
-    base: Model | None
-    network_only: bool
-    differs: str
-    unidentified: str
-    notes: tuple[str, ...]
+    Attributes
+    ----------
+    outcome : Outcome
+    valid : bool
+        Whether the new model gives the row its target class.
+    inside : bool or None
+        Whether the new model lies in the set of the row's certificate; None if that is not known.
+    verdict : str
+        What the certificate says.
+    claim : str
+        About which shifts it says so.
+    target : object
+    delta : float
+    reason : str
+    repair : Repair or None
+        Of a broken promise the nearest allowed row that is valid on the new model, or why there is none; None if the
+        promise is not broken, or nobody asked.
+    was_valid : bool
+        Whether the certified model itself gave the row its target class.
+    """
 
-    def shift(self, shifts: Any) -> ShiftReport | None:
-        """How far the parameters moved, in the distance that the certified set is about."""
-        if self.base is None:
-            return None
-        order = shifts.order if offers(shifts, Normed) else float("inf")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GuaranteeWarning)  # the audit itself says what else differs
-            return compare_models(self.base, [self.model], p=order, names=["`new_model`"], columns=["new model"])
+    outcome: Outcome
+    valid: bool
+    inside: bool | None
+    verdict: str
+    claim: str
+    target: Any
+    delta: float
+    reason: str
+    repair: Repair | None = None
+    was_valid: bool = True
 
-    def lies_in(self, shifts: Any, deltas: Sequence[float]) -> dict[float, bool | None]:
-        """Per delta whether the new model is one that certificates about the shifts speak of; None if nobody knows."""
-        if self.base is None:
-            return dict.fromkeys(deltas)
-        listed = None
-        if offers(shifts, Fingerprinted):  # the listed models themselves, with all that belongs to them
-            listed = model_digest(self.model) in shifts.digests or model_digest(self.given) in shifts.digests
-        found: dict[float, bool | None] = {}
-        least = None
-        for delta in deltas:
-            if listed is not None and (delta == 1 or not offers(shifts, Listed)):
-                found[delta] = None if delta != 1 or (listed and self.unidentified) else listed
-                continue
-            if least is None and not self.differs and len(deltas) > 1 and offers(shifts, Measurable):
-                least = shifts.distance(self.base.parameters, self.model.parameters)
-            inside = not self.differs and self._contained(shifts, delta, least)
-            found[delta] = None if inside and self.unidentified else inside
-        return found
-
-    def _contained(self, shifts: Any, delta: float, least: float | None) -> bool:
-        """Whether the set holds the new model; where its distance settles that, without asking parameter by parameter.
-
-        A distance is rounded, and `contains` decides in real arithmetic: what is closer than rounding is asked.
-        """
-        if least is not None and not np.isclose(least, delta, rtol=1e-9, atol=0.0):
-            return least < delta
-        assert self.base is not None
-        return bool(shifts.contains(self.base.parameters, self.model.parameters, delta))
-
-
-def bounds_distance(shifts: Any) -> bool:
-    """Whether the delta of a set of shifts bounds the distance that is measured, over all parameters."""
-    return offers(shifts, Normed) and shifts.is_whole
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON values."""
+        return {
+            "outcome": self.outcome.name,
+            "valid": self.valid,
+            "inside": self.inside,
+            "verdict": self.verdict,
+            "claim": self.claim,
+            "target": plain(self.target),
+            "delta": self.delta,
+            "reason": self.reason,
+            "repair": None if self.repair is None else self.repair.to_dict(),
+            "was_valid": self.was_valid,
+        }
 
 
-def read_successor(
-    found: Certificates, new_model: Any, base: Any, *, validity_only: bool, known: Model | None = None
-) -> Successor:
-    """Read the new model for the rows of certificates; refuse what cannot be compared."""
-    origin = origin_behind(found) or Origin(False, None, None)
-    given = read_model(new_model, "`new_model`")
-    old, network_only = None, origin.preprocessing and origin.space is None and not offers(given, Raw)
-    if base is not None:
-        matched = match_model(found, read_model(base, "`base`"))
-        if isinstance(matched, str):
-            raise InputError(
-                f"`base` must be the model that the certificates are about, but {matched}; pass that model, or none."
+class AuditReport(PerRow[AuditRow]):
+    """One line per certificate: whether the new model keeps what it promised.
+
+    Attributes
+    ----------
+    points : ndarray, data frame or None
+        The promised rows, in the user's units; None if they come from several tables.
+    shifts : dict of str to ShiftReport
+        How far the new model lies from the model that was certified, by the SHA-256 of that; empty if nobody measured.
+    new_digest : str
+        SHA-256 of the new model.
+    notes : tuple of str
+        What a reader has to know about all rows.
+    comparable : bool
+        Whether the measured shift says if the new model lies in the certified sets: each delta bounds that very
+        distance, and it is known that nothing but parameters differs.
+    expired : int or None
+        How many promises of a ledger nobody asked about because their last day has passed; None without a ledger.
+    strict : bool
+        Whether `ok` is False, too, if promises have expired.
+
+    Examples
+    --------
+    >>> import apas
+    >>> old = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> certificates = apas.certify(old, [[2.0, 0.5], [1.0, 0.9]], 0.01, target=1, method="interval")
+    >>> new = apas.FeedForward([[[1.0], [-1.0]]], [[-0.2]])
+    >>> report = apas.audit(certificates, new, base=old)
+    >>> report.ok, [row.outcome.name for row in report]
+    (False, ['HELD', 'BROKEN_OUTSIDE'])
+    """
+
+    FORMAT = "apas-audit-report"
+    COLUMNS = ("outcome", "valid", "inside", "verdict", "target", "delta", "claim", "reason", "repair", "was_valid")
+    UNSHOWN = ("claim", "valid", "was_valid")
+
+    def __init__(
+        self,
+        items: Sequence[AuditRow],
+        *,
+        points: Any,
+        new_digest: str,
+        shifts: Mapping[str, ShiftReport] | None = None,
+        notes: Sequence[str] = (),
+        feature_names: tuple[str, ...] | None = None,
+        index: Any = None,
+        comparable: bool = False,
+        expired: int | None = None,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(items, points=points, feature_names=feature_names, index=index)
+        self.new_digest = new_digest
+        self.shifts = dict(shifts or {})
+        self.notes = tuple(notes)
+        self.comparable = comparable
+        self.expired, self.strict = expired, strict
+        self._asked = len(items)  # of which a part of the report may have none
+
+    @property
+    def rows(self) -> tuple[AuditRow, ...]:
+        """The lines themselves."""
+        return tuple(self)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no promise is broken and, if that was asked for, none has expired."""
+        return not self.broken.any() and not (self.strict and self.expired)
+
+    @property
+    def broken(self) -> Bools:
+        """Which promises are broken, as a boolean array."""
+        return np.array([row.outcome.is_broken for row in self], dtype=bool)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the audit is `ok`, else 1."""
+        return 0 if self.ok else 1
+
+    @property
+    def shift(self) -> ShiftReport | None:
+        """How far the new model lies from the one that was certified, if that was one model, and measured."""
+        return next(iter(self.shifts.values())) if len(self.shifts) == 1 else None
+
+    @property
+    def wrong_certificates(self) -> int:
+        """How many certificates about every shift the new model contradicts."""
+        return sum(row.outcome is Outcome.BROKEN_INSIDE and row.claim == EVERY for row in self)
+
+    def heading(self) -> str:
+        """Whether the promises are kept, in a few words; what has expired is not passed over."""
+        broken, gone = int(self.broken.sum()), f"{self.expired} expired" if self.expired else ""
+        if broken:
+            return f"{broken} promise{'s are' if broken > 1 else ' is'} broken{gone and f', {gone}'}"
+        if self.expired is not None and not self._asked:
+            return f"No promise is owed{gone and f': {gone}'}"
+        return f"All promises that are owed are kept, {gone}" if gone else "All promises are kept"
+
+    def summary(self) -> str:
+        """How many promises are kept, and how far the model moved."""
+        if not len(self):
+            nothing = "No rows, nothing was promised." if self.expired is None else f"{self.heading()}."
+            return "No rows." if self._asked else nothing
+        counts = {outcome: sum(row.outcome is outcome for row in self) for outcome in Outcome}
+        never = sum(not row.was_valid for row in self)
+        why = {Outcome.NOT_PROMISED: f" ({never} not valid on the certified model itself)" if never else ""}
+        parts = ", ".join(f"{n} {outcome.name}{why.get(outcome, '')}" for outcome, n in counts.items() if n)
+        parts += f"; {self.expired} expired" if self.expired else ""
+        moved = f" {self.shift.summary()}" if self.shift is not None else ""
+        wrong = self.wrong_certificates
+        alarm = f" {wrong} certificate{'s' if wrong > 1 else ''} about every shift cannot be right." if wrong else ""
+        return f"{self._counted()}: {parts}.{alarm}{moved}"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the certified delta of each row and what became of it, beside the measured shift if that compares."""
+        from apas.display.plots import outcome_plot
+
+        measured = self.shift.delta if self.shift is not None and self.comparable else None
+        return outcome_plot(self.rows, [str(label) for label in self._labels()], measured, ax)
+
+    def to_markdown(self) -> str:
+        """The report as Markdown, for a pull request or a build page."""
+        import pandas as pd
+
+        parts = [f"## {self.heading()}", for_markdown(self.summary())]
+        parts += ["\n".join(f"- {for_markdown(note)}" for note in self.notes)] if self.notes else []
+        lines = [
+            (
+                label,
+                row.outcome.name,
+                row.target,
+                exactly(row.delta),
+                row.reason,
+                "" if row.repair is None else row.repair,
             )
-        old = matched.model
-        if not validity_only and matched.network_only != network_only:
-            raise InputError(
-                "`base` and `new_model` must both come with their preprocessing, or both as the network behind it, but "
-                "only one of them does."
+            for label, row in zip(self._labels(), self, strict=True)
+        ]
+        if lines:
+            names = ["row", "outcome", "target", "delta", "reason", "nearest repair"]
+            parts.append(markdown_table(pd.DataFrame(lines, columns=names).astype(str)))
+        for digest, shift in self.shifts.items():
+            sizes = shift.to_frame()
+            sizes = sizes[sizes["p"] == shift.p].assign(change=sizes[shift.models[0]].map(at_most))
+            table = markdown_table(sizes[["layer", "kind", "size", "change"]].astype(str))
+            parts.append(f"### Shift from {digest[:12]}\n\n{table}")
+        return "\n\n".join(parts) + "\n"
+
+    def to_junit(self) -> str:
+        """The report as JUnit XML: a test case per row, failed if a promise is broken, skipped if none was made."""
+        outcomes = [row.outcome for row in self]
+        gone = int(bool(self.expired))
+        skipped = sum(outcome.name == "NOT_PROMISED" for outcome in outcomes) + (0 if self.strict else gone)
+        failures = int(self.broken.sum()) + (gone if self.strict else 0)
+        counts = {"tests": len(self) + gone, "failures": failures, "errors": 0, "skipped": skipped}
+        suites = Element("testsuites")
+        suite = SubElement(suites, "testsuite", {"name": "apas audit", **{k: str(v) for k, v in counts.items()}})
+        for label, row in zip(self._labels(), self, strict=True):
+            case = SubElement(
+                suite, "testcase", {"classname": "apas.audit", "name": for_xml(f"row {label}"), "time": "0"}
             )
-    new = _bound(given, origin, found, network_only)
-    notes = (_IN_MODEL_UNITS,) if network_only else ()
-    if not network_only and found.feature_names is not None and _names(new) is None:
-        notes = (*notes, _UNNAMED)
-    if validity_only:
-        return Successor(new, given, None, network_only, "", "", notes)
-    compared = old if old is not None else known
-    if compared is not None:
-        _refuse_other_architecture(compared, new)
-    _refuse_other_features(found, given, new, base, network_only)
-    differs = "" if old is None else _differences(old, new)
-    if differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
-        what = f"{BEYOND_PARAMETERS} ({differs}): however small the measured shift is, it lies in no certified set."
-        notes = (*notes, what)
-    missing = "" if old is None else "; ".join(dict.fromkeys(filter(None, (unidentified(old), unidentified(new)))))
-    if missing and not differs:
-        what = f"{NOT_IDENTIFIED} ({missing}): that part could not be compared, and may differ at any measured shift."
-        notes = (*notes, what)
-    return Successor(new, given, old, network_only, differs, missing, notes)
+            if row.outcome.is_broken:
+                failure = SubElement(case, "failure", {"type": row.outcome.name, "message": for_xml(row.reason)})
+                failure.text = for_xml(f"{row.reason}\nnearest repair: {row.repair or 'nobody asked'}")
+            elif row.outcome.name == "NOT_PROMISED":
+                SubElement(case, "skipped", {"message": for_xml(row.reason)})
+        if gone:
+            case = SubElement(suite, "testcase", {"classname": "apas.audit", "name": "expired promises", "time": "0"})
+            said = f"{self.expired} expired: their last day has passed, and nobody has retired them"
+            SubElement(case, "failure" if self.strict else "skipped", {"message": said})
+        out = SubElement(suite, "system-out")
+        out.text = for_xml("\n".join([self.summary(), *self.notes]))
+        indent(suites, " ")
+        return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
 
+    def _line(self, item: AuditRow) -> dict[str, Any]:
+        told = {name: getattr(item, name) for name in self.COLUMNS}
+        return {**told, "outcome": item.outcome.name, "repair": "" if item.repair is None else str(item.repair)}
 
-def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool) -> Model:
-    """The new model as the rows need it."""
-    if origin.space is not None and not isinstance(given, CodedModel):
-        try:
-            return FeatureSpace.from_dict(origin.space).bind(given)
-        except (ApasError, TypeError, ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"`new_model` must fit the space that the certificates were made with: {error}") from None
-    width = len(found.readings[0].encoded) if found.readings else given.n_features
-    width = width if found.model is None else found.model.n_features
-    if network_only and given.n_features != width:
-        raise InputError(
-            f"`new_model` must take rows in raw units, as the certified model did, or be the network behind the same "
-            f"preprocessing, which has {width} inputs, got {given!r}; pass the whole pipeline."
-        )
-    return given
-
-
-def _names(model: Model) -> tuple[str, ...] | None:
-    names = model.feature_names if offers(model, Named) else None
-    return None if names is None else tuple(names)
-
-
-def _described(model: Model) -> dict[str, Any]:
-    return model.describe() if offers(model, Described) else {"classes": [str(c) for c in model.classes]}
-
-
-def _refuse_other_architecture(old: Model, new: Model) -> None:
-    ours, theirs = _described(old), _described(new)
-    fixed = [key for key in {**ours, **theirs} if key not in (*_BESIDES, "feature_names")]
-    if not (offers(old, Described) and offers(new, Described)):
-        fixed = []
-    for key in fixed:
-        if ours.get(key) != theirs.get(key):
-            pair = f"{theirs.get(key)} instead of {ours.get(key)}"
-            shown = f" ({pair})" if len(pair) < 120 else ""
-            raise InputError(
-                "`new_model` must have the architecture of the certified model, but differs in "
-                f"{key.replace('_', ' ')}{shown}; {_INSTEAD}."
-            )
-    if old.parameters.shapes != new.parameters.shapes or old.n_features != new.n_features:
-        raise InputError(
-            "`new_model` must have the architecture of the certified model, but the shapes of its parameters differ; "
-            f"{_INSTEAD}."
-        )
-
-
-def _refuse_other_features(found: Certificates, given: Model, new: Model, base: Any, network_only: bool) -> None:
-    """Features must be the same ones, in the same order if that is known."""
-    theirs = _names(given if base is not None else new)
-    ours = found.feature_names if base is None else _names(read_model(base, "`base`"))
-    if theirs is None or ours is None or network_only or theirs == tuple(ours):
-        return
-    same = sorted(theirs) == sorted(ours)
-    if base is None and same and offers(new, Raw) and not isinstance(new, CodedModel):
-        return  # rows are matched by name, and the order of the pipeline that was certified is not known
-    first = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), 0)
-    what = "the same features in another order" if same else "other features"
-    raise InputError(
-        f"`new_model` must have the features of the certified model in their order, but it has {what}: number {first} "
-        f"is {theirs[first]!r} instead of {ours[first]!r}; {_INSTEAD}."
-    )
-
-
-def _differences(old: Model, new: Model) -> str:
-    ours, theirs = _described(old), _described(new)
-    return ", ".join(key for key in _BESIDES if ours.get(key) != theirs.get(key))
+    def _about(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "summary": self.summary(),
+            "new_digest": self.new_digest,
+            "notes": list(self.notes),
+            "shifts": {digest: shift.to_dict() for digest, shift in self.shifts.items()},
+            "points_digest": None if self.points is None else table_digest(self.points),
+            **({} if self.expired is None else {"expired": self.expired}),
+        }
 
 
 _WRONG = (
@@ -423,7 +399,7 @@ def audited(
     with np.errstate(over="ignore", invalid="ignore"):
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
     shift = new.shift(shifts)
-    lies = new.lies_in(shifts, list(dict.fromkeys(item.delta for item in found)))
+    lies = new.lies_in(shifts, (item.delta for item in found), shift)
     beside = _Beside(new, shift, shifts, question)
     doubts = np.where(rounded, _DOUBT, "").tolist()
     rows = [_row(i, item, valid[i], lies[item.delta], beside, doubts[i]) for i, item in enumerate(found)]
@@ -458,36 +434,6 @@ def _certificates(certificates: Any) -> Certificates:
             f"file, got {type(certificates).__name__}."
         )
     return found
-
-
-def rows_on(found: Certificates, new: Successor) -> Question:
-    """The question whether the rows are valid on the new model; the shifts of it play no part."""
-    complaints = [said for said in wrong_targets(list(found), new.model.classes) if said]
-    if complaints:
-        raise InputError(f"`new_model` must know the promised classes, but of a row {complaints[0]}.")
-    if new.network_only:
-        points: Any = None
-        encoded: Floats = np.array([r.encoded for r in known_readings(found)], dtype=np.float64)
-    else:
-        try:
-            points, encoded = rows_of(new.model, _own_columns(found.points, found, new.model), found.feature_names)
-        except ApasError as error:
-            raise InputError(f"`new_model` cannot read the rows of the certificates: {error}") from None
-        check_agreement(new.model, points, encoded, name="`new_model`")
-    return question_of(new.model, encoded, points, list(found), LinfShifts())
-
-
-def _own_columns(rows: Any, found: Certificates, model: Model) -> Any:
-    """The columns of the new model in its order, where the certified one had others besides, or another order."""
-    names = model.feature_names if offers(model, Named) else None
-    if names is None or found.feature_names is None or not set(names) <= set(found.feature_names):
-        return rows
-    if tuple(names) == tuple(found.feature_names):
-        return rows
-    import pandas as pd
-
-    frame = rows if is_frame(rows) else pd.DataFrame(rows, columns=list(found.feature_names))
-    return frame[list(names)]
 
 
 @dataclass(frozen=True)
@@ -551,7 +497,7 @@ def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _B
         outcome, reason = Outcome.BROKEN_INSIDE, f"not valid{doubt}, though inside of the certified set: {said}"
     claim, verdict = str(item.claim), item.verdict.name
     return AuditRow(
-        outcome, valid, inside, verdict, claim, plain(item.target), item.delta, reason, was_valid=item.valid_today
+        outcome, valid, inside, verdict, claim, as_python(item.target), item.delta, reason, was_valid=item.valid_today
     )
 
 
@@ -565,9 +511,9 @@ def _repairs(
         return [Repair(None, (), "", None, "the preprocessing is not at hand")] * count, notes
     if space is None and isinstance(new.model, CodedModel):
         space = new.model.space
-    points = _own_columns(found.points, found, new.model)
+    points = own_columns(found.points, found, new.model)
     if space is None:
-        inputs = None if found.inputs is None else _own_columns(found.inputs, found, new.model)
+        inputs = None if found.inputs is None else own_columns(found.inputs, found, new.model)
         try:
             space = assumed_space(points, inputs, found.feature_names)
         except ApasError as error:

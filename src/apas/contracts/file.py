@@ -26,7 +26,7 @@ from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
-from apas.contracts.row_fingerprints import Origin, Reading, known_readings
+from apas.contracts.certified_model import Origin, Reading, known_readings
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError, UnsafeFile

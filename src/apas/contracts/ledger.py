@@ -13,10 +13,10 @@ from apas._fields import Fields
 from apas._validation import check_flag, check_texts
 from apas.certification.claims import CLAIMS
 from apas.certification.results import Certificates
-from apas.contracts.audit import audited, match_model
+from apas.contracts.audit import AuditReport, AuditRow, audited
+from apas.contracts.certified_model import match_model
 from apas.contracts.ledger_db import STATES, Book
 from apas.contracts.promises import checked_promises, joined, read_part
-from apas.contracts.reports import AuditReport, AuditRow
 from apas.counterfactuals.defaults import check_space
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.space import FeatureSpace

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from apas.contracts.audit import AuditRow
 from apas.contracts.promises import Promise
-from apas.contracts.reports import AuditRow
 from apas.errors import InputError
 
 #: Written into the header of the file: "apas" in ASCII, and the version of the tables.

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -26,13 +27,24 @@ from apas.certification.methods.enumeration import Enumeration, EnumerationEvide
 from apas.certification.methods.exact import Exact
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
 from apas.certification.question import Question
-from apas.contracts.reports import Checked
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
 from apas.shifts.base import Listed, Normed
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.worst_case.intervals import is_exact
+
+
+class Checked(Enum):
+    """What became of one line; the value is how it is printed."""
+
+    HOLDS = "HOLDS"
+    FAILS = "FAILS"
+    NOT_CHECKED = "NOT CHECKED"
+
+    def __str__(self) -> str:
+        return self.value
+
 
 #: No more draws than this are made again for one row; a file can ask for any number.
 MOST_DRAWS = 10_000_000

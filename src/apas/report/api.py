@@ -21,7 +21,7 @@ from apas._sanitise import for_xml
 from apas._validation import is_path
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
-from apas.contracts.reports import AuditReport
+from apas.contracts.audit import AuditReport
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import at_most
 from apas.errors import InputError

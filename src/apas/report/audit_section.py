@@ -13,9 +13,9 @@ import numpy as np
 from apas._fields import Fields
 from apas._validation import is_path
 from apas.certification.claims import EVERY
-from apas.contracts.audit import BEYOND_PARAMETERS, NOT_IDENTIFIED, Successor, audited, read_successor, rows_on
+from apas.contracts.audit import AuditReport, Outcome, audited
+from apas.contracts.certified_model import BEYOND_PARAMETERS, NOT_IDENTIFIED, Successor, read_successor, rows_on
 from apas.contracts.file import read_object, table_digest
-from apas.contracts.reports import AuditReport, Outcome
 from apas.display.numbers import plain
 from apas.errors import InputError
 from apas.models.base import offers

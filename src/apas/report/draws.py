@@ -18,8 +18,7 @@ from apas._validation import is_frame
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurves, robust_fraction
-from apas.contracts.audit import asked
-from apas.contracts.row_fingerprints import rows_of
+from apas.contracts.certified_model import asked, rows_of
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.models.base import offers

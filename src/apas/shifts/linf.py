@@ -54,6 +54,8 @@ class LinfShifts:
     layers: Sequence[str | int] | None = None
     scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
+    #: Whether every parameter moves by delta itself.
+    is_whole: bool = field(init=False, repr=False)
     _reach: Reach = field(init=False, repr=False)
     kind: ClassVar[str] = "linf"
     order: ClassVar[float] = math.inf
@@ -64,6 +66,8 @@ class LinfShifts:
         for name in ("kinds", "layers", "scale"):  # as checked, and copied from what may change
             object.__setattr__(self, name, getattr(reach, name))
         object.__setattr__(self, "_reach", reach)
+        chosen = reach.relative or reach.kinds != ALL_KINDS or reach.layers is not None or reach.scale is not None
+        object.__setattr__(self, "is_whole", not chosen)
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter may move when delta is 1, shape (k,)."""
@@ -102,11 +106,6 @@ class LinfShifts:
             return math.inf
         with np.errstate(over="ignore"):
             return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every parameter moves by delta itself."""
-        return self == LinfShifts()
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""
