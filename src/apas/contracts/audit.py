@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._sanitise import for_markdown, for_xml
 from apas._typing import Bools
 from apas._validation import check_flag, is_frame, is_path
@@ -113,6 +114,22 @@ class AuditRow:
             "repair": None if self.repair is None else self.repair.to_dict(),
             "was_valid": self.was_valid,
         }
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> AuditRow:
+        """What a file says became of a row."""
+        return cls(
+            Outcome[about.choice("outcome", *Outcome.__members__)],
+            about.flag("valid"),
+            about.content.get("inside"),
+            about.any("verdict"),
+            about.text("claim"),
+            about.any("target"),
+            about.any("delta"),
+            about.text("reason"),
+            Repair.from_dict(about.content.get("repair")),
+            bool(about.content.get("was_valid", True)),
+        )
 
 
 class AuditReport(PerRow[AuditRow]):

@@ -61,6 +61,15 @@ class Repair:
         values = None if self.values is None else dict(zip(self.names, self.values, strict=True))
         return {"values": values, "changes": self.changes, "cost": self.cost, "reason": self.reason}
 
+    @classmethod
+    def from_dict(cls, told: Any) -> Repair | None:
+        """The repair that a file tells of, if there is one; it is for people to read, and nothing depends on it."""
+        if not isinstance(told, dict):
+            return None
+        values = told.get("values")
+        row, names = (tuple(values.values()), tuple(values)) if isinstance(values, dict) else (None, ())
+        return cls(row, names, str(told.get("changes")), None, str(told.get("reason")))
+
 
 def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> FeatureSpace:
     """What features may be where nobody says so, from the rows of the certificates alone.

@@ -179,7 +179,7 @@ def _deltas(subject: Subject, later: Later | None) -> Floats:
     own = sorted({c.delta for c in subject.certificates or ()})
     reached = sorted({item.delta for item in subject.radii or () if item.delta > 0})
     ends = [*own[-1:], *([float(np.percentile(reached, 90))] if reached else [])]
-    if later is not None and later.measured is not None and later.measured.comparable:
+    if later is not None and later.measured is not None and later.comparable:
         ends += [later.measured.delta] if 0 < later.measured.delta < np.inf else []
     if not ends:
         return np.empty(0)

@@ -16,6 +16,7 @@ from apas.certification.certificate import NOT_TODAY, Certificate
 from apas.certification.claims import Claim, is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
+from apas.contracts.audit import Outcome
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.audit_section import Later
 from apas.report.draws import Curves, Histograms
@@ -135,26 +136,27 @@ def _kept(later: Later | None) -> list[str]:
     said = []
     counts = later.counts
     promised = sum(counts.values()) - counts["NOT_PROMISED"]
-    if later.outcomes is not None:
+    if later.audit is not None:
         kept = counts["HELD"]
         said.append(
             f"A later model keeps {kept} of {promised} promises."
             if promised
             else "A later model had no promise to keep."
         )
-        if later.wrong_certificates:
+        wrong = later.audit.wrong_certificates
+        if wrong:
             said.append(
-                f"CERTIFICATES THAT CANNOT BE RIGHT: {later.wrong_certificates}. They speak of every shift, but the "
+                f"CERTIFICATES THAT CANNOT BE RIGHT: {wrong}. They speak of every shift, but the "
                 "later model lies in their set and breaks them. Check them with apas verify."
             )
-        unlucky = counts["BROKEN_INSIDE"] - later.wrong_certificates
+        unlucky = counts["BROKEN_INSIDE"] - wrong
         reasons = [
             (unlucky, "broken inside of the certified set: certificates about most shifts leave out a share"),
             (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
             (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
         ]
         said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
-        rest = [ok for ok, outcome in zip(later.valid or (), later.outcomes, strict=True) if outcome == "NOT_PROMISED"]
+        rest = [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]
         if rest:
             said.append(f"Of {len(rest)} without a promise, {sum(rest)} {_have(sum(rest))} the class on it.")
     if later.measured is not None:
@@ -210,7 +212,7 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
         found.append(Figure(at_least(middle), f"median of the {what}, where there is one"))
     if later is not None and later.measured is not None:
         found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
-    if later is not None and later.outcomes is not None and later.counts["NOT_PROMISED"] < total:
+    if later is not None and later.audit is not None and later.counts["NOT_PROMISED"] < total:
         promised = total - later.counts["NOT_PROMISED"]
         tone = "good" if later.counts["HELD"] == promised else "bad"
         found.append(Figure(f"{later.counts['HELD']} of {promised}", "promises kept by the later model", tone))
