@@ -44,19 +44,15 @@ class Witness(Protocol):
     @property
     def delta(self) -> float:
         """Size of the shift."""
-        ...
 
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
-        ...
 
     def margin(self, model: Any, X: Any, target: Any) -> float:
         """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
-        ...
 
     def to_dict(self) -> dict[str, Any]:
         """What is needed to replay it, as JSON values."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -245,16 +241,13 @@ class Evidence(Protocol):
     @property
     def draws(self) -> int:
         """How many shifted models were looked at."""
-        ...
 
     @property
     def failures(self) -> int:
         """On how many of them the row was not valid."""
-        ...
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
-        ...
 
 
 @runtime_checkable
@@ -264,12 +257,10 @@ class Drawn(Protocol):
     @property
     def entropy(self) -> int:
         """Seed of the stream."""
-        ...
 
     @property
     def purpose(self) -> str:
         """What the stream is for."""
-        ...
 
 
 @runtime_checkable
@@ -278,7 +269,6 @@ class Rechecked(Protocol):
 
     def recheck(self, question: Question, certificate: Certificate) -> tuple[bool | None, str]:
         """Whether a certificate about the one row of a question holds, None if nobody can say; and why, in words."""
-        ...
 
 
 @dataclass(frozen=True)

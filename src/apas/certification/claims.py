@@ -42,57 +42,45 @@ class Claim(Protocol):
     @property
     def measure(self) -> str:
         """The set or the distribution of the shifts, in words."""
-        ...
 
     @property
     def rows(self) -> int:
         """How many rows it speaks of together."""
-        ...
 
     @property
     def coverage(self) -> float:
         """The share of the shifts that it speaks of; 1 for every one."""
-        ...
 
     @property
     def confidence(self) -> float:
         """``1 - risk``, or the next float below; 1 for what is certain alone."""
-        ...
 
     @property
     def risk(self) -> Fraction:
         """How often such a claim may be false, exactly and also below what a float can say; 0 if it never is."""
-        ...
 
     @property
     def row_confidence(self) -> Fraction:
         """The confidence at which each single row is tested, exactly."""
-        ...
 
     @property
     def against(self) -> str:
         """Why a row that the model itself gives its class is refuted."""
-        ...
 
     def among(self, count: int, what: str = "row") -> str:
         """The claim in words, as one of so many."""
-        ...
 
     def subject(self, *, refuted: bool = False) -> str:
         """Which shifts keep the class, or do not, with the verb: "every one of the shifts keeps"."""
-        ...
 
     def sureness(self) -> str:
         """How sure that is: "for certain", or the confidence, and for how many rows."""
-        ...
 
     def meaning(self, size: str, *, per_test: bool = False) -> str:
         """What a reader is told that it means, at shifts of a size; `per_test` of a search as it was published."""
-        ...
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values, with its kind."""
-        ...
 
 
 def is_proof(claim: Claim) -> bool:

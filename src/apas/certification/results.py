@@ -33,7 +33,6 @@ class RowAnswer(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON values."""
-        ...
 
 
 Item = TypeVar("Item", bound=RowAnswer)

@@ -362,29 +362,11 @@ def _json_path(path: str | os.PathLike[str]) -> Path:
 
 #: Kinds of columns that a file may ask for; others are written as texts and read back as such.
 KINDS = (
-    "float64",
-    "float32",
-    "float16",
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "uint64",
-    "uint32",
-    "uint16",
-    "uint8",
-    "bool",
-    "object",
-    "str",
-    "string",
-    "category",
-    "datetime64[ns]",
-    "datetime64[us]",
-    "datetime64[s]",
-    "Int64",
-    "Int32",
-    "Float64",
-    "boolean",
+    *("float64", "float32", "float16"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (64, 32, 16, 8)),
+    *("bool", "object", "str", "string", "category"),
+    *(f"datetime64[{unit}]" for unit in ("ns", "us", "s")),
+    *("Int64", "Int32", "Float64", "boolean"),
 )
 #: Wider tables are not read, also where there is no row to show how wide they are.
 MOST_COLUMNS = 1 << 24

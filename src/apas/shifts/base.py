@@ -89,7 +89,6 @@ class Measurable(Protocol):
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """The least delta at which `contains` holds, but for rounding; infinite if there is none."""
-        ...
 
 
 @runtime_checkable
@@ -99,12 +98,10 @@ class Normed(Protocol):
     @property
     def order(self) -> float:
         """The p of the norm."""
-        ...
 
     @property
     def is_whole(self) -> bool:
         """Whether delta bounds that very norm, of all parameters as they are; else some stay or count differently."""
-        ...
 
 
 @runtime_checkable
@@ -124,11 +121,9 @@ class Fingerprinted(Protocol):
     @property
     def digests(self) -> tuple[str, ...]:
         """SHA-256 of each model, in the order of the draws."""
-        ...
 
     def with_models(self, models: Any) -> ShiftSet:
         """The set with its models, which must be the very ones."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -152,7 +147,6 @@ class Worded(Protocol):
     @property
     def words(self) -> ShiftWords:
         """What it is."""
-        ...
 
 
 def words_of(shifts: ShiftSet) -> ShiftWords:
