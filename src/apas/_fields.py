@@ -144,15 +144,18 @@ def as_number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-@dataclass(frozen=True)
 class Kinds:
     """Classes whose objects files may hold, by the `kind` that their `to_dict` writes; imported when they are met."""
 
-    places: Mapping[str, str]
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self.places = places
+        self._met: dict[str, Any] = {}
 
     def __getitem__(self, kind: str) -> Any:
-        module, _, name = self.places[kind].rpartition(".")
-        return getattr(import_module(module), name)
+        if kind not in self._met:
+            module, _, name = self.places[kind].rpartition(".")
+            self._met[kind] = getattr(import_module(module), name)
+        return self._met[kind]
 
     def know(self, value: object) -> bool:
         """Whether a reader of a file would know what such an object is."""

@@ -406,11 +406,12 @@ def audited(
     repairs: bool = True,
 ) -> AuditReport:
     """The same for certificates alone; the arguments are checked."""
-    new_digest = model_digest(read_model(new_model, "`new_model`"))
+    new_model = read_model(new_model, "`new_model`")
+    new_digest = model_digest(new_model)
     if not len(found):
         return AuditReport([], points=found.points, new_digest=new_digest, index=found._index)
     check_unchanged(found)
-    shifts = found.shifts
+    base, shifts = None if base is None else read_model(base, "`base`"), found.shifts
     new = read_successor(found, new_model, base, validity_only=validity_only, known=found.model)
     question = rows_on(found, new)
     with np.errstate(over="ignore", invalid="ignore"):
