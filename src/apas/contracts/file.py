@@ -97,7 +97,8 @@ def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None
         raise InputError(f"certificates {unknown}.")
     read = known_readings(found)
     inputs = [None] * len(found) if found.inputs is None else table_cells(found.inputs)
-    lines = zip(found._labels(), table_cells(found.points), inputs, read, strict=True)
+    answers = zip(*(answers or [None] * len(found) for answers in (certificates, radii)), strict=True)
+    lines = zip(found._labels(), table_cells(found.points), inputs, read, answers, strict=True)
     entries = [
         {
             "row": plain(label),
@@ -105,10 +106,10 @@ def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None
             "encoded": list(reading.encoded),
             "input": start,
             "margins": {"model": reading.margin, "first_draw": reading.first_draw},
-            "certificate": None if certificates is None else certificates[i].to_dict(),
-            "max_shift": None if radii is None else radii[i].to_dict(),
+            "certificate": None if certificate is None else certificate.to_dict(),
+            "max_shift": None if radius is None else radius.to_dict(),
         }
-        for i, (label, values, start, reading) in enumerate(lines)
+        for label, values, start, reading, (certificate, radius) in lines
     ]
     origin = read[0].origin if read else Origin(False, None, None)
     content: dict[str, Any] = {
@@ -133,7 +134,9 @@ def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
             f"about {type(found.shifts).__name__} cannot be written to a file: a reader would not know the set; use "
             "LinfShifts, LpShifts, GaussianShifts, ObservedShifts or InputNoise"
         )
-    unknown = next((said for item in (*found, *(radii or ())) if (said := item.unsaved())), None)
+    # what can be saved is a matter of classes: one answer of each combination of them is asked
+    each = {tuple(map(type, vars(item).values())): item for item in (*found, *(radii or ()))}
+    unknown = next((said for item in each.values() if (said := item.unsaved())), None)
     why = "cannot be written to a file: a reader would not know it; use the methods of apas"
     return f"with {unknown} {why}" if unknown else ""
 

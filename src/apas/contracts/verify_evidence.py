@@ -70,12 +70,11 @@ def redrawn(question: Question, items: Sequence[Certificate], rows: Sequence[int
             answers[i] = Checked.NOT_CHECKED, f"{evidence.samples} draws are more than are made again ({MOST_DRAWS})"
         else:
             groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
+    ranks = {entropy: _lower_ranks(items, rows, entropy) for _, _, entropy, _ in groups}
     for (claim, samples, entropy, purpose), part in groups.items():
-        found = _draw_again(question, part, claim, samples, Stream(entropy, purpose))
+        found, known = _draw_again(question, part, claim, samples, Stream(entropy, purpose)), ranks[entropy]
         for i, now in zip(part, found, strict=True):
-            answers[i] = _charged(
-                question, items[i], _compared_draws(items[i], now), _lower_ranks(items, rows, entropy)
-            )
+            answers[i] = _charged(question, items[i], _compared_draws(items[i], now), known)
     return answers
 
 
