@@ -141,7 +141,7 @@ class Every:
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
-        return {"kind": "every", "measure": self.measure, "rows": self.rows}
+        return {"kind": self.kind, **vars(self)}
 
     @classmethod
     def from_dict(cls, about: Fields) -> Every:
@@ -247,14 +247,7 @@ class Most:
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
-        return {
-            "kind": "most",
-            "coverage": self.coverage,
-            "confidence": self.confidence,
-            "measure": self.measure,
-            "rows": self.rows,
-            "tries": self.tries,
-        }
+        return {"kind": self.kind, **vars(self)}
 
     @classmethod
     def from_dict(cls, about: Fields) -> Most:

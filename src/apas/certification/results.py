@@ -38,7 +38,7 @@ class RowAnswer(Protocol):
 Item = TypeVar("Item", bound=RowAnswer)
 
 
-class PerRow(Sequence[Item]):
+class RowResults(Sequence[Item]):
     """One answer per row, in the order of the rows; nothing changes it once it is made.
 
     A subclass says what is its own: `FORMAT`, `COLUMNS` and a `summary`; `_line`, `_about` and `_entries` where the
@@ -152,10 +152,10 @@ class PerRow(Sequence[Item]):
         return f"{len(self)} row{'s' if len(self) > 1 else ''}"
 
 
-class UnderShifts(PerRow[Item]):
+class UnderShifts(RowResults[Item]):
     """One answer per row about what happens to it while a model shifts."""
 
-    PER_ROW = (*PerRow.PER_ROW, "readings")
+    PER_ROW = (*RowResults.PER_ROW, "readings")
 
     def __init__(
         self,
@@ -278,20 +278,10 @@ class Certificates(UnderShifts[Certificate]):
         return coverage_plot(self, ax)
 
     def _line(self, item: Certificate) -> dict[str, Any]:
-        claim = item.claim
-        return {
-            "verdict": item.verdict.name,
-            "target": item.target,
-            "delta": item.delta,
-            "claim": str(claim),
-            "coverage": claim.coverage,
-            "confidence": claim.confidence,
-            "draws": item.evidence.draws,
-            "failures": item.evidence.failures,
-            "method": item.method,
-            "reason": item.reason,
-            "valid_today": item.valid_today,
-        }
+        claim = {"claim": str(item.claim), "coverage": item.claim.coverage, "confidence": item.claim.confidence}
+        counts = {"draws": item.evidence.draws, "failures": item.evidence.failures}
+        told = {name: getattr(item, name) for name in self.COLUMNS if hasattr(item, name)}
+        return {**told, "verdict": item.verdict.name, **claim, **counts}
 
     def _about(self) -> dict[str, Any]:
         names = None if self.feature_names is None else list(self.feature_names)

@@ -19,7 +19,7 @@ from apas._validation import check_flag, is_frame, is_path
 from apas.certification.certificate import Certificate
 from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
-from apas.certification.results import Certificates, PerRow
+from apas.certification.results import Certificates, RowResults
 from apas.contracts.certified_model import (
     Successor,
     as_python,
@@ -102,18 +102,8 @@ class AuditRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON values."""
-        return {
-            "outcome": self.outcome.name,
-            "valid": self.valid,
-            "inside": self.inside,
-            "verdict": self.verdict,
-            "claim": self.claim,
-            "target": plain(self.target),
-            "delta": self.delta,
-            "reason": self.reason,
-            "repair": None if self.repair is None else self.repair.to_dict(),
-            "was_valid": self.was_valid,
-        }
+        repair = None if self.repair is None else self.repair.to_dict()
+        return {**vars(self), "outcome": self.outcome.name, "target": plain(self.target), "repair": repair}
 
     @classmethod
     def from_dict(cls, about: Fields) -> AuditRow:
@@ -132,7 +122,7 @@ class AuditRow:
         )
 
 
-class AuditReport(PerRow[AuditRow]):
+class AuditReport(RowResults[AuditRow]):
     """One line per certificate: whether the new model keeps what it promised.
 
     Attributes

@@ -20,7 +20,7 @@ from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods.enumeration import EnumerationEvidence
 from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
-from apas.certification.results import Certificates, PerRow
+from apas.certification.results import Certificates, RowResults
 from apas.contracts.certified_model import Matched, asked, match_model, row_complaints, with_readings, wrong_targets
 from apas.contracts.file import read_stored
 from apas.contracts.verify_evidence import (
@@ -144,7 +144,7 @@ class Required:
         return None
 
 
-class VerifyReport(PerRow[VerifyRow]):
+class VerifyReport(RowResults[VerifyRow]):
     """One line per statement of a certificate file, in its order: first the certificates, then the largest shifts.
 
     Attributes

@@ -86,16 +86,9 @@ class Histograms:
 
     def to_dict(self) -> dict[str, Any]:
         """As the page's plots read it."""
-        return {
-            "starts": _digits(self.starts),
-            "widths": _digits(self.widths),
-            "counts": self.counts.tolist(),
-            "unfit": self.unfit.tolist(),
-            "failures": self.failures.tolist(),
-            "deltas": self.deltas.tolist(),
-            "draws": self.draws,
-            "listed": self.listed,
-        }
+        counted = {name: getattr(self, name).tolist() for name in ("counts", "unfit", "failures", "deltas")}
+        edges = {"starts": _digits(self.starts), "widths": _digits(self.widths)}
+        return {**edges, **counted, "draws": self.draws, "listed": self.listed}
 
 
 def page_entropy(rng: Any, subject: Subject) -> int:

@@ -300,18 +300,7 @@ class SamplingEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values; the entropy as hexadecimal text, since it exceeds what JSON readers keep."""
-        return {
-            "kind": "sampling",
-            "entropy": hex(self.entropy),
-            "purpose": self.purpose,
-            "samples": self.samples,
-            "allowed": self.allowed,
-            "refuting": self.refuting,
-            "draws": self.draws,
-            "failures": self.failures,
-            "doubtful": self.doubtful,
-            "first_failure": self.first_failure,
-        }
+        return {"kind": self.kind, **vars(self), "entropy": hex(self.entropy)}
 
     @classmethod
     def from_dict(cls, about: Fields) -> SamplingEvidence:
