@@ -8,7 +8,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from apas.errors import InputError
-from benchmarks import generation, radius, sampling, worstcase
+from benchmarks import auditing, generation, radius, sampling, worstcase
 
 with threadpool_limits(1):
     sampling.compare()
@@ -16,6 +16,8 @@ with threadpool_limits(1):
     radius.compare()
     print()
     worstcase.compare()
+    print()
+    auditing.compare()
     print()
     if find_spec("torch") is None:
         print("PyTorch modules: left out, since torch is not installed (extra `torch`)")

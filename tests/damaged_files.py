@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apas.contracts.json_values import content_digest
+from apas.contracts.file import content_digest
 
 SEED = 20
 #: Written in place of a value, these become what JSON libraries do not write.

@@ -39,6 +39,7 @@ LEAVES = {
     "_sanitise",
     "_typing",
     "_parallel",
+    "_fields",
 }
 
 

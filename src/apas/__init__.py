@@ -33,11 +33,10 @@ if TYPE_CHECKING:
         FractionCurves as FractionCurves,
         robust_fraction as robust_fraction,
     )
-    from apas.contracts.audit import audit as audit
+    from apas.contracts.audit import AuditReport as AuditReport, audit as audit
     from apas.contracts.file import load_certificates as load_certificates, save_certificates as save_certificates
     from apas.contracts.ledger import Ledger as Ledger
-    from apas.contracts.reports import AuditReport as AuditReport, VerifyReport as VerifyReport
-    from apas.contracts.verify import verify as verify
+    from apas.contracts.verify import VerifyReport as VerifyReport, verify as verify
     from apas.counterfactuals.api import generate as generate
     from apas.counterfactuals.result import (
         Counterfactual as Counterfactual,
@@ -102,11 +101,10 @@ _DEFINED_IN = {
     "certification.output_range": "OutputRange OutputRanges output_range",
     "certification.results": "Certificates",
     "certification.robust_fraction": "FractionCurve FractionCurves robust_fraction",
-    "contracts.audit": "audit",
+    "contracts.audit": "AuditReport audit",
     "contracts.file": "load_certificates save_certificates",
     "contracts.ledger": "Ledger",
-    "contracts.reports": "AuditReport VerifyReport",
-    "contracts.verify": "verify",
+    "contracts.verify": "VerifyReport verify",
     "counterfactuals.api": "generate",
     "counterfactuals.result": "Counterfactual Counterfactuals Status",
     "counterfactuals.search.source": "Candidate CandidateSource",

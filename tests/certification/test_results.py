@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import apas
-from apas.certification.results import PerRow, cells
+from apas.certification.results import RowResults, cells
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Cost:
         return asdict(self)
 
 
-class Costs(PerRow[Cost]):
+class Costs(RowResults[Cost]):
     FORMAT = "costs"
     COLUMNS = ("cost", "note")
     UNSHOWN = ("note",)
-    PER_ROW = (*PerRow.PER_ROW, "ranks", "parts")
+    PER_ROW = (*RowResults.PER_ROW, "ranks", "parts")
 
     def __init__(self, items, *, ranks=None, parts=None, currency="EUR", **shared):
         super().__init__(items, **shared)

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from problems import case
 
 import apas
-from apas.contracts.reports import Outcome
+from apas.contracts.audit import Outcome
 
 
 def linear(bias=0.0, weights=(1.0, -1.0), **options):

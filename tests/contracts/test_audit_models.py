@@ -13,8 +13,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import apas
+from apas.contracts.audit import Outcome
 from apas.contracts.repairs import assumed_space
-from apas.contracts.reports import Outcome
 
 LOANS = apas.datasets.make_loans(800, rng=0)
 NUMERIC = list(apas.datasets.NUMERIC)

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import apas
 from apas.certification.results import Certificates
-from apas.contracts import json_values as jsontext
+from apas.contracts import file as jsontext
 from apas.shifts.base import coordinates
 
 METHODS = [

@@ -14,14 +14,14 @@ import pytest
 from certificate_files import changed, checker_in_process, content_of, network, rows, run_checker, write
 
 import apas
+from apas._fields import Fields
 from apas._random import Stream
 from apas.certification.question import Question, decide
 from apas.certification.results import Certificates
-from apas.contracts.json_values import Fields
-from apas.contracts.reports import Checked
-from apas.contracts.row_fingerprints import question_of, readings
-from apas.contracts.shiftsets import read_shifts
+from apas.contracts.certified_model import question_of, readings
+from apas.contracts.verify_evidence import Checked
 from apas.models.digest import model_digest
+from apas.shifts.base import KINDS
 from apas.stats import allowed_failures, refuting_failures
 
 CERTIFICATE = ("certificates", 0, "certificate")
@@ -51,7 +51,7 @@ def test_nothing_is_proved_of_every_normal_shift(proved):
     content = content_of(proved)
     content["shifts"]["kind"] = "gaussian"
     shifts = apas.GaussianShifts()
-    assert read_shifts(Fields(content["shifts"])) == shifts
+    assert KINDS.read(Fields(content["shifts"])) == shifts
     item = apas.load_certificates(proved)[0]
     row = np.array([content["certificates"][0]["encoded"]])
     drawn = readings(question_of(NET, row, row, [item], shifts), [item])[0].first_draw

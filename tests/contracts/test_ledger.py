@@ -11,7 +11,7 @@ import pytest
 from certificate_files import network
 
 import apas
-from apas.contracts.reports import Outcome
+from apas.contracts.audit import Outcome
 
 OLD = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], feature_names=("income", "debt"))
 POINTS = np.array([[2.0, 0.5], [1.0, 0.9], [0.5, 0.9]])

@@ -13,7 +13,7 @@ from command_line import run
 from conftest import spread
 
 import apas
-from apas.contracts.reports import Checked
+from apas.contracts.verify_evidence import Checked
 
 CERTIFICATE = ("certificates", 0, "certificate")
 EVIDENCE, CLAIM = (*CERTIFICATE, "evidence"), (*CERTIFICATE, "claim")

@@ -16,8 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import apas
-from apas.contracts.recheck import _detecting
-from apas.contracts.reports import Checked
+from apas.contracts.verify_evidence import Checked, _detecting
 
 FIXTURES = Path(__file__).parent / "fixtures"
 METHODS = [

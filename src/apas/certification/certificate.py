@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._fields import Fields, Kinds
 from apas._random import Stream
 from apas._typing import Floats
-from apas.certification.claims import Every, Most, Verdict
-from apas.display.numbers import exactly
+from apas.certification.claims import CLAIMS, Claim, Verdict
+from apas.display.numbers import exactly, plain
+from apas.errors import InputError
 from apas.models.base import Dense, offers
 from apas.models.convert import as_model, encoded_rows
 from apas.shifts.base import OtherMoves, ShiftSet, coordinates, drawn_margins
 from apas.shifts.box import inside_box
+
+if TYPE_CHECKING:
+    from apas.certification.question import Question
+
+#: Stream of the one draw that asks a listed model, which takes no random number.
+LISTED = (0, "listed")
+#: Witnesses and evidence that a certificate file may hold.
+WITNESSES = Kinds(
+    {"draw": f"{__name__}.DrawnShift", "corner": f"{__name__}.CornerShift", "parameters": f"{__name__}.KeptShift"}
+)
+EVIDENCE = Kinds(
+    {
+        "model": f"{__name__}.BaseEvidence",
+        "bound": f"{__name__}.BoundEvidence",
+        "sampling": "apas.certification.methods.sampling.SamplingEvidence",
+        "enumeration": "apas.certification.methods.enumeration.EnumerationEvidence",
+    }
+)
 
 
 class Witness(Protocol):
@@ -24,19 +44,15 @@ class Witness(Protocol):
     @property
     def delta(self) -> float:
         """Size of the shift."""
-        ...
 
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
-        ...
 
     def margin(self, model: Any, X: Any, target: Any) -> float:
         """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
-        ...
 
     def to_dict(self) -> dict[str, Any]:
         """What is needed to replay it, as JSON values."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -59,6 +75,7 @@ class DrawnShift:
     entropy: int
     purpose: str
     index: int
+    kind: ClassVar[str] = "draw"
 
     def direction(self, model: Any) -> Floats:
         """The direction that was drawn: one number per parameter, or per coordinate of what moves instead."""
@@ -83,6 +100,12 @@ class DrawnShift:
         """The number of the draw; stream and size stand in the certificate."""
         return {"kind": "draw", "index": self.index}
 
+    @classmethod
+    def from_dict(cls, about: Fields, shifts: Any, delta: float, evidence: Evidence) -> DrawnShift:
+        """The draw that a file names, of the stream that its evidence tells."""
+        index = about.only("kind", "index").integer("index")
+        return cls(shifts, delta, *((evidence.entropy, evidence.purpose) if offers(evidence, Drawn) else LISTED), index)
+
 
 @dataclass(frozen=True, eq=False)
 class KeptShift:
@@ -104,6 +127,7 @@ class KeptShift:
 
     delta: float
     values: Floats
+    kind: ClassVar[str] = "parameters"
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64)
@@ -126,6 +150,12 @@ class KeptShift:
     def to_dict(self) -> dict[str, Any]:
         """The parameters, every bit of them."""
         return {"kind": "parameters", "delta": self.delta, "values": self.values.tolist()}
+
+    @classmethod
+    def from_dict(cls, about: Fields, shifts: Any, delta: float, evidence: Evidence) -> KeptShift:
+        """The parameters that a file holds; the certificate's delta must be theirs, which `verify` looks at."""
+        size = about.only("kind", "delta", "values").number("delta", above=0)
+        return cls(size, np.array(about.numbers("values"), dtype=np.float64))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeptShift) and self.delta == other.delta and np.array_equal(self.values, other.values)
@@ -157,6 +187,7 @@ class CornerShift:
     shifts: ShiftSet
     delta: float
     signs: NDArray[np.int8]
+    kind: ClassVar[str] = "corner"
 
     def __post_init__(self) -> None:
         signs = np.array(self.signs, dtype=np.int8)
@@ -166,6 +197,10 @@ class CornerShift:
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
         base = as_model(model).parameters
+        if self.signs.shape != base.values.shape:
+            raise InputError(
+                f"`model` must have {self.signs.size} parameters, as the corner has signs, got {len(base)}."
+            )
         return inside_box(base.values, self.shifts.radii(base), self.delta, self.signs.astype(np.float64))
 
     def margin(self, model: Any, X: Any, target: Any) -> float:
@@ -176,6 +211,15 @@ class CornerShift:
         """The signs as a text of ``-``, ``0`` and ``+``."""
         text = np.array(["-", "0", "+"])[self.signs + 1]
         return {"kind": "corner", "delta": self.delta, "signs": "".join(text.tolist())}
+
+    @classmethod
+    def from_dict(cls, about: Fields, shifts: Any, delta: float, evidence: Evidence) -> CornerShift:
+        """The corner that a file describes, of the box that its certificates are about."""
+        size = about.number("delta", above=0)
+        text, places = about.only("kind", "delta", "signs").text("signs"), {"-": -1, "0": 0, "+": 1}
+        if getattr(shifts, "kind", None) != "linf" or not set(text) <= set(places):
+            raise about.wrong("signs", "a text of -, 0 and +, with shifts in a box")
+        return cls(shifts, size, np.array([places[sign] for sign in text], dtype=np.int8))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CornerShift) and self.to_dict() == other.to_dict() and self.shifts == other.shifts
@@ -197,16 +241,34 @@ class Evidence(Protocol):
     @property
     def draws(self) -> int:
         """How many shifted models were looked at."""
-        ...
 
     @property
     def failures(self) -> int:
         """On how many of them the row was not valid."""
-        ...
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
-        ...
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """Evidence from draws of a random stream, which it names."""
+
+    @property
+    def entropy(self) -> int:
+        """Seed of the stream."""
+
+    @property
+    def purpose(self) -> str:
+        """What the stream is for."""
+
+
+@runtime_checkable
+class Rechecked(Protocol):
+    """Evidence, or a claim, that says what checks it again; `verify` knows how to check that of the package."""
+
+    def recheck(self, question: Question, certificate: Certificate) -> tuple[bool | None, str]:
+        """Whether a certificate about the one row of a question holds, None if nobody can say; and why, in words."""
 
 
 @dataclass(frozen=True)
@@ -215,10 +277,18 @@ class BaseEvidence:
 
     draws: int = 0
     failures: int = 0
+    kind: ClassVar[str] = "model"
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
         return {"kind": "model", "draws": 0, "failures": 0}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> BaseEvidence:
+        """The evidence that a file describes."""
+        if any(about.only("kind", "draws", "failures").integer(key) for key in ("draws", "failures")):
+            raise InputError(f"{about.where} must have no draws: the unshifted model alone decided.")
+        return cls()
 
 
 @dataclass(frozen=True)
@@ -244,10 +314,18 @@ class BoundEvidence:
     exact: bool = False
     draws: int = 0
     failures: int = 0
+    kind: ClassVar[str] = "bound"
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values."""
         return {"kind": "bound", "step": self.step, "bound": self.bound, "nodes": self.nodes, "exact": self.exact}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> BoundEvidence:
+        """The evidence that a file describes."""
+        about.only("kind", "step", "bound", "nodes", "exact")
+        bound = None if about.is_null("bound") else about.number("bound")
+        return cls(about.text("step"), bound, about.integer("nodes"), about.flag("exact"))
 
 
 @dataclass(frozen=True)
@@ -256,7 +334,8 @@ class Certificate:
 
     Attributes
     ----------
-    claim : Every or Most
+    claim : Claim
+        `Every`, `Most`, or one of a method's own.
     verdict : Verdict
     delta : float
         Size of the shifts.
@@ -273,7 +352,7 @@ class Certificate:
         Wall time of the call divided by its rows; not part of equality.
     """
 
-    claim: Every | Most
+    claim: Claim
     verdict: Verdict
     delta: float
     target: Any
@@ -303,21 +382,11 @@ class Certificate:
         if not self.valid_today:
             why = f"the model itself does not give class {self.target!r} here, so there is nothing to keep"
             return f"{self.verdict}, not valid today: {why}; nothing is said about the shifts."
+        keeps = self.claim.subject(refuted=self.verdict is Verdict.REFUTED)
         what = f"class {self.target!r} under shifts by delta = {exactly(self.delta)} ({self.claim.measure})"
-        if isinstance(self.claim, Most):
-            least = "fewer than" if self.verdict is Verdict.REFUTED else "at least"
-            subject = f"{least} {self.claim.share} of the shifts"
-            odds = f"with confidence {self.claim.confidence!r}"
-            odds += f" for all {self.claim.rows} rows together" if self.claim.rows > 1 else ""
-            odds = "for certain" if self.claim.confidence == 1.0 else odds
-        else:
-            subject, odds = "every one of the shifts", "for certain"
-            if self.verdict is Verdict.REFUTED:
-                subject = "not every one of the shifts"
-        keeps = "keep" if isinstance(self.claim, Most) else "keeps"
         if self.verdict is Verdict.UNKNOWN:
-            return f"UNKNOWN: it is not settled whether {subject} {keeps} {what}; {self.reason}."
-        return f"{self.verdict}: {odds}, {subject} {keeps} {what}; {self.reason}."
+            return f"UNKNOWN: it is not settled whether {keeps} {what}; {self.reason}."
+        return f"{self.verdict}: {self.claim.sureness()}, {keeps} {what}; {self.reason}."
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values."""
@@ -325,12 +394,40 @@ class Certificate:
             "verdict": self.verdict.name,
             "claim": self.claim.to_dict(),
             "delta": self.delta,
-            "target": self.target,
+            "target": plain(self.target),
             "method": self.method,
             "reason": self.reason,
             "evidence": self.evidence.to_dict(),
             "witness": None if self.witness is None else self.witness.to_dict(),
         }
+
+    @classmethod
+    def from_dict(cls, about: Fields, shifts: Any) -> Certificate:
+        """The certificate that an entry of a file holds; `shifts` are those of the file."""
+        about.only("verdict", "claim", "delta", "target", "method", "reason", "evidence", "witness")
+        evidence, delta = EVIDENCE.read(about.inner("evidence")), about.number("delta", above=0)
+        kept = None if about.is_null("witness") else about.inner("witness")
+        return cls(
+            CLAIMS.read(about.inner("claim")),
+            Verdict[about.choice("verdict", *Verdict.__members__)],
+            delta,
+            about.label("target"),
+            about.text("method"),
+            evidence,
+            about.text("reason"),
+            None if kept is None else WITNESSES.read(kept, shifts, delta, evidence),
+        )
+
+    def unsaved(self) -> str:
+        """What of the certificate no reader of a file would know, in words; empty if it can be saved."""
+        parts: list[tuple[Kinds, object, str]] = [
+            (EVIDENCE, self.evidence, "evidence"),
+            (CLAIMS, self.claim, "a claim"),
+        ]
+        parts += [] if self.witness is None else [(WITNESSES, self.witness, "a witness")]
+        return next(
+            (f"{what} of type {type(part).__name__}" for known, part, what in parts if not known.know(part)), ""
+        )
 
     def __str__(self) -> str:
         return self.sentence()

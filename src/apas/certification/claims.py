@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from apas._fields import Fields, Kinds
 from apas._validation import check_integer, check_probability
 from apas.errors import InputError
 from apas.stats import simultaneous
@@ -30,6 +31,67 @@ class Verdict(Enum):
         return self.name
 
 
+@runtime_checkable
+class Claim(Protocol):
+    """What a certificate speaks about; `Every` and `Most` are two of them, and a method may bring its own.
+
+    What knows no file (`CLAIMS`) can be certified, audited and reported, but not saved. How such a claim is checked
+    again, it or its evidence says by offering `Rechecked`.
+    """
+
+    @property
+    def measure(self) -> str:
+        """The set or the distribution of the shifts, in words."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows it speaks of together."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of the shifts that it speaks of; 1 for every one."""
+
+    @property
+    def confidence(self) -> float:
+        """``1 - risk``, or the next float below; 1 for what is certain alone."""
+
+    @property
+    def risk(self) -> Fraction:
+        """How often such a claim may be false, exactly and also below what a float can say; 0 if it never is."""
+
+    @property
+    def row_confidence(self) -> Fraction:
+        """The confidence at which each single row is tested, exactly."""
+
+    @property
+    def against(self) -> str:
+        """Why a row that the model itself gives its class is refuted."""
+
+    def among(self, count: int, what: str = "row") -> str:
+        """The claim in words, as one of so many."""
+
+    def subject(self, *, refuted: bool = False) -> str:
+        """Which shifts keep the class, or do not, with the verb: "every one of the shifts keeps"."""
+
+    def sureness(self) -> str:
+        """How sure that is: "for certain", or the confidence, and for how many rows."""
+
+    def meaning(self, size: str, *, per_test: bool = False) -> str:
+        """What a reader is told that it means, at shifts of a size; `per_test` of a search as it was published."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The claim as JSON values, with its kind."""
+
+
+def is_proof(claim: Claim) -> bool:
+    """Whether a claim speaks of every shift, and for certain: a single one against it shows that it is wrong."""
+    return claim.coverage == 1 and not claim.risk
+
+
+#: Claims that a certificate file may hold.
+CLAIMS = Kinds({name: f"{__name__}.{name.capitalize()}" for name in ("every", "most")})
+
+
 @dataclass(frozen=True)
 class Every:
     """Every shift of the set keeps the target class.
@@ -50,6 +112,11 @@ class Every:
             raise InputError(f"`measure` of Every must be a text that names the set, got {self.measure!r}.")
         check_integer(self.rows, "rows", "Every", least=1)
 
+    kind: ClassVar[str] = "every"
+    coverage: ClassVar[float] = 1.0
+    confidence: ClassVar[float] = 1.0
+    risk: ClassVar[Fraction] = Fraction(0)
+    row_confidence: ClassVar[Fraction] = Fraction(1)
     #: Why a row that the model itself gives its class is refuted.
     against: ClassVar[str] = "with a failing shift"
 
@@ -60,9 +127,27 @@ class Every:
         """The claim in words, as one of so many: what is proved holds for all of them together."""
         return str(self)
 
+    def subject(self, *, refuted: bool = False) -> str:
+        """That every shift keeps the class, or not every one, with the verb."""
+        return f"{'not ' if refuted else ''}every one of the shifts keeps"
+
+    def sureness(self) -> str:
+        """What is proved is certain."""
+        return "for certain"
+
+    def meaning(self, size: str, *, per_test: bool = False) -> str:
+        """What a reader is told that it means."""
+        return f"it is proved that every shift of the set ({self.measure}; {size}) keeps the promised class."
+
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
-        return {"kind": "every", "measure": self.measure, "rows": self.rows}
+        return {"kind": self.kind, **vars(self)}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> Every:
+        """The claim that a file describes."""
+        about.only("kind", "measure", "rows")
+        return cls(about.text("measure"), about.integer("rows", 1))
 
 
 @dataclass(frozen=True)
@@ -97,6 +182,9 @@ class Most:
     measure: str
     rows: int = 1
     tries: int = 1
+    kind: ClassVar[str] = "most"
+    #: Why a row that the model itself gives its class is refuted.
+    against: ClassVar[str] = "with too small a share"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Most"))
@@ -106,6 +194,11 @@ class Most:
         check_integer(self.tries, "tries", "Most", least=1)
 
     @property
+    def risk(self) -> Fraction:
+        """In what share of all samples such a claim may be false, exactly as the confidence was typed."""
+        return 1 - Fraction(repr(self.confidence))
+
+    @property
     def row_confidence(self) -> Fraction:
         """The confidence at which each single row is tested, exactly."""
         parts = self.rows * self.tries
@@ -113,19 +206,13 @@ class Most:
             return Fraction(repr(self.confidence))
         return simultaneous(self.confidence, parts)
 
-    #: Why a row that the model itself gives its class is refuted.
-    against: ClassVar[str] = "with too small a share"
-
     @property
     def share(self) -> str:
         """The coverage as it was typed, such as "99.5 %"."""
         return _percent(self.coverage)
 
     def __str__(self) -> str:
-        if self.confidence == 1.0:
-            return f"at least {self.share} of the shifts, for certain"
-        together = f" for all {self.rows} rows together" if self.rows > 1 else ""
-        return f"at least {self.share} of the shifts, confidence {self.confidence!r}{together}"
+        return f"at least {self.share} of the shifts, {self.sureness().removeprefix('with ')}"
 
     def among(self, count: int, what: str = "row") -> str:
         """The claim in words, as one of so many: whether its confidence is for each by itself or for all together.
@@ -138,16 +225,36 @@ class Most:
         alone = count > 1 and self.rows == 1 and self.confidence < 1.0
         return f"{self}{f' for each {what} by itself' if alone else ''}"
 
+    def subject(self, *, refuted: bool = False) -> str:
+        """That so many shifts keep the class, or fewer, with the verb."""
+        return f"{'fewer than' if refuted else 'at least'} {self.share} of the shifts keep"
+
+    def sureness(self) -> str:
+        """The confidence, and for how many rows it holds together."""
+        if self.confidence == 1.0:
+            return "for certain"
+        return f"with confidence {self.confidence!r}{f' for all {self.rows} rows together' if self.rows > 1 else ''}"
+
+    def meaning(self, size: str, *, per_test: bool = False) -> str:
+        """What a reader is told that it means; a delta that tests searched for has no confidence of its own."""
+        share = f"of all shifts ({self.measure}; {size}), at least {self.share} keep the promised class"
+        if self.confidence == 1.0:
+            return f"{share}, which is computed, not estimated."
+        if per_test:
+            asked, sure = f"each test of the published search asks whether {share}", repr(self.confidence)
+            return f"{asked}. The confidence of {sure} holds for each test of the search, not for its result."
+        return f"{share}, {self.sureness()}{'' if self.rows > 1 else ' for each explanation by itself'}."
+
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values."""
-        return {
-            "kind": "most",
-            "coverage": self.coverage,
-            "confidence": self.confidence,
-            "measure": self.measure,
-            "rows": self.rows,
-            "tries": self.tries,
-        }
+        return {"kind": self.kind, **vars(self)}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> Most:
+        """The claim that a file describes."""
+        about.only("kind", "coverage", "confidence", "measure", "rows", "tries")
+        shares = about.number("coverage"), about.number("confidence")
+        return cls(*shares, about.text("measure"), about.integer("rows", 1), about.integer("tries", 1))
 
 
 def search_tries(rank: int, test: int) -> int:

@@ -20,13 +20,14 @@ from apas._validation import check_delta, check_flag, check_jobs, is_frame
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certification.claims import Every, Most, Verdict
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.base import Predicts, (
+from apas.models.base import (
     Arithmetic,
     Dense,
     Described,
     LibraryBacked,
     Model,
     Parameters,
+    Predicts,
     Scaled,
     class_indices,
     needs_strict,

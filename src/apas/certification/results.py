@@ -14,7 +14,7 @@ import numpy as np
 from apas._typing import Bools
 from apas._validation import is_frame
 from apas.certification.certificate import NOT_TODAY, Certificate
-from apas.certification.claims import Most, Verdict
+from apas.certification.claims import Verdict
 from apas.display.numbers import exactly, plain
 from apas.display.tables import html_table
 from apas.errors import InputError
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
     from apas.shifts.base import ShiftSet
 
 
-class Answer(Protocol):
+class RowAnswer(Protocol):
     """What is said about one row."""
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON values."""
-        ...
 
 
-Item = TypeVar("Item", bound=Answer)
+Item = TypeVar("Item", bound=RowAnswer)
 
 
-class PerRow(Sequence[Item]):
+class RowResults(Sequence[Item]):
     """One answer per row, in the order of the rows; nothing changes it once it is made.
 
     A subclass says what is its own: `FORMAT`, `COLUMNS` and a `summary`; `_line`, `_about` and `_entries` where the
@@ -153,10 +152,10 @@ class PerRow(Sequence[Item]):
         return f"{len(self)} row{'s' if len(self) > 1 else ''}"
 
 
-class UnderShifts(PerRow[Item]):
+class UnderShifts(RowResults[Item]):
     """One answer per row about what happens to it while a model shifts."""
 
-    PER_ROW = (*PerRow.PER_ROW, "readings")
+    PER_ROW = (*RowResults.PER_ROW, "readings")
 
     def __init__(
         self,
@@ -165,13 +164,11 @@ class UnderShifts(PerRow[Item]):
         points: Any,
         model_digest: str,
         shifts: ShiftSet,
-        feature_names: tuple[str, ...] | None = None,
-        inputs: Any = None,
-        index: Any = None,
         model: Model | None = None,
         readings: tuple[Any, ...] | None = None,
+        **rows: Any,
     ) -> None:
-        super().__init__(items, points=points, inputs=inputs, feature_names=feature_names, index=index)
+        super().__init__(items, points=points, **rows)
         self.model_digest = model_digest
         self.shifts = shifts
         self.model = model
@@ -239,31 +236,8 @@ class Certificates(UnderShifts[Certificate]):
     UNSHOWN = ("claim", "coverage", "confidence")
     PER_ROW = (*UnderShifts.PER_ROW, "max_shifts")
 
-    def __init__(
-        self,
-        items: Sequence[Certificate],
-        *,
-        points: Any,
-        model_digest: str,
-        shifts: ShiftSet,
-        feature_names: tuple[str, ...] | None = None,
-        inputs: Any = None,
-        index: Any = None,
-        model: Model | None = None,
-        readings: tuple[Any, ...] | None = None,
-        max_shifts: MaxShifts | None = None,
-    ) -> None:
-        super().__init__(
-            items,
-            points=points,
-            model_digest=model_digest,
-            shifts=shifts,
-            feature_names=feature_names,
-            inputs=inputs,
-            index=index,
-            model=model,
-            readings=readings,
-        )
+    def __init__(self, items: Sequence[Certificate], *, max_shifts: MaxShifts | None = None, **known: Any) -> None:
+        super().__init__(items, **known)
         self.max_shifts = max_shifts
 
     @property
@@ -304,21 +278,10 @@ class Certificates(UnderShifts[Certificate]):
         return coverage_plot(self, ax)
 
     def _line(self, item: Certificate) -> dict[str, Any]:
-        claim = item.claim
-        share, odds = (claim.coverage, claim.confidence) if isinstance(claim, Most) else (1.0, 1.0)
-        return {
-            "verdict": item.verdict.name,
-            "target": item.target,
-            "delta": item.delta,
-            "claim": str(claim),
-            "coverage": share,
-            "confidence": odds,
-            "draws": item.evidence.draws,
-            "failures": item.evidence.failures,
-            "method": item.method,
-            "reason": item.reason,
-            "valid_today": item.valid_today,
-        }
+        claim = {"claim": str(item.claim), "coverage": item.claim.coverage, "confidence": item.claim.confidence}
+        counts = {"draws": item.evidence.draws, "failures": item.evidence.failures}
+        told = {name: getattr(item, name) for name in self.COLUMNS if hasattr(item, name)}
+        return {**told, "verdict": item.verdict.name, **claim, **counts}
 
     def _about(self) -> dict[str, Any]:
         names = None if self.feature_names is None else list(self.feature_names)
@@ -326,4 +289,4 @@ class Certificates(UnderShifts[Certificate]):
 
     def _entries(self) -> list[dict[str, Any]]:
         rows = zip(cells(self.points), self, strict=True)
-        return [{"values": values, **c.to_dict(), "target": plain(c.target)} for values, c in rows]
+        return [{"values": values, **certificate.to_dict()} for values, certificate in rows]

@@ -15,7 +15,7 @@ from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from apas.contracts.reports import AuditReport
+    from apas.contracts.audit import AuditReport
     from apas.models.base import Model
 
 

@@ -14,7 +14,7 @@ from apas.cli.output import cell, json_rows, print_json, print_line, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
-    from apas.contracts.reports import AuditReport
+    from apas.contracts.audit import AuditReport
     from apas.paper.demo_bank import LoanBank, Offers
     from apas.shifts.distance import ShiftReport
 

@@ -14,7 +14,7 @@ from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from apas.contracts.reports import VerifyReport
+    from apas.contracts.verify import VerifyReport
 
 
 _COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}

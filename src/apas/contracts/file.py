@@ -1,13 +1,19 @@
-"""Certificate files: written in one step, read with every field checked."""
+"""Certificate files: written in one step, read with every field checked.
+
+This is the one place that knows the format; objects say with `to_dict` and `from_dict` what they are in it. What no
+reader would know (a shift set, a claim or evidence of somebody's own) is refused here, when it is written.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import platform
 import reprlib
+import stat
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,196 +21,84 @@ from typing import Any
 import numpy as np
 
 from apas._atomic import write_text
+from apas._fields import Fields
 from apas._validation import is_frame
-from apas.certification.certificate import (
-    BaseEvidence,
-    BoundEvidence,
-    Certificate,
-    CornerShift,
-    DrawnShift,
-    Evidence,
-    KeptShift,
-    Witness,
-)
-from apas.certification.claims import Every, Most, Verdict
+from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
-from apas.certification.methods.enumeration import EnumerationEvidence
-from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.results import Certificates
-from apas.contracts.json_values import (
-    Fields,
-    as_number,
-    content_digest,
-    described_table,
-    read_object,
-    read_table,
-    table_cells,
-    written,
-)
-from apas.contracts.row_fingerprints import Origin, Reading, question_of, readings, rows_of
-from apas.contracts.shiftsets import described_shifts, read_shifts
+from apas.contracts.certified_model import Origin, Reading, known_readings
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
-from apas.errors import InputError
-from apas.models.digest import model_digest
-from apas.shifts.linf import LinfShifts
-
-_CERTIFICATE = ("verdict", "claim", "delta", "target", "method", "reason", "evidence", "witness")
-_MAX_SHIFT = ("delta", "upper", "provable", "broken_at", "exact", "reached_limit", "reason", "target", "claim", "trace")
-#: Stream of the one draw that asks a listed model, as `apas.certification.methods.sampling` has it.
-_LISTED = (0, "listed")
-_SIGNS = {"-": -1, "0": 0, "+": 1}
-
-
-def described_certificate(certificate: Certificate) -> dict[str, Any]:
-    """A certificate as JSON values."""
-    evidence = certificate.evidence
-    if not isinstance(evidence, BaseEvidence | BoundEvidence | SamplingEvidence | EnumerationEvidence):
-        raise InputError(
-            f"certificates with evidence of type {type(evidence).__name__} cannot be written to a file: a reader would "
-            "not know it; use the methods of apas."
-        )
-    return {**certificate.to_dict(), "target": plain(certificate.target)}
-
-
-def read_certificate(about: Fields, shifts: Any) -> Certificate:
-    """The certificate that an entry of a file holds."""
-    about.only(*_CERTIFICATE)
-    evidence, delta = _read_evidence(about.inner("evidence")), about.number("delta", above=0)
-    witness = None if about.is_null("witness") else _read_witness(about.inner("witness"), shifts, delta, evidence)
-    return Certificate(
-        _read_claim(about.inner("claim")),
-        Verdict[about.choice("verdict", *Verdict.__members__)],
-        delta,
-        read_label(about, "target"),
-        about.text("method"),
-        evidence,
-        about.text("reason"),
-        witness,
-    )
-
-
-def read_max_shift(about: Fields) -> MaxShift:
-    """The largest shift that an entry of a file holds; null stands for infinity."""
-    about.only(*_MAX_SHIFT)
-    names = ("delta", "upper", "provable", "broken_at")
-    sizes = {name: math.inf if about.is_null(name) else about.number(name) for name in names}
-    if min(sizes.values()) < 0 or not math.isfinite(sizes["delta"]):
-        raise InputError(f"{about.where} must hold a finite delta, and numbers of at least 0.")
-    trace = about.inner("trace")
-    for key, value in trace.content.items():
-        if key == "rungs":
-            if None in map(as_number, trace.items(key)):
-                raise trace.wrong(key, "a list of finite numbers")
-        elif not isinstance(value, str | bool | int | float):
-            raise trace.wrong(key, "a number, a text or a truth value")
-    if "rungs_ratio" in trace.content:  # `MaxShift.rungs` counts from these: a ratio of almost 1 would not end
-        trace.number("rungs_ratio", above=1.001)
-        trace.number("rungs_from", above=0)
-        trace.number("limit", above=0)
-    return MaxShift(
-        **sizes,
-        exact=about.flag("exact"),
-        reached_limit=about.flag("reached_limit"),
-        claim=_read_claim(about.inner("claim")),
-        target=read_label(about, "target"),
-        reason=about.text("reason"),
-        trace=trace.content,
-    )
-
-
-def read_label(about: Fields, key: str) -> Any:
-    """A class label: a number, a text or a truth value."""
-    value = about.any(key)
-    if not isinstance(value, str | bool) and as_number(value) is None:
-        raise about.wrong(key, "a class label, a number or a text")
-    return value
-
-
-def _read_claim(about: Fields) -> Every | Most:
-    if about.choice("kind", "every", "most") == "every":
-        about.only("kind", "measure", "rows")
-        return Every(about.text("measure"), about.integer("rows", 1))
-    about.only("kind", "coverage", "confidence", "measure", "rows", "tries")
-    return Most(
-        about.number("coverage"),
-        about.number("confidence"),
-        about.text("measure"),
-        about.integer("rows", 1),
-        about.integer("tries", 1),
-    )
-
-
-def _read_evidence(about: Fields) -> Evidence:
-    return _EVIDENCE[about.choice("kind", *_EVIDENCE)](about)
-
-
-def _base(about: Fields) -> BaseEvidence:
-    if any(about.only("kind", "draws", "failures").integer(key) for key in ("draws", "failures")):
-        raise InputError(f"{about.where} must have no draws: the unshifted model alone decided.")
-    return BaseEvidence()
-
-
-def _bound(about: Fields) -> BoundEvidence:
-    about.only("kind", "step", "bound", "nodes", "exact")
-    bound = None if about.is_null("bound") else about.number("bound")
-    return BoundEvidence(about.text("step"), bound, about.integer("nodes"), about.flag("exact"))
-
-
-def _sampling(about: Fields) -> SamplingEvidence:
-    counts = ("samples", "allowed", "refuting", "draws", "failures", "doubtful")
-    about.only("kind", "entropy", "purpose", *counts, "first_failure")
-    first = None if about.is_null("first_failure") else about.integer("first_failure")
-    numbers = {key: about.integer(key) for key in counts}
-    return SamplingEvidence(about.entropy("entropy"), about.text("purpose"), **numbers, first_failure=first)
-
-
-def _enumeration(about: Fields) -> EnumerationEvidence:
-    about.only("kind", "lower", "upper", "evaluated", "open", "stopped")
-    lower, upper = about.number("lower"), about.number("upper")
-    if not 0 <= lower <= upper <= 1:
-        raise InputError(f"{about.where} must have bounds on a share, of which the lower one is not the larger.")
-    stopped = about.choice("stopped", "settled", "decided", "gap", "limit", "rounding")
-    return EnumerationEvidence(lower, upper, about.integer("evaluated", 1), about.integer("open"), stopped, None)
-
-
-_EVIDENCE: dict[str, Callable[[Fields], Evidence]] = {
-    "model": _base,
-    "bound": _bound,
-    "sampling": _sampling,
-    "enumeration": _enumeration,
-}
-
-
-def _read_witness(about: Fields, shifts: Any, delta: float, evidence: Evidence) -> Witness:
-    kind = about.choice("kind", "draw", "corner", "parameters")
-    if kind == "draw":
-        index = about.only("kind", "index").integer("index")
-        stream = (evidence.entropy, evidence.purpose) if isinstance(evidence, SamplingEvidence) else _LISTED
-        return DrawnShift(shifts, delta, *stream, index)
-    size = about.number("delta", above=0)
-    if kind == "parameters":
-        values = [as_number(value) for value in about.only("kind", "delta", "values").items("values")]
-        if None in values:
-            raise about.wrong("values", "a list of finite numbers")
-        return KeptShift(size, np.array(values, dtype=np.float64))
-    text = about.only("kind", "delta", "signs").text("signs")
-    if not isinstance(shifts, LinfShifts) or not set(text) <= set(_SIGNS):
-        raise about.wrong("signs", "a text of -, 0 and +, with shifts in a box")
-    return CornerShift(shifts, size, np.array([_SIGNS[sign] for sign in text], dtype=np.int8))
-
+from apas.errors import InputError, UnsafeFile
+from apas.models.files.json import parse_json
+from apas.shifts.base import KINDS as SETS
 
 FORMAT, VERSION = "apas-certificates", 1
+#: Larger files are refused before they are read; a thousand certificates take one or two million bytes.
+MOST_BYTES = 1 << 28
+
+
+def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
+    """The object that a file holds."""
+    try:
+        file = Path(path)
+    except TypeError:
+        raise InputError(f"`path` must be the name of a {what}, got {type(path).__name__}.") from None
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):  # before it is opened, as a pipe would keep us waiting
+            raise InputError(f"{file} cannot be read: it is not a plain file.")
+        with file.open("rb") as opened:
+            raw = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror or error}.") from None
+    except ValueError as error:  # a zero byte in the name
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"`path` must be the name of a {what}, got {str(file)!r}: {error}.") from None
+    if len(raw) > MOST_BYTES:
+        raise InputError(f"{file} is larger than a {what} may be ({MOST_BYTES} bytes); keep fewer rows in a file.")
+    if raw[:1] == b"\x80" or raw[:2] == b"PK":
+        raise UnsafeFile(f"{file} is not JSON but looks like a pickle or an archive, which could run code when read.")
+    try:
+        content = parse_json(file, raw, finite=True)
+    except MemoryError:
+        raise InputError(f"{file} needs more memory than there is; keep fewer rows in a file.") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{file} is not a {what}: it must hold an object, got {type(content).__name__}.")
+    return content
+
+
+def written(content: Any) -> str:
+    """The content as JSON, one certificate per line: strict, and every float with all the digits that it needs."""
+    parts = []
+    for key, value in content.items():
+        if key == "certificates" and value:
+            lines = ",\n  ".join(json.dumps(entry, allow_nan=False) for entry in value)
+            parts.append(f' "{key}": [\n  {lines}\n ]')
+        else:
+            parts.append(f" {json.dumps(key)}: {json.dumps(value, allow_nan=False)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def content_digest(content: dict[str, Any]) -> str:
+    """SHA-256 of all but the field `digest`: keys sorted, no spaces, ASCII."""
+    rest = {key: value for key, value in content.items() if key != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None = None) -> dict[str, Any]:
     """What a file holds, its digest included."""
     certificates, radii = (found, max_shifts) if isinstance(found, Certificates) else (None, found)
     if radii is not None and radii is not found:
-        _check_same_rows(found, radii)
-    read = _fingerprints_of(found)
+        check_same_rows(found, radii)
+    unknown = unsaved(found, radii)
+    if unknown:
+        raise InputError(f"certificates {unknown}.")
+    read = known_readings(found)
     inputs = [None] * len(found) if found.inputs is None else table_cells(found.inputs)
-    lines = zip(found._labels(), table_cells(found.points), inputs, read, strict=True)
+    answers = zip(*(answers or [None] * len(found) for answers in (certificates, radii)), strict=True)
+    lines = zip(found._labels(), table_cells(found.points), inputs, read, answers, strict=True)
     entries = [
         {
             "row": plain(label),
@@ -212,18 +106,18 @@ def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None
             "encoded": list(reading.encoded),
             "input": start,
             "margins": {"model": reading.margin, "first_draw": reading.first_draw},
-            "certificate": None if certificates is None else described_certificate(certificates[i]),
-            "max_shift": None if radii is None else radii[i].to_dict(),
+            "certificate": None if certificate is None else certificate.to_dict(),
+            "max_shift": None if radius is None else radius.to_dict(),
         }
-        for i, (label, values, start, reading) in enumerate(lines)
+        for label, values, start, reading, (certificate, radius) in lines
     ]
     origin = read[0].origin if read else Origin(False, None, None)
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "versions": _versions(),
+        "versions": own_versions(),
         "model": {"digest": found.model_digest, "preprocessing": origin.preprocessing, "network": origin.network},
-        "shifts": described_shifts(found.shifts),
+        "shifts": found.shifts.to_dict(),
         "space": origin.space,
         "feature_names": None if found.feature_names is None else list(found.feature_names),
         "points": described_table(found.points),
@@ -233,29 +127,28 @@ def stored_content(found: Certificates | MaxShifts, max_shifts: MaxShifts | None
     return {**content, "digest": content_digest(content)}
 
 
-def _versions() -> dict[str, str]:
-    """What writes the file."""
+def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
+    """Why certificates cannot be written to a file, in words; empty if they can."""
+    if not SETS.know(found.shifts):
+        return (
+            f"about {type(found.shifts).__name__} cannot be written to a file: a reader would not know the set; use "
+            "LinfShifts, LpShifts, GaussianShifts, ObservedShifts or InputNoise"
+        )
+    # what can be saved is a matter of classes: one answer of each combination of them is asked
+    each = {tuple(map(type, vars(item).values())): item for item in (*found, *(radii or ()))}
+    unknown = next((said for item in each.values() if (said := item.unsaved())), None)
+    why = "cannot be written to a file: a reader would not know it; use the methods of apas"
+    return f"with {unknown} {why}" if unknown else ""
+
+
+def own_versions() -> dict[str, str]:
+    """What computes here."""
     apas = str(sys.modules["apas"].__version__)
     return {"apas": apas, "numpy": np.__version__, "python": platform.python_version()}
 
 
-def _fingerprints_of(found: Certificates | MaxShifts) -> list[Reading]:
-    """What the model makes of each row: asked of the model if it is at hand, else as a file said."""
-    model = found.model
-    if model is None:
-        if found.readings is None:
-            raise InputError(
-                "`certificates` must come from certify, generate, max_shift or load_certificates: the model that these "
-                "are about is not known."
-            )
-        return list(found.readings)
-    if model_digest(model) != found.model_digest:
-        raise InputError("`certificates` are about a model that was changed since; certify again and save at once.")
-    points, encoded = rows_of(model, found.points, found.feature_names)
-    return readings(question_of(model, encoded, points, list(found), found.shifts), list(found))
-
-
-def _check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
+def check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
+    """Refuse largest shifts that are not about the very question of certificates."""
     if not isinstance(radii, MaxShifts):
         raise InputError(f"`max_shifts` must be what max_shift returns, got {type(radii).__name__}.")
     same = (
@@ -271,7 +164,7 @@ def _check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
         )
 
 
-_TOP = (
+_TOP = [
     "format",
     "version",
     "versions",
@@ -283,7 +176,7 @@ _TOP = (
     "inputs",
     "certificates",
     "digest",
-)
+]
 _ENTRY = ("row", "values", "encoded", "input", "margins", "certificate", "max_shift")
 
 
@@ -293,6 +186,8 @@ class Stored:
 
     certificates: Certificates | None
     max_shifts: MaxShifts | None
+    digest: str
+    versions: dict[str, str]
 
 
 def read_stored(path: str | os.PathLike[str]) -> Stored:
@@ -330,17 +225,20 @@ def read_content(content: dict[str, Any]) -> Stored:
     entries = [
         Fields.of(entry, f"certificates[{i}]").only(*_ENTRY) for i, entry in enumerate(top.items("certificates"))
     ]
-    common: dict[str, Any] = {**about, **_rows(top, entries), "readings": _read_fingerprints(top, entries)}
-    answers = [_answers(entry, about["shifts"]) for entry in entries]
-    certificates, radii = ([a[i] for a in answers if a[i] is not None] for i in (0, 1))
+    common: dict[str, Any] = {**about, **_rows(top, entries), "readings": _readings(top, entries)}
+    certificates = [
+        Certificate.from_dict(entry.inner("certificate"), about["shifts"])
+        for entry in entries
+        if not entry.is_null("certificate")
+    ]
+    radii = [MaxShift.from_dict(e.inner("max_shift")) for e in entries if not e.is_null("max_shift")]
     if not all(len(found) in (0, len(entries)) for found in (certificates, radii)):
         raise InputError("either every row or none must have a certificate, and likewise a largest shift.")
     if entries and not certificates and not radii:
         raise InputError("each row must have a certificate or a largest shift.")
-    shifts = MaxShifts(radii, **common) if radii else None  # type: ignore[arg-type]
-    if not certificates and radii:
-        return Stored(None, shifts)
-    return Stored(Certificates(certificates, **common, max_shifts=shifts), shifts)  # type: ignore[arg-type]
+    shifts = MaxShifts(radii, **common) if radii else None
+    found = None if radii and not certificates else Certificates(certificates, **common, max_shifts=shifts)
+    return Stored(found, shifts, content["digest"], content["versions"])
 
 
 def _about(top: Fields) -> dict[str, Any]:
@@ -352,7 +250,7 @@ def _about(top: Fields) -> dict[str, Any]:
     if names is not None and not all(isinstance(name, str) for name in names):
         raise top.wrong("feature_names", "a list of texts or null")
     digest = top.inner("model").only("digest", "preprocessing", "network").digest("digest")
-    return {"model_digest": digest, "shifts": read_shifts(top.inner("shifts")), "feature_names": names}
+    return {"model_digest": digest, "shifts": SETS.read(top.inner("shifts")), "feature_names": names}
 
 
 def _rows(top: Fields, entries: list[Fields]) -> dict[str, Any]:
@@ -375,26 +273,16 @@ def _rows(top: Fields, entries: list[Fields]) -> dict[str, Any]:
     return {"points": points, "inputs": inputs, "index": None if is_frame(points) else index}
 
 
-def _read_fingerprints(top: Fields, entries: list[Fields]) -> tuple[Reading, ...]:
+def _readings(top: Fields, entries: list[Fields]) -> tuple[Reading, ...]:
     about = top.inner("model")
     network = None if about.is_null("network") else about.digest("network")
     space = None if top.is_null("space") else top.inner("space").content
-    origin = Origin(about.flag("preprocessing"), network, space)
-    return tuple(_reading(entry, origin) for entry in entries)
-
-
-def _reading(entry: Fields, origin: Origin) -> Reading:
-    encoded = [as_number(value) for value in entry.items("encoded")]
-    if None in encoded:
-        raise entry.wrong("encoded", "a list of finite numbers")
-    margins = entry.inner("margins").only("model", "first_draw")
-    known = [None if margins.is_null(key) else margins.number(key) for key in ("model", "first_draw")]
-    return Reading(origin, tuple(np.array(encoded, dtype=np.float64).tolist()), *known)
-
-
-def _answers(entry: Fields, shifts: Any) -> tuple[Certificate | None, MaxShift | None]:
-    certificate = None if entry.is_null("certificate") else read_certificate(entry.inner("certificate"), shifts)
-    return certificate, None if entry.is_null("max_shift") else read_max_shift(entry.inner("max_shift"))
+    origin, found = Origin(about.flag("preprocessing"), network, space), []
+    for entry in entries:
+        encoded, margins = tuple(entry.numbers("encoded")), entry.inner("margins").only("model", "first_draw")
+        known = [None if margins.is_null(key) else margins.number(key) for key in ("model", "first_draw")]
+        found.append(Reading(origin, encoded, *known))
+    return tuple(found)
 
 
 def save_certificates(
@@ -473,3 +361,99 @@ def _json_path(path: str | os.PathLike[str]) -> Path:
     if target.suffix.lower() != ".json":
         raise InputError(f"`path` must end in .json, got {str(target)!r}.")
     return target
+
+
+#: Kinds of columns that a file may ask for; others are written as texts and read back as such.
+KINDS = (
+    *("float64", "float32", "float16"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (64, 32, 16, 8)),
+    *("bool", "object", "str", "string", "category"),
+    *(f"datetime64[{unit}]" for unit in ("ns", "us", "s")),
+    *("Int64", "Int32", "Float64", "boolean"),
+)
+#: Wider tables are not read, also where there is no row to show how wide they are.
+MOST_COLUMNS = 1 << 24
+_STRANGE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def described_table(rows: Any) -> dict[str, Any]:
+    """What a table is besides its cells."""
+    if not is_frame(rows):
+        array = np.asarray(rows)
+        return {"kind": "array", "columns": int(array.shape[1]), "dtype": _kind(array.dtype)}
+    columns = [c if isinstance(c, str) else plain(c) for c in rows.columns]
+    return {"kind": "frame", "columns": columns, "dtypes": [_kind(dtype) for dtype in rows.dtypes]}
+
+
+def table_cells(rows: Any) -> list[list[Any]]:
+    """The cells row by row as JSON values; a number that JSON lacks as an object, a missing one as null."""
+    values = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows)
+    return [[_cell(cell) for cell in row] for row in values.tolist()]
+
+
+def table_digest(rows: Any) -> str:
+    """SHA-256 of the cells, by which two tables can be told apart."""
+    return hashlib.sha256(json.dumps(table_cells(rows), allow_nan=False).encode()).hexdigest()
+
+
+def read_table(about: Fields, cells: list[list[Any]], where: str) -> Any:
+    """The table that was described, as an array or a data frame."""
+    if about.choice("kind", "array", "frame") == "array":
+        width = about.only("kind", "columns", "dtype").integer("columns")
+        dtype = about.choice("dtype", *KINDS)
+        if width > MOST_COLUMNS:
+            raise about.wrong("columns", f"an integer up to {MOST_COLUMNS}")
+        rows = [_read_row(row, width, where.format(i)) for i, row in enumerate(cells)]
+        table = np.empty((len(rows), width), dtype=object)  # now that the rows are known to be as wide as they say
+        for i, row in enumerate(rows):
+            table[i] = row
+        numpy_kind = dtype if dtype not in ("string", "category") else "object"
+        return _cast(lambda: table.astype(numpy_kind), where.format(0))
+    import pandas as pd
+
+    names = about.only("kind", "columns", "dtypes").items("columns")
+    kinds = [Fields({"dtype": d}, about.name("dtypes")).choice("dtype", *KINDS) for d in about.items("dtypes")]
+    if len(kinds) != len(names) or not all(isinstance(n, str | int | float) for n in names):
+        raise InputError(f"{about.where} must have a name and a dtype per column.")
+    rows = [_read_row(row, len(names), where.format(i)) for i, row in enumerate(cells)]
+    columns = [
+        _cast(lambda c=c, d=d: pd.Series([row[c] for row in rows], dtype=d), f"column {names[c]!r}")
+        for c, d in enumerate(kinds)
+    ]
+    frame = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(len(rows)))
+    return frame.set_axis(names, axis=1)
+
+
+def _kind(dtype: Any) -> str:
+    name = str(dtype)
+    return name if name in KINDS else "object"
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": repr(value)}
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    found = plain(value)
+    return _cell(found) if isinstance(found, float) and not math.isfinite(found) else found
+
+
+def _read_row(row: Any, width: int, where: str) -> list[Any]:
+    if not isinstance(row, list) or len(row) != width:
+        raise InputError(f"{where} must be a list of {width} cells.")
+    return [_read_cell(cell, where) for cell in row]
+
+
+def _read_cell(cell: Any, where: str) -> Any:
+    if isinstance(cell, dict) and cell.keys() == {"number"} and str(cell["number"]) in _STRANGE:
+        return _STRANGE[str(cell["number"])]
+    if isinstance(cell, dict | list):
+        raise InputError(f"{where} must hold numbers, texts, truth values or null.")
+    return cell
+
+
+def _cast(make: Any, where: str) -> Any:
+    try:
+        return make()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{where} must hold cells of the dtype that the file states ({error}).") from None

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._validation import check_flag, check_texts
-from apas.certification.claims import Every, Most
+from apas.certification.claims import CLAIMS
 from apas.certification.results import Certificates
-from apas.contracts.audit import audited, match_model
+from apas.contracts.audit import AuditReport, AuditRow, audited
+from apas.contracts.certified_model import match_model
 from apas.contracts.ledger_db import STATES, Book
 from apas.contracts.promises import checked_promises, joined, read_part
-from apas.contracts.reports import AuditReport, AuditRow
 from apas.counterfactuals.defaults import check_space
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.space import FeatureSpace
@@ -321,7 +322,6 @@ class Ledger:
 def _claim(told: dict[str, Any]) -> str:
     """A claim in words, as certificates print it."""
     try:
-        rest = {key: value for key, value in told.items() if key != "kind"}
-        return str(Every(**rest) if told["kind"] == "every" else Most(**rest))
-    except (AttributeError, KeyError, TypeError, InputError):
+        return str(CLAIMS.read(Fields.of(told, "claim")))
+    except InputError:
         raise InputError("a promise of the ledger is damaged: it claims nothing; get it from a backup.") from None

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from apas.contracts.promises import Part
-from apas.contracts.reports import AuditRow
+from apas.contracts.audit import AuditRow
+from apas.contracts.promises import Promise
 from apas.errors import InputError
 
 #: Written into the header of the file: "apas" in ASCII, and the version of the tables.
@@ -255,7 +255,7 @@ class Book:
         query = "SELECT count(*) FROM promises WHERE state IN ('open', 'broken') AND expires < ?"
         return int(self.rows(query, today)[0][0])
 
-    def insert(self, reference: str, part: Part, expires: str | None) -> bool:
+    def insert(self, reference: str, part: Promise, expires: str | None) -> bool:
         """Add a promise in a transaction of its own, unless it is there; whether it was new."""
         with self.changing():
             done = self.connection.execute(

@@ -12,8 +12,7 @@ from typing import Any
 
 from apas._validation import check_texts, is_path
 from apas.certification.results import Certificates
-from apas.contracts.file import read_content, read_stored, stored_content
-from apas.contracts.json_values import content_digest, read_object
+from apas.contracts.file import content_digest, read_content, read_object, read_stored, stored_content
 from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
 from apas.models.files.json import parse_json
@@ -23,7 +22,7 @@ _OWN, _WRITER = ("certificates", "digest"), "versions"
 
 
 @dataclass(frozen=True)
-class Part:
+class Promise:
     """One certified row.
 
     Attributes
@@ -49,19 +48,19 @@ class Part:
         return json.dumps({**content, "digest": content_digest(content)}, allow_nan=False)
 
 
-def parts_of(certificates: Certificates | Counterfactuals | str | os.PathLike[str]) -> list[Part | None]:
+def parts_of(certificates: Certificates | Counterfactuals | str | os.PathLike[str]) -> list[Promise | None]:
     """The certified rows one by one; None for a row that is not certified."""
     content = _content(certificates)
     about = {key: value for key, value in content.items() if key not in _OWN}
     return [_part(about, entry) for entry in content["certificates"]]
 
 
-def _part(about: dict[str, Any], entry: dict[str, Any]) -> Part | None:
+def _part(about: dict[str, Any], entry: dict[str, Any]) -> Promise | None:
     if entry["certificate"]["verdict"] != "CERTIFIED":
         return None
     content = {**about, "certificates": [{**entry, "row": None}]}
     digest = content_digest({key: value for key, value in content.items() if key != _WRITER})
-    return Part(entry["row"], digest, about["model"]["digest"], content)
+    return Promise(entry["row"], digest, about["model"]["digest"], content)
 
 
 def _content(certificates: Any) -> dict[str, Any]:
@@ -126,13 +125,13 @@ def checked_promises(
     references: Sequence[str] | None,
     expires: date | str | None,
     today: str,
-) -> tuple[list[Part | None], list[str], str | None]:
+) -> tuple[list[Promise | None], list[str], str | None]:
     """The rows that a ledger is asked to take: one by one, whom each belongs to, and the last day of the promises."""
     parts = parts_of(certificates)
     return parts, _checked_references(references, parts), _checked_expiry(expires, today)
 
 
-def _checked_references(references: Sequence[str] | None, parts: Sequence[Part | None]) -> list[str]:
+def _checked_references(references: Sequence[str] | None, parts: Sequence[Promise | None]) -> list[str]:
     """Whom each row belongs to, as texts."""
     if references is None:
         there = [(place, part) for place, part in enumerate(parts) if part is not None]
@@ -149,7 +148,7 @@ def _checked_references(references: Sequence[str] | None, parts: Sequence[Part |
     return names
 
 
-def _is_name(part: Part) -> bool:
+def _is_name(part: Promise) -> bool:
     """Whether a row is called by a text, or by a number of a data frame's own; those of an array are places."""
     is_frame = part.content["points"]["kind"] == "frame"
     return isinstance(part.label, str) or (is_frame and type(part.label) is int)

@@ -10,7 +10,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import is_frame
-from apas.contracts.json_values import table_cells
+from apas.contracts.file import table_cells
 from apas.counterfactuals.defaults import own_columns
 from apas.counterfactuals.result import changes_of, differ
 from apas.counterfactuals.search.source import NoneExists, Search, Task
@@ -60,6 +60,15 @@ class Repair:
         """The repair as JSON values."""
         values = None if self.values is None else dict(zip(self.names, self.values, strict=True))
         return {"values": values, "changes": self.changes, "cost": self.cost, "reason": self.reason}
+
+    @classmethod
+    def from_dict(cls, told: Any) -> Repair | None:
+        """The repair that a file tells of, if there is one; it is for people to read, and nothing depends on it."""
+        if not isinstance(told, dict):
+            return None
+        values = told.get("values")
+        row, names = (tuple(values.values()), tuple(values)) if isinstance(values, dict) else (None, ())
+        return cls(row, names, str(told.get("changes")), None, str(told.get("reason")))
 
 
 def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> FeatureSpace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -11,36 +12,212 @@ from typing import Any
 import numpy as np
 
 from apas._random import entropy_of
-from apas._validation import check_flag, check_integer, is_path
-from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate
-from apas.certification.claims import Every, Most, Verdict
+from apas._validation import check_flag, check_integer, check_number, is_path
+from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate, Rechecked
+from apas.certification.claims import CLAIMS, Claim, Verdict
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods import METHODS
 from apas.certification.methods.enumeration import EnumerationEvidence
 from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
-from apas.certification.results import Certificates
-from apas.contracts.audit import Matched, asked, match_model, row_complaints, wrong_targets
-from apas.contracts.file import Stored, read_content, read_stored, stored_content
-from apas.contracts.recheck import Fresh, confirmed_anew, enumerated_again, redrawn, reproved, searched_again
-from apas.contracts.reports import Checked, Required, VerifyReport, VerifyRow
-from apas.contracts.shiftsets import AbsentModels, with_models
+from apas.certification.results import Certificates, RowResults
+from apas.contracts.certified_model import Matched, asked, match_model, row_complaints, with_readings, wrong_targets
+from apas.contracts.file import read_stored
+from apas.contracts.verify_evidence import (
+    Checked,
+    Fresh,
+    confirmed_anew,
+    enumerated_again,
+    redrawn,
+    reproved,
+    searched_again,
+)
 from apas.counterfactuals.result import Counterfactuals
-from apas.display.numbers import exactly
+from apas.display.numbers import exactly, plain
 from apas.errors import ApasError, InputError
-from apas.models.base import Model
+from apas.models.base import Model, offers
 from apas.models.convert import as_model
 from apas.models.digest import model_digest
-from apas.shifts.base import coordinates
-from apas.shifts.observed import ObservedShifts
+from apas.shifts.base import Fingerprinted, Listed, coordinates
+
+
+@dataclass(frozen=True)
+class VerifyRow:
+    """What became of one statement about one row.
+
+    Attributes
+    ----------
+    statement : str
+        "certificate" or "largest shift".
+    claimed : str
+        The verdict of a certificate; of a largest shift its delta.
+    target : object
+        The class that the row must keep.
+    delta : float
+    coverage : float
+        The share of the shifts that the claim speaks of; 1 for every shift.
+    confidence : float or None
+        That of the claim, for all its `rows` together; 1 for a proof. None where it holds for each test of a search by
+        itself, not for the delta that they led to (``search="paper"``).
+    rows : int
+        How many rows the confidence holds for together.
+    tested_at : float or None
+        The confidence of the row's own test, or search, which is higher where the risk is divided among `rows` and
+        the tests of a search; rounded down.
+    shifts : str
+        The set that delta is a size in, with its scales.
+    check : Checked
+    reason : str
+        What was recomputed, or what differs.
+    """
+
+    statement: str
+    claimed: str
+    target: Any
+    delta: float
+    coverage: float
+    confidence: float | None
+    rows: int
+    tested_at: float | None
+    shifts: str
+    check: Checked
+    reason: str
+
+    @property
+    def is_promise(self) -> bool:
+        """Whether anything is claimed to be kept: a row that is refuted, or undecided, has no coverage to speak of."""
+        return self.claimed == "CERTIFIED" if self.statement == "certificate" else self.delta > 0
+
+    def sureness(self) -> str:
+        """The confidence in words: for how many rows, and at what the row itself was tested."""
+        if self.confidence is None:
+            return "of each test alone"
+        together = f" for {self.rows} rows together" if self.rows > 1 else ""
+        tested = f", tested at {self.tested_at}" if self.tested_at != self.confidence else ""
+        return f"{exactly(self.confidence)}{together}{tested}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The line as JSON values."""
+        return {**vars(self), "target": plain(self.target), "check": self.check.value}
+
+
+@dataclass(frozen=True)
+class Required:
+    """What each row must claim at least; None for whatever it does."""
+
+    coverage: float | None
+    confidence: float | None
+    delta: float | None
+    target: str | None
+
+    @classmethod
+    def of(cls, coverage: Any, confidence: Any, delta: Any, target: Any) -> Required:
+        """What was asked for, checked."""
+        shares = {"coverage": coverage, "confidence": confidence}
+        checked = {
+            name: None if value is None else check_number(value, f"require_{name}", "verify", above=0, most=1)
+            for name, value in shares.items()
+        }
+        size = None if delta is None else check_number(delta, "require_delta", "verify", above=0)
+        return cls(**checked, delta=size, target=None if target is None else str(plain(target)))
+
+    def applied(self, line: VerifyRow) -> VerifyRow:
+        """The line, which fails if it claims less."""
+        said = self._missing(line) if line.check is not Checked.FAILS else None
+        return line if said is None else replace(line, check=Checked.FAILS, reason=said)
+
+    def _missing(self, line: VerifyRow) -> str | None:
+        least = [(name, getattr(self, name)) for name in ("coverage", "confidence", "delta")]
+        asked = [(name, exactly(value), value) for name, value in least if value is not None]
+        if self.target is not None and str(plain(line.target)) != self.target:
+            return f"is about the target {str(plain(line.target))!r}, {self.target!r} is required"
+        if not line.is_promise and (asked or self.target is not None):
+            what = f"{asked[0][0]} {asked[0][1]}" if asked else f"the target {self.target!r}"
+            return f"certifies nothing, {what} is required"
+        for name, shown, value in asked:
+            claimed = getattr(line, name)
+            if claimed is None:
+                return f"claims a confidence of each test of its search alone, {shown} is required"
+            if claimed < value:
+                together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
+                return f"claims {name} {exactly(claimed)}{together}, {shown} is required"
+        return None
+
+
+class VerifyReport(RowResults[VerifyRow]):
+    """One line per statement of a certificate file, in its order: first the certificates, then the largest shifts.
+
+    Attributes
+    ----------
+    points : ndarray or data frame
+        The row that each line is about, in the user's units.
+    complaint : str
+        Why the model is not the one that a file without rows is about; else empty, since each row says so itself.
+    notes : tuple of str
+        What fresh draws could show.
+    """
+
+    FORMAT = "apas-verify-report"
+    COLUMNS = (
+        "statement",
+        "claimed",
+        "target",
+        "delta",
+        "coverage",
+        "confidence",
+        "rows",
+        "tested_at",
+        "shifts",
+        "check",
+        "reason",
+    )
+    UNSHOWN = ("rows", "tested_at", "shifts")
+
+    complaint: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[VerifyRow, ...]:
+        """The lines themselves."""
+        return tuple(self)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is something to check, and everything was checked and holds."""
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all hold, 1 if something does not, 3 if all that was checked holds but some, or nothing, was checked."""
+        checks = {row.check for row in self}
+        if self.complaint or Checked.FAILS in checks:
+            return 1
+        return 0 if checks == {Checked.HOLDS} else 3
+
+    def summary(self) -> str:
+        """How many lines hold, in one sentence."""
+        if not len(self):
+            return f"No rows; but {self.complaint}." if self.complaint else "No rows, nothing to check."
+        counts = {check: sum(row.check is check for row in self) for check in Checked}
+        parts = ", ".join(f"{n} {check}" for check, n in counts.items() if n)
+        first = next((row for row in self if row.check is Checked.FAILS), None)
+        total = f"{len(self)} statement{'s' if len(self) > 1 else ''}"
+        return f"{total}: {parts}{f'; first failure: {first.reason}' if first else ''}."
+
+    def _line(self, item: VerifyRow) -> dict[str, Any]:
+        return item.to_dict()
+
+    def _about(self) -> dict[str, Any]:
+        return {"ok": self.ok, "notes": list(self.notes)}
+
 
 _Answer = tuple[Checked, str]
 _Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
-_CHECKS: tuple[tuple[type[Any], _Check], ...] = (
-    (SamplingEvidence, redrawn),
-    (BoundEvidence, reproved),
-    (EnumerationEvidence, enumerated_again),
-)
+_CHECKS: dict[type[Any], _Check] = {
+    SamplingEvidence: redrawn,
+    BoundEvidence: reproved,
+    EnumerationEvidence: enumerated_again,
+}
 
 
 def verify(
@@ -115,14 +292,13 @@ def verify(
     required = Required.of(require_coverage, require_confidence, require_delta, require_target)
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
-    net, stored = as_model(model), _stored(certificates)
-    given = models if len(models) else _own_models(certificates)
+    net, parts = as_model(model), _parts(certificates)
     drawn = entropy_of(rng)  # also where nothing is drawn: what is no seed is refused
     anew = Fresh(drawn, samples) if fresh else None
     lines: list[VerifyRow] = []
-    parts = [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     for part in parts:
-        part.shifts = with_models(part.shifts, given)
+        if len(models) and offers(part.shifts, Fingerprinted):
+            part.shifts = part.shifts.with_models(models)
         answers = _checked(part, net, anew)
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
         lines += [required.applied(line) for line in told]
@@ -137,37 +313,31 @@ def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
     """What a row claims, in numbers, and what became of it."""
     claim, is_certificate = item.claim, isinstance(item, Certificate)
     alone = isinstance(item, MaxShift) and item.per_test
-    coverage, confidence, tested = 1.0, None if alone else 1.0, None if alone else 1.0
-    if isinstance(claim, Most):
-        coverage = claim.coverage
-        if not alone:
-            own = claim.row_confidence
-            down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
-            confidence = claim.confidence
-            tested = float(down.divide(Decimal(own.numerator), Decimal(own.denominator)))
+    own = claim.row_confidence
+    down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
     return VerifyRow(
         "certificate" if is_certificate else "largest shift",
-        item.verdict.name if isinstance(item, Certificate) else f"delta {item.written()}",
+        item.verdict.name if is_certificate else f"delta {item.written()}",
         item.target,
         item.delta,
-        coverage,
-        confidence,
+        claim.coverage,
+        None if alone else claim.confidence,
         claim.rows,
-        tested,
+        None if alone else float(down.divide(Decimal(own.numerator), Decimal(own.denominator))),
         _set_words(claim, shifts, net),
         *answer,
     )
 
 
-def _set_words(claim: Every | Most, shifts: Any, net: Model) -> str:
+def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
     """The set of the file with its scales, as words of its own, whatever a claim says about it."""
     content = shifts.to_dict()
     scale = content.get("scale")
     try:
         moving = coordinates(shifts, net)
-        words = str(shifts.region(moving) if isinstance(claim, Every) else shifts.measure(moving))
+        words = str(shifts.region(moving) if claim.coverage == 1 else shifts.measure(moving))
     except ApasError:  # a set of another model, or models that are not at hand
-        words = f"shifts of the kind {content['kind']!r}"
+        words = f"shifts of the kind {content.get('kind', type(shifts).__name__)!r}"
     if isinstance(scale, dict):
         return f"{words}; scales {', '.join(f'{name}: {exactly(factor)}' for name, factor in scale.items())}"
     parts = () if scale is None else np.atleast_1d(np.asarray(scale, dtype=object))
@@ -177,22 +347,20 @@ def _set_words(claim: Every | Most, shifts: Any, net: Model) -> str:
     return words
 
 
-def _stored(certificates: Any) -> Stored:
+def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
     """What is to be checked, as a file has it, so that a result is checked as its file would be."""
     if is_path(certificates):
-        return read_stored(certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates)))
+        name = certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates))
+        stored = read_stored(name)
+        return [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
     if not isinstance(found, Certificates | MaxShifts):
         raise InputError(
             "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of a "
             f"certificate file, got {type(certificates).__name__}."
         )
-    return read_content(stored_content(found, found.max_shifts if isinstance(found, Certificates) else None))
-
-
-def _own_models(certificates: Any) -> Sequence[Any]:
-    shifts = getattr(certificates, "shifts", None)
-    return shifts.models if isinstance(shifts, ObservedShifts) else ()
+    radii = found.max_shifts if isinstance(found, Certificates) else None
+    return [with_readings(part) for part in (found, radii) if part is not None]
 
 
 def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
@@ -202,7 +370,7 @@ def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -
     matched = match_model(found, net)
     if isinstance(matched, str):
         return [(Checked.FAILS, matched)] * len(found)
-    if isinstance(found.shifts, AbsentModels):
+    if offers(found.shifts, Fingerprinted) and not offers(found.shifts, Listed):
         reason = "the file holds only fingerprints of the models it is about; pass them as `models`"
         return [(Checked.NOT_CHECKED, reason)] * len(found)
     complaints = wrong_targets(list(found), matched.model.classes)
@@ -223,18 +391,23 @@ def _answers(found: Certificates | MaxShifts, question: Question, told: Any, fre
     if isinstance(found, MaxShifts):
         answers = dict(enumerate(searched_again(question, list(found))))
     else:
-        answers = _certificates(question, list(found), fresh)
+        answers = _certificates(question, list(found), fresh, from_file=found.model is None)
     return [answers[i] if said is None else (Checked.FAILS, said) for i, said in enumerate(complaints)]
 
 
-def _certificates(question: Question, items: list[Certificate], fresh: Fresh | None) -> dict[int, _Answer]:
+def _certificates(
+    question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool
+) -> dict[int, _Answer]:
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near
     answers: dict[int, _Answer] = {}
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
         if isinstance(item.evidence, BaseEvidence) or not ok:
-            answers[i] = _base(question, item, ok, bool(near[i]))
-    for kind, check in _CHECKS:
+            answers[i] = _base(question, item, ok, bool(near[i]), from_file)
+    for i, item in enumerate(items):
+        if i not in answers and not (CLAIMS.know(item.claim) and isinstance(item.evidence, tuple(_CHECKS))):
+            answers[i] = _rechecked(question.take(slice(i, i + 1)), item)
+    for kind, check in _CHECKS.items():
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
         answers |= check(question, items, rows) if rows else {}
     if fresh is not None:
@@ -247,7 +420,17 @@ def _certificates(question: Question, items: list[Certificate], fresh: Fresh | N
     return answers
 
 
-def _base(question: Question, item: Certificate, valid: bool, near: bool) -> _Answer:
+def _rechecked(alone: Question, item: Certificate) -> _Answer:
+    """What a claim or evidence that is not the package's own says about itself."""
+    for part in (item.evidence, item.claim):
+        if offers(part, Rechecked):
+            holds, reason = part.recheck(alone, item)
+            return {True: Checked.HOLDS, False: Checked.FAILS, None: Checked.NOT_CHECKED}[holds], reason
+    kinds = f"evidence of type {type(item.evidence).__name__} for a claim of type {type(item.claim).__name__}"
+    return Checked.NOT_CHECKED, f"nothing is known that would check {kinds} again: neither has a recheck()"
+
+
+def _base(question: Question, item: Certificate, valid: bool, near: bool, from_file: bool) -> _Answer:
     """A row that the model itself decides, or leaves open by its rounding: whether it does."""
     verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if near else (Verdict.REFUTED, NOT_VALID)
     if near and not isinstance(item.evidence, BaseEvidence):
@@ -257,10 +440,10 @@ def _base(question: Question, item: Certificate, valid: bool, near: bool) -> _An
     if item.verdict is not verdict or item.reason != reason or item.witness is not None:
         what = f"a row that is {NOT_VALID}" if not near else "a row whose class is owed to rounding"
         return Checked.FAILS, f"{what} is {verdict} for that reason and no other"
-    if item.method not in METHODS:
+    if from_file and item.method not in METHODS:  # a method of somebody's own answers in memory alone
         return Checked.FAILS, f"there is no method {item.method!r}"
-    words = question.region if isinstance(item.claim, Every) else question.measure
-    if item.claim.measure != words:
+    words = question.region if item.claim.coverage == 1 else question.measure
+    if CLAIMS.know(item.claim) and item.claim.measure != words:
         return Checked.FAILS, f"the set is {words!r}, the file says {item.claim.measure!r}"
     return Checked.HOLDS, reason
 

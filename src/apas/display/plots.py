@@ -102,7 +102,7 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
     not_today = [i for i, certificate in enumerate(certificates) if not certificate.valid_today]
     _mark_not_today(ax, not_today, "the share is not known")
     if len(certificates):
-        for asked in sorted({getattr(certificate.claim, "coverage", 1.0) for certificate in certificates}):
+        for asked in sorted({certificate.claim.coverage for certificate in certificates}):
             ax.axhline(asked, color="black", linewidth=1, linestyle="--", label=f"asked for: {exactly(asked)}")
         legend_beside(ax)
     if not shown:  # nothing else says what the axis is
@@ -117,7 +117,7 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
 def _bounds(certificate: Any) -> tuple[float, float]:
     if not hasattr(certificate.evidence, "coverage_lower"):  # nothing was counted or measured
         return (1.0 if certificate.verdict.name == "CERTIFIED" else 0.0), 1.0
-    level = float(getattr(certificate.claim, "row_confidence", 1.0))
+    level = float(certificate.claim.row_confidence)
     return certificate.evidence.coverage_lower(level), certificate.evidence.coverage_upper(level)
 
 

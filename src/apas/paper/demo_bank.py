@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from apas.certification.max_shift.result import MaxShifts
     from apas.certification.results import Certificates
-    from apas.contracts.reports import AuditReport
+    from apas.contracts.audit import AuditReport
     from apas.counterfactuals.result import Counterfactuals
     from apas.counterfactuals.space.space import FeatureSpace
     from apas.models.base import Model

@@ -21,7 +21,7 @@ from apas._sanitise import for_xml
 from apas._validation import is_path
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
-from apas.contracts.reports import AuditReport
+from apas.contracts.audit import AuditReport
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import at_most
 from apas.errors import InputError
@@ -104,13 +104,13 @@ def plot_data(
         if not any(r.per_test for r in subject.radii or ())
         else "the published search ended",
         "measured": None
-        if measured is None or not (measured.comparable and math.isfinite(measured.delta))
+        if later is None or measured is None or not (later.comparable and math.isfinite(measured.delta))
         else {"at": measured.delta, "text": at_most(measured.delta)},
         "layers": None
-        if measured is None
+        if later is None or measured is None
         else [
             {"name": f"{layer} {kind}", "size": size, "distance": _number(distance), "text": at_most(distance)}
-            for layer, kind, size, distance in measured.parts
+            for layer, kind, size, distance in later.layers
         ],
         "order": None if measured is None else "inf" if measured.p == math.inf else f"{measured.p:g}",
     }
@@ -282,7 +282,7 @@ def check_path(path: Any) -> Path:
 
 def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: Any) -> dict[str, str]:
     """Which parts the page lacks, and why."""
-    audited = later is not None and later.outcomes is not None
+    audited = later is not None and later.audit is not None
     found = {
         "curves": curves if isinstance(curves, str) else "",
         "histograms": bars if isinstance(bars, str) else "",

@@ -18,14 +18,13 @@ from apas._validation import is_frame
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurves, robust_fraction
-from apas.contracts.audit import asked
-from apas.contracts.row_fingerprints import rows_of
-from apas.contracts.shiftsets import AbsentModels
+from apas.contracts.certified_model import asked, rows_of
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
+from apas.models.base import offers
 from apas.report.audit_section import Later
 from apas.report.subject import Subject
-from apas.shifts.observed import ObservedShifts
+from apas.shifts.base import Fingerprinted, Listed
 
 #: About how many products of a parameter and a number a page may cost: some ten seconds.
 WORK = 4_000_000_000
@@ -87,16 +86,9 @@ class Histograms:
 
     def to_dict(self) -> dict[str, Any]:
         """As the page's plots read it."""
-        return {
-            "starts": _digits(self.starts),
-            "widths": _digits(self.widths),
-            "counts": self.counts.tolist(),
-            "unfit": self.unfit.tolist(),
-            "failures": self.failures.tolist(),
-            "deltas": self.deltas.tolist(),
-            "draws": self.draws,
-            "listed": self.listed,
-        }
+        counted = {name: getattr(self, name).tolist() for name in ("counts", "unfit", "failures", "deltas")}
+        edges = {"starts": _digits(self.starts), "widths": _digits(self.widths)}
+        return {**edges, **counted, "draws": self.draws, "listed": self.listed}
 
 
 def page_entropy(rng: Any, subject: Subject) -> int:
@@ -111,7 +103,7 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     matched = subject.matched
     if matched is None:
         return NO_MODEL
-    if subject.rows.shifts.to_dict()["kind"] == "observed":
+    if offers(subject.rows.shifts, Fingerprinted):
         return "The shifted models are a list of models that exist; there is no size of shifts to vary."
     deltas = _deltas(subject, later)
     if not len(deltas):
@@ -137,15 +129,15 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
     """The margins of each row on shifted models, or why there are none; the arguments are those of `draw_curves`."""
     if subject.matched is None:
         return NO_MODEL
-    if isinstance(subject.rows.shifts, AbsentModels):
+    if offers(subject.rows.shifts, Fingerprinted) and not offers(subject.rows.shifts, Listed):
         return "The shifted models are a list of models of which the file holds only fingerprints."
     deltas = _own_deltas(subject)
     if not deltas.any():
         return UNCERTIFIED
     question = asked(subject.rows, subject.matched)[0].at(deltas)
     rows, draws = _affordable(question)
-    listed = isinstance(question.shifts, ObservedShifts)
-    draws = len(question.shifts) if isinstance(question.shifts, ObservedShifts) else draws
+    listed = offers(question.shifts, Listed)
+    draws = len(question.shifts.models) if offers(question.shifts, Listed) else draws
     some, block = question.take(slice(0, rows)), max(1, min(draws, BLOCK // max(1, len(question.coordinates))))
     parts, stream = [], Stream(entropy, "report")
     with Progress(draws, "margins on shifted models") as progress, np.errstate(over="ignore", invalid="ignore"):
@@ -180,7 +172,7 @@ def _deltas(subject: Subject, later: Later | None) -> Floats:
     own = sorted({c.delta for c in subject.certificates or ()})
     reached = sorted({item.delta for item in subject.radii or () if item.delta > 0})
     ends = [*own[-1:], *([float(np.percentile(reached, 90))] if reached else [])]
-    if later is not None and later.measured is not None and later.measured.comparable:
+    if later is not None and later.measured is not None and later.comparable:
         ends += [later.measured.delta] if 0 < later.measured.delta < np.inf else []
     if not ends:
         return np.empty(0)

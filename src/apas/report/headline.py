@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 
 from apas.certification.certificate import NOT_TODAY, Certificate
-from apas.certification.claims import Every, Most
+from apas.certification.claims import Claim, is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
-from apas.contracts.shiftsets import AbsentModels
+from apas.contracts.audit import Outcome
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.audit_section import Later
 from apas.report.draws import Curves, Histograms
 from apas.report.subject import Subject
-from apas.shifts.noise import InputNoise
-from apas.shifts.observed import ObservedShifts
+from apas.shifts.base import words_of
 
 _DISTANCE = {
     1.0: "the changes of all parameters add up to at most {}",
@@ -82,21 +81,15 @@ def _not_today(items: Certificates | MaxShifts) -> list[str]:
 
 def _asked(subject: Subject) -> str:
     """What certified explanations survive, in a few words that do not say too much."""
-    kinds = {type(c.claim) for c in subject.certificates or ()}
-    many = {frozenset({Every}): "every one", frozenset({Most}): "most"}.get(frozenset(kinds), "a share")
-    if any(isinstance(c.claim, Most) and c.claim.coverage <= 0.5 for c in subject.certificates or ()):
-        many = "a share"
-    what = "imprecisions" if isinstance(subject.rows.shifts, InputNoise) else "changes of the model"
-    return f"{many} of the {what} that were asked about"
+    shares = [c.claim.coverage for c in subject.certificates or ()]
+    many = {"every one" if share == 1 else "most" if share > 0.5 else "a share" for share in shares}
+    which = many.pop() if len(many) == 1 else "a share"
+    return f"{which} of the {words_of(subject.rows.shifts).changes} that were asked about"
 
 
 def shift_in_words(subject: Subject) -> str:
     """What a shift is on this page, without a full stop."""
-    if isinstance(subject.rows.shifts, InputNoise):
-        return "one imprecise way of carrying an explanation out, and delta the size of the imprecision"
-    if isinstance(subject.rows.shifts, ObservedShifts | AbsentModels):
-        return "one of the models that were listed"
-    return "one changed version of the model, and delta the size of the change"
+    return words_of(subject.rows.shifts).one
 
 
 def claims_in_words(subject: Subject) -> list[str]:
@@ -106,23 +99,8 @@ def claims_in_words(subject: Subject) -> list[str]:
     said: dict[str, None] = {}
     for item in [item for item in items if item.valid_today] or items:
         size = f"delta = {exactly(item.delta)}" if subject.certificates is not None else "the delta of its line"
-        said[_claim(item.claim, size, isinstance(item, MaxShift) and item.per_test)] = None
+        said[item.claim.meaning(size, per_test=isinstance(item, MaxShift) and item.per_test)] = None
     return [capital(sentence) if len(said) > 1 else sentence for sentence in said]
-
-
-def _claim(claim: Every | Most, size: str, searched: bool) -> str:
-    """What a claim says; a delta that tests `searched` for has no confidence of its own."""
-    shifts = f"({claim.measure}; {size})"
-    if isinstance(claim, Every):
-        return f"it is proved that every shift of the set {shifts} keeps the promised class."
-    share = f"of all shifts {shifts}, at least {claim.share} keep the promised class"
-    if claim.confidence == 1.0:
-        return f"{share}, which is computed, not estimated."
-    whom = f"for all {claim.rows} rows together" if claim.rows > 1 else "for each explanation by itself"
-    if searched:
-        asked = f"each test of the published search asks whether {share}"
-        return f"{asked}. The confidence of {claim.confidence!r} holds for each test of the search, not for its result."
-    return f"{share}, with confidence {claim.confidence!r} {whom}."
 
 
 def _reached(subject: Subject) -> list[str]:
@@ -158,26 +136,27 @@ def _kept(later: Later | None) -> list[str]:
     said = []
     counts = later.counts
     promised = sum(counts.values()) - counts["NOT_PROMISED"]
-    if later.outcomes is not None:
+    if later.audit is not None:
         kept = counts["HELD"]
         said.append(
             f"A later model keeps {kept} of {promised} promises."
             if promised
             else "A later model had no promise to keep."
         )
-        if later.wrong_certificates:
+        wrong = later.audit.wrong_certificates
+        if wrong:
             said.append(
-                f"CERTIFICATES THAT CANNOT BE RIGHT: {later.wrong_certificates}. They speak of every shift, but the "
+                f"CERTIFICATES THAT CANNOT BE RIGHT: {wrong}. They speak of every shift, but the "
                 "later model lies in their set and breaks them. Check them with apas verify."
             )
-        unlucky = counts["BROKEN_INSIDE"] - later.wrong_certificates
+        unlucky = counts["BROKEN_INSIDE"] - wrong
         reasons = [
             (unlucky, "broken inside of the certified set: certificates about most shifts leave out a share"),
             (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
             (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
         ]
         said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
-        rest = [ok for ok, outcome in zip(later.valid or (), later.outcomes, strict=True) if outcome == "NOT_PROMISED"]
+        rest = [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]
         if rest:
             said.append(f"Of {len(rest)} without a promise, {sum(rest)} {_have(sum(rest))} the class on it.")
     if later.measured is not None:
@@ -233,7 +212,7 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
         found.append(Figure(at_least(middle), f"median of the {what}, where there is one"))
     if later is not None and later.measured is not None:
         found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
-    if later is not None and later.outcomes is not None and later.counts["NOT_PROMISED"] < total:
+    if later is not None and later.audit is not None and later.counts["NOT_PROMISED"] < total:
         promised = total - later.counts["NOT_PROMISED"]
         tone = "good" if later.counts["HELD"] == promised else "bad"
         found.append(Figure(f"{later.counts['HELD']} of {promised}", "promises kept by the later model", tone))
@@ -242,6 +221,8 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
 
 #: So many seeds are written out.
 SEEDS = 5
+#: What a digest is of where there is no file to compare it with.
+UNSAVED = ", as their to_dict() gives them: no file can hold them"
 
 
 def methods(
@@ -261,7 +242,7 @@ def methods(
     return {heading: sentences for heading, sentences in found.items() if sentences}
 
 
-def _claims(subject: Subject) -> list[Every | Most]:
+def _claims(subject: Subject) -> list[Claim]:
     items = [*(subject.certificates or ()), *(subject.radii or ())]
     return [item.claim for item in items]
 
@@ -269,7 +250,7 @@ def _claims(subject: Subject) -> list[Every | Most]:
 def _pairs(subject: Subject) -> list[tuple[Certificate, MaxShift]]:
     """Certificates with the largest shifts of their rows, where both speak of most shifts and both are known."""
     both = zip(subject.certificates or (), subject.radii or (), strict=False)
-    return [(c, r) for c, r in both if isinstance(c.claim, Most) and isinstance(r.claim, Most)]
+    return [(c, r) for c, r in both if c.claim.coverage < 1 and r.claim.coverage < 1]
 
 
 def _shown(subject: Subject) -> list[str]:
@@ -285,7 +266,7 @@ def _shown(subject: Subject) -> list[str]:
         )
     if _proved(subject):
         said.append("Worst case: a bound that holds for every model of the set was proved; no sampling is involved.")
-    if any(c.witness is not None and isinstance(c.claim, Every) for c in subject.certificates or ()):
+    if any(c.witness is not None and c.claim.coverage == 1 for c in subject.certificates or ()):
         said.append("Rows that are refuted about every shift come with one on which the promised class is lost.")
     if any(r.trace.get("search") == "rays" for r in subject.radii or ()):
         said.append(
@@ -298,7 +279,7 @@ def _shown(subject: Subject) -> list[str]:
             "Largest shifts: a size was searched for, then tested on fresh draws at sizes up to it (rungs), "
             "which were fixed before. A draw that loses the class at any of them counts as failed. The file lists them."
         )
-    if any(isinstance(r.claim, Most) and r.delta and math.isfinite(r.upper) for r in subject.radii or ()):
+    if any(r.claim.coverage < 1 and r.delta and math.isfinite(r.upper) for r in subject.radii or ()):
         said.append(
             "Where a line says that the whole way up to a size is refuted, too many rays have lost the class somewhere "
             "on the way. At a larger size by itself, enough shifts may keep it again."
@@ -316,23 +297,16 @@ def _shown(subject: Subject) -> list[str]:
 
 
 def _proved(subject: Subject) -> bool:
-    certified = any(c.is_certified and isinstance(c.claim, Every) for c in subject.certificates or ())
+    certified = any(c.is_certified and is_proof(c.claim) for c in subject.certificates or ())
     return certified or any(r.provable > 0 for r in subject.radii or ())
 
 
 def _estimated(subject: Subject) -> bool:
-    return any(isinstance(claim, Most) and claim.confidence < 1 for claim in _claims(subject))
+    return any(claim.risk for claim in _claims(subject))
 
 
 def _assumed(subject: Subject) -> list[str]:
-    said = [
-        "The model stays as it is; what varies is how exactly somebody carries an explanation out."
-        if isinstance(subject.rows.shifts, InputNoise)
-        else "A later model has the same architecture, features, preprocessing, classes and decision threshold as the "
-        "certified one; what moves are its parameters, as the set of shifts says."
-    ]
-    if isinstance(subject.rows.shifts, ObservedShifts | AbsentModels):
-        said = ["A later model comes from the process that the listed models come from."]
+    said = [words_of(subject.rows.shifts).assumed]
     if _estimated(subject):
         said.append(
             "Statements about most shifts are about the distribution that they name. Whether later models follow it is "
@@ -346,11 +320,11 @@ def _assumed(subject: Subject) -> list[str]:
 
 
 def _not_promised(subject: Subject, later: Later | None) -> list[str]:
-    most = [c for c in _claims(subject) if isinstance(c, Most)]
+    most = [claim for claim in _claims(subject) if claim.coverage < 1]
     said = ["Nothing is said about models outside of the set: larger changes, other preprocessing or architectures."]
     if most:
         said.append("A claim about most shifts leaves out a share of them: a model in the set may break the promise.")
-    if any(c.confidence < 1 and c.rows == 1 for c in most) and len(subject.rows) > 1:
+    if any(claim.risk and claim.rows == 1 for claim in most) and len(subject.rows) > 1:
         said.append(
             "The confidence holds for each explanation by itself, not for all of them together: among many, single "
             "claims may be false."
@@ -366,7 +340,7 @@ def _not_promised(subject: Subject, later: Later | None) -> list[str]:
             "Of rows that are not valid today nothing is said about the shifts: the model itself does not give the "
             "promised class, so that there is nothing to keep."
         )
-    if not isinstance(subject.rows.shifts, InputNoise):
+    if not words_of(subject.rows.shifts).moves_rows:
         said.append("The promise is about exactly the values that are listed, not about values near them.")
     said.append(
         "Whether a person can or should make the changes, and whether a decision follows the model, is not a matter of "
@@ -407,7 +381,7 @@ def provenance(
     """What to compare, and what to repeat the page with: names and values."""
     written = ", ".join(f"{name} {value}" for name, value in sorted(subject.versions.items()))
     found = [
-        ("SHA-256 of the certificates", subject.digest),
+        (f"SHA-256 of the certificates{'' if subject.is_saved else UNSAVED}", subject.digest),
         ("SHA-256 of the certified model", subject.rows.model_digest),
     ]
     if later is not None:

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from apas.certification.claims import Every, Most
-from apas.contracts.json_values import table_cells
+from apas.certification.claims import is_proof
+from apas.contracts.audit import AuditRow, Outcome
+from apas.contracts.file import table_cells
 from apas.counterfactuals.result import differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.audit_section import Later
@@ -111,18 +112,18 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
     worst, sampled, worst_text, sampled_text = 0.0, 0.0, "", ""
     if radius is not None:
         worst, worst_text = radius.provable, at_least(radius.provable)
-        if isinstance(radius.claim, Most):
+        if not is_proof(radius.claim):
             sampled, sampled_text = radius.delta, radius.written()
         else:
             worst, worst_text = max((worst, worst_text), (radius.delta, at_least(radius.delta)))
     if certificate is not None and certificate.is_certified:
-        if isinstance(certificate.claim, Every) and certificate.delta > worst:
+        if is_proof(certificate.claim) and certificate.delta > worst:
             worst, worst_text = certificate.delta, exactly(certificate.delta)
-        elif isinstance(certificate.claim, Most) and not (radius is not None and sampled):
+        elif not is_proof(certificate.claim) and not (radius is not None and sampled):
             sampled, sampled_text = certificate.delta, exactly(certificate.delta)
     said = [] if certificate is None else [certificate.sentence()]
     said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]
-    outcome = "" if later is None or later.outcomes is None else later.outcomes[i]
+    became = None if later is None or later.audit is None else later.audit[i]
     item: Any = certificate if certificate is not None else radius
     return Line(
         number=i,
@@ -139,17 +140,13 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
         worst_text=worst_text if worst else "",
         sampled_text=sampled_text if sampled else "",
         tested=None if certificate is None else certificate.delta,
-        outcome=outcome,
-        outcome_text=_outcome_text(i, later) if outcome else "",
+        outcome="" if became is None else became.outcome.name,
+        outcome_text="" if became is None else _outcome_text(became),
     )
 
 
-def _outcome_text(i: int, later: Later | None) -> str:
-    assert later is not None
-    assert later.reasons is not None
-    assert later.repairs is not None
-    assert later.valid is not None
-    more = f" Nearest repair: {later.repairs[i]}." if later.repairs[i] else ""
-    if later.outcomes is not None and later.outcomes[i] == "NOT_PROMISED":
-        more = f" It is {'' if later.valid[i] else 'not '}valid on the later model."
-    return f"{capital(later.reasons[i])}.{more}"
+def _outcome_text(row: AuditRow) -> str:
+    more = f" Nearest repair: {row.repair}." if row.repair else ""
+    if row.outcome is Outcome.NOT_PROMISED:
+        more = f" It is {'' if row.valid else 'not '}valid on the later model."
+    return f"{capital(row.reason)}.{more}"

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from apas._validation import is_path
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
-from apas.contracts.audit import Matched, match_model
-from apas.contracts.file import read_content, read_stored, stored_content
-from apas.contracts.json_values import read_object
-from apas.contracts.shiftsets import with_models
+from apas.contracts.certified_model import Matched, match_model, with_readings
+from apas.contracts.file import check_same_rows, own_versions, read_stored, stored_content, unsaved
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError
 from apas.shifts.distance import read_model
-from apas.shifts.observed import ObservedShifts
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """Rows with what is known about them, as a certificate file holds them."""
+    """Rows with what is known about them, and how to tell them from others."""
 
     certificates: Certificates | None
     radii: MaxShifts | None
@@ -30,6 +29,7 @@ class Subject:
     versions: dict[str, str]
     matched: Matched | None = None
     searches: int | None = None
+    is_saved: bool = True
 
     @property
     def rows(self) -> Certificates | MaxShifts:
@@ -46,39 +46,45 @@ class Subject:
 
 def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
     """Check what `write_report` was given, and bring it into one form."""
-    searches, known, shifts = None, None, None
+    searches, found, digest, versions, already = None, certificates, "", own_versions(), "`certificates` are"
     if is_path(certificates):
-        content = read_object(certificates, "certificate file")
         stored = read_stored(certificates)
-        radii = _radii(max_shifts)
-        if radii is not None:
-            if stored.certificates is None:
-                raise InputError(
-                    "`max_shifts` goes with certificates, but the file already holds largest shifts alone."
-                )
-            content = stored_content(stored.certificates, radii)
-    else:
-        found = certificates
-        if isinstance(certificates, Counterfactuals):
-            searches, found = len(certificates), certificates.certificates
-            if not len(found):
-                raise InputError(
-                    "`certificates` must hold at least one certificate, but none of these counterfactuals has one; "
-                    "pass a delta to generate, or certify their points."
-                )
-        if not isinstance(found, Certificates | MaxShifts):
+        found = stored.certificates if stored.certificates is not None else stored.max_shifts
+        digest, versions, already = stored.digest, stored.versions, "the file already holds"
+    elif isinstance(certificates, Counterfactuals):
+        searches, found = len(certificates), certificates.certificates
+        if not len(found):
             raise InputError(
-                "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of "
-                f"a certificate file, got {type(certificates).__name__}."
+                "`certificates` must hold at least one certificate, but none of these counterfactuals has one; "
+                "pass a delta to generate, or certify their points."
             )
-        radii = _radii(max_shifts)
-        if radii is not None and isinstance(found, MaxShifts):
-            raise InputError("`max_shifts` goes with certificates, but `certificates` are largest shifts already.")
-        own = found.max_shifts if isinstance(found, Certificates) else None
-        content, known = stored_content(found, own if radii is None else radii), found.model
-        shifts = found.shifts if isinstance(found.shifts, ObservedShifts) else None
-    subject = _of_content(content, shifts)
-    return replace(subject, matched=_matched(subject.rows, model, known), searches=searches)
+    if not isinstance(found, Certificates | MaxShifts):
+        raise InputError(
+            "`certificates` must be what certify, generate, max_shift or load_certificates returns, or the name of "
+            f"a certificate file, got {type(certificates).__name__}."
+        )
+    radii = _radii(max_shifts)
+    if radii is not None and isinstance(found, MaxShifts):
+        words = "largest shifts alone" if is_path(certificates) else "largest shifts already"
+        raise InputError(f"`max_shifts` goes with certificates, but {already} {words}.")
+    if not len(found):
+        raise InputError("`certificates` must hold at least one row, got none; there is nothing to report.")
+    found = with_readings(found)
+    if radii is not None:
+        check_same_rows(found, radii)
+        digest, versions = "", own_versions()
+    elif isinstance(found, Certificates):
+        radii = found.max_shifts
+    is_saved = bool(digest) or not unsaved(found, radii)
+    digest = digest or (stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
+    certificates, radii = (found, radii) if isinstance(found, Certificates) else (None, found)
+    return Subject(certificates, radii, digest, versions, _matched(found, model), searches, is_saved)
+
+
+def _digest(*parts: Certificates | MaxShifts | None) -> str:
+    """SHA-256 of what no file can hold, as `to_dict` gives it."""
+    text = json.dumps([None if part is None else part.to_dict() for part in parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _radii(max_shifts: Any) -> MaxShifts | None:
@@ -95,20 +101,9 @@ def _radii(max_shifts: Any) -> MaxShifts | None:
     return found
 
 
-def _of_content(content: dict[str, Any], shifts: ObservedShifts | None) -> Subject:
-    if not content["certificates"]:
-        raise InputError("`certificates` must hold at least one row, got none; there is nothing to report.")
-    stored = read_content(content)
-    if shifts is not None:  # a file has only the fingerprints of listed models
-        for found in (stored.certificates, stored.max_shifts):
-            if found is not None:
-                found.shifts = with_models(found.shifts, shifts.models)
-    return Subject(stored.certificates, stored.max_shifts, content["digest"], dict(content["versions"]))
-
-
-def _matched(rows: Certificates | MaxShifts, model: Any, known: Any) -> Matched | None:
+def _matched(rows: Certificates | MaxShifts, model: Any) -> Matched | None:
     if model is None:
-        return None if known is None else Matched(known)
+        return None if rows.model is None else Matched(rows.model)
     matched = match_model(rows, read_model(model, "`model`"))
     if isinstance(matched, str):
         raise InputError(f"`model` must be the model that the certificates are about, but {matched}; pass that model.")

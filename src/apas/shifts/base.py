@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from apas._fields import Kinds
 from apas._random import Stream
 from apas._typing import Array, Floats
 from apas.errors import InputError, Unsupported
@@ -219,6 +220,79 @@ class Magnitudes(Protocol):
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """Per row a number of the size of those behind any margin, on any shifted model."""
         ...
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A set that grows with delta, and can say from which delta on a model lies in it."""
+
+    def distance(self, base: Parameters, other: Parameters) -> float:
+        """The least delta at which `contains` holds, but for rounding; infinite if there is none."""
+
+
+@runtime_checkable
+class Normed(Protocol):
+    """A set whose delta is an L_p norm of a change of the parameters, as `measure_shift` measures it."""
+
+    @property
+    def order(self) -> float:
+        """The p of the norm."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether delta bounds that very norm, of all parameters as they are; else some stay or count differently."""
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """A set of models that exist, known by their fingerprints; without `Listed`, by nothing else."""
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """SHA-256 of each model, in the order of the draws."""
+
+    def with_models(self, models: Any) -> ShiftSet:
+        """The set with its models, which must be the very ones."""
+
+
+@dataclass(frozen=True)
+class ShiftWords:
+    """How people are told what a shift is; the defaults are true of sets in which parameters move up to a limit."""
+
+    changes: str = "changes of the model"
+    one: str = "one changed version of the model, and delta the size of the change"
+    assumed: str = (
+        "A later model has the same architecture, features, preprocessing, classes and decision threshold as the "
+        "certified one; what moves are its parameters, as the set of shifts says."
+    )
+    no_limit: str = ""
+    moves_rows: bool = False
+
+
+@runtime_checkable
+class Worded(Protocol):
+    """A set in which a shift is something else than a change of parameters up to a limit."""
+
+    @property
+    def words(self) -> ShiftWords:
+        """What it is."""
+
+
+def words_of(shifts: ShiftSet) -> ShiftWords:
+    """How people are told what a shift of a set is."""
+    return shifts.words if offers(shifts, Worded) else ShiftWords()
+
+
+#: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
+KINDS = Kinds(
+    {
+        "linf": "apas.shifts.linf.LinfShifts",
+        "lp": "apas.shifts.lp.LpShifts",
+        "gaussian": "apas.shifts.gaussian.GaussianShifts",
+        "observed": "apas.shifts.observed.ListedModels",
+        "noise": "apas.shifts.noise.InputNoise",
+    }
+)
 
 
 def coordinates(shifts: ShiftSet, model: Model) -> Parameters:

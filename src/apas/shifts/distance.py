@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._typing import Floats
 from apas.display.numbers import at_most
 from apas.display.tables import html_table
@@ -163,6 +164,17 @@ class ShiftReport:
             ],
         }
 
+    @classmethod
+    def from_dict(cls, about: Fields) -> ShiftReport:
+        """What a file says of one model, in the distance of its report alone."""
+        order, parts, distances = _read_distance(about.any("p")), [], [_read_distance(about.any("delta"))]
+        for i, part in enumerate(about.items("per_layer")):
+            one = Fields.of(part, f"shifts.per_layer[{i}]")
+            told = one.inner("distance").items(f"{order:.15g}")
+            parts.append((one.text("layer"), one.text("kind"), one.integer("size")))
+            distances.append(max(map(_read_distance, told), default=0.0))
+        return cls(order, ("new model",), (order,), tuple(parts), np.array(distances)[:, None, None])
+
     def summary(self) -> str:
         """How far the models lie apart, in one sentence; numbers are rounded up."""
         size = sum(n for _, _, n in self.parts)
@@ -294,3 +306,14 @@ def _warn_of_other_differences(base: Model, other: Model, name: str) -> None:
                 stacklevel=4,
             )
             return
+
+
+def _read_distance(value: Any) -> float:
+    try:
+        return math.inf if value == "inf" else float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"`audit` must hold distances as numbers, got {value!r}.") from None
+
+
+def _json(value: float) -> float | str:
+    return "inf" if value == math.inf else value

@@ -11,7 +11,7 @@ from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters
-from apas.shifts.base import magnitudes
+from apas.shifts.base import ShiftWords, magnitudes
 from apas.shifts.points import LARGEST, standard_normals
 from apas.shifts.selection import ScaledShifts, placed
 
@@ -49,6 +49,9 @@ class GaussianShifts(ScaledShifts):
 
     _owner: ClassVar[str] = "GaussianShifts"
     kind: ClassVar[str] = "gaussian"
+    words: ClassVar[ShiftWords] = ShiftWords(
+        no_limit="normal shifts have no limit, so that every change of the parameters that move is one of them"
+    )
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k): normal numbers times the radii.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import ABSENT, Parameters
 from apas.shifts.base import Box
-from apas.shifts.box import within_box
+from apas.shifts.box import box_distances, within_box
 from apas.shifts.points import unit_cube
 from apas.shifts.selection import ScaledShifts, placed
 
@@ -47,6 +48,7 @@ class LinfShifts(ScaledShifts):
 
     _owner: ClassVar[str] = "LinfShifts"
     kind: ClassVar[str] = "linf"
+    order: ClassVar[float] = math.inf
 
     def geometry(self, parameters: Parameters) -> Box:
         """The box itself."""
@@ -58,7 +60,7 @@ class LinfShifts(ScaledShifts):
         Coordinate ``j`` of a direction is a 32-bit integer times 2**-31, so uniform on a grid of [-1, 1), times
         ``radii[j]``; parameters that do not move take no random number.
         """
-        if self._alike and ABSENT not in parameters.kinds:
+        if self.is_whole and ABSENT not in parameters.kinds:
             return unit_cube(parameters.values.size, stream, start, stop)
         radii = self.radii(parameters)
         if radii.all():
@@ -73,6 +75,14 @@ class LinfShifts(ScaledShifts):
         if base.shapes != other.shapes:
             raise InputError("the two models must have parameters of the same shapes to be compared.")
         return bool(within_box(base.values, self.radii(base), delta, other.values).all())
+
+    def distance(self, base: Parameters, other: Parameters) -> float:
+        """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
+        moved, radii = box_distances(base.values, other.values), self.radii(base)
+        if not np.isfinite(other.values).all() or moved[radii == 0].any():
+            return math.inf
+        with np.errstate(over="ignore"):
+            return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""

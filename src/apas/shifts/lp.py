@@ -6,19 +6,20 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from apas._fields import Fields
 from apas._random import Stream
 from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters
 from apas.shifts.base import Ball
-from apas.shifts.norms import projection, steepest_point, within_ball
+from apas.shifts.norms import lp_norm, projection, steepest_point, within_ball
 from apas.shifts.points import unit_ball
-from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, selected
+from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, read_kinds, read_names, selected
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,7 @@ class LpShifts:
     p: float
     kinds: tuple[str, ...] = field(default=ALL_KINDS, kw_only=True)
     layers: Sequence[str | int] | None = field(default=None, kw_only=True)
+    kind: ClassVar[str] = "lp"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", _check_order(self.p))
@@ -101,6 +103,24 @@ class LpShifts:
             return False
         return within_ball(base.values[moves], other.values[moves], self.p, float(delta))
 
+    def distance(self, base: Parameters, other: Parameters) -> float:
+        """The norm of the change, but for rounding; infinite if a parameter changed that does not move."""
+        moves = self.moves(base)
+        if not np.isfinite(other.values).all() or not np.array_equal(base.values[~moves], other.values[~moves]):
+            return math.inf
+        with np.errstate(over="ignore"):
+            return float(lp_norm(other.values[moves] - base.values[moves], self.p))
+
+    @property
+    def order(self) -> float:
+        """The p of the norm that delta bounds."""
+        return self.p
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all parameters move."""
+        return self == LpShifts(self.p)
+
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
         """Rows of changes (rows, k) pulled into the ball of radius `delta` (one, or one per row), up to rounding.
 
@@ -140,6 +160,12 @@ class LpShifts:
         """Everything needed to build the set again, as JSON values."""
         layers = None if self.layers is None else list(self.layers)
         return {"kind": "lp", "p": self.p, "kinds": list(self.kinds), "layers": layers}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> LpShifts:
+        """The set that a file describes."""
+        about.only("kind", "p", "kinds", "layers")
+        return cls(about.number("p"), kinds=read_kinds(about), layers=read_names(about, "layers"))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LpShifts) and self.to_dict() == other.to_dict()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from apas._fields import Fields
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Dense, Model, Named, Parameters, Raw, Scaled, offers
-from apas.shifts.base import magnitudes
+from apas.shifts.base import ShiftWords, magnitudes
 from apas.shifts.points import unit_cube
-from apas.shifts.selection import placed, plain
+from apas.shifts.selection import placed, plain, read_factors, read_names, read_numbers
 
 #: How many numbers of moved rows are held at a time.
 NUMBERS = 1 << 18
@@ -63,6 +64,13 @@ class InputNoise:
     scale: float | Mapping[str | int, float] | ArrayLike | None = None
     features: Sequence[str | int] | None = None
     integers: Sequence[str | int] | Mapping[str | int, float] | None = None
+    kind: ClassVar[str] = "noise"
+    words: ClassVar[ShiftWords] = ShiftWords(
+        changes="imprecisions",
+        one="one imprecise way of carrying an explanation out, and delta the size of the imprecision",
+        assumed="The model stays as it is; what varies is how exactly somebody carries an explanation out.",
+        moves_rows=True,
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", _check_scale(self.scale))
@@ -190,6 +198,18 @@ class InputNoise:
         integers = None if self.integers is None else {str(k): v for k, v in self.integers.items()}  # type: ignore[union-attr]
         features = None if self.features is None else list(self.features)
         return {"kind": "noise", "scale": scale, "features": features, "integers": integers}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> InputNoise:
+        """The set that a file describes."""
+        about.only("kind", "scale", "features", "integers")
+        integers = None if about.is_null("integers") else read_factors(about.inner("integers"))
+        scale = about.any("scale")
+        if scale is not None:
+            scale = (
+                read_factors(about.inner("scale")) if isinstance(scale, dict) else read_numbers(about, "scale", scale)
+            )
+        return cls(scale=scale, features=read_names(about, "features"), integers=integers)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InputNoise) and self.to_dict() == other.to_dict()

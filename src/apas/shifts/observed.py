@@ -6,17 +6,18 @@ import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas.errors import GuaranteeWarning, InputError
 from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
 from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import Finite, magnitudes
+from apas.shifts.base import Finite, ShiftWords, magnitudes
 from apas.shifts.distance import read_model
 from apas.shifts.retraining import RetrainedModels
 
@@ -26,8 +27,57 @@ NUMBERS = 1 << 20
 _Rows = Callable[[int, Model], Floats]
 
 
+class ListedModels:
+    """Models that exist: themselves, or what a file holds of them, their fingerprints and the process."""
+
+    digests: tuple[str, ...]
+    process: str | None
+    kind: ClassVar[str] = "observed"
+    words: ClassVar[ShiftWords] = ShiftWords(
+        one="one of the models that were listed",
+        assumed="A later model comes from the process that the listed models come from.",
+    )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fingerprints of the models, by which they can be told, and the process, as JSON values."""
+        return {"kind": "observed", "models": list(self.digests), "process": self.process}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> AbsentModels:
+        """What a file holds of the models."""
+        about.only("kind", "models", "process")
+        digests = [Fields({"models": d}, about.where).digest("models") for d in about.items("models")]
+        return AbsentModels(tuple(digests), None if about.is_null("process") else about.text("process"))
+
+    def with_models(self, models: Sequence[Any]) -> ObservedShifts:
+        """The set with its models, which must be the very ones."""
+        found = ObservedShifts(models, process=self.process)
+        if found.digests != self.digests:
+            raise InputError(
+                f"`models` must be the {len(self.digests)} models that the certificates are about, in their order, but "
+                "their fingerprints differ."
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class AbsentModels(ListedModels):
+    """`ObservedShifts` of which a file holds the fingerprints, but not the models."""
+
+    digests: tuple[str, ...]
+    process: str | None
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise InputError(
+            "`shifts` are models of which the file holds only fingerprints; pass the models themselves to verify, or "
+            "make apas.ObservedShifts of them."
+        )
+
+    directions = margins = radii = contains = measure = region = _refuse
+
+
 @dataclass(frozen=True, eq=False)
-class ObservedShifts:
+class ObservedShifts(ListedModels):
     """Models that exist, each as it is: of any architecture, with a preprocessing of its own.
 
     With `delta` 1 (or None) the question is about these models. Another `delta` is about the model moved by `delta`
@@ -62,7 +112,7 @@ class ObservedShifts:
 
     models: Sequence[Any]
     process: str | None = field(default=None, kw_only=True)
-    _digests: tuple[str, ...] = field(init=False, repr=False)
+    digests: tuple[str, ...] = field(init=False, repr=False)
     #: The models as they are.
     default_delta: ClassVar[float] = 1.0
 
@@ -78,10 +128,10 @@ class ObservedShifts:
         models = tuple(read_model(model, f"`models[{i}]` of ObservedShifts") for i, model in enumerate(listed))
         object.__setattr__(self, "models", models)
         object.__setattr__(self, "process", process)
-        object.__setattr__(self, "_digests", tuple(model_digest(model) for model in models))
-        if len(set(self._digests)) < len(models):
+        object.__setattr__(self, "digests", tuple(model_digest(model) for model in models))
+        if len(set(self.digests)) < len(models):
             warnings.warn(
-                f"only {len(set(self._digests))} of the {len(models)} models of ObservedShifts are different; a claim "
+                f"only {len(set(self.digests))} of the {len(models)} models of ObservedShifts are different; a claim "
                 "about the process they came from needs independent models.",
                 GuaranteeWarning,
                 stacklevel=3,
@@ -250,10 +300,6 @@ class ObservedShifts:
     def region(self, parameters: Parameters) -> str:
         """The models themselves."""
         return f"the {len(self)} listed models" if len(self) > 1 else "the one listed model"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Fingerprints of the models, by which they can be told, and the process, as JSON values."""
-        return {"kind": "observed", "models": list(self._digests), "process": self.process}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ObservedShifts) and self.to_dict() == other.to_dict()

@@ -6,11 +6,12 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from apas._fields import Fields, as_number
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Model, Parameters
@@ -102,7 +103,7 @@ class ScaledShifts:
     scale: Mapping[str | int, float] | Sequence[ArrayLike] | Floats | None = None
     floor: float = 0.0
     #: Whether every parameter that exists moves by delta itself.
-    _alike: bool = field(init=False, repr=False)
+    is_whole: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # as checked, and copied from what may change
@@ -120,11 +121,11 @@ class ScaledShifts:
             )
 
         alike = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
-        object.__setattr__(self, "_alike", alike)
+        object.__setattr__(self, "is_whole", alike)
 
     def _plain(self, parameters: Parameters) -> bool:
         """Whether every parameter moves by delta itself, and none is absent."""
-        return self._alike and ABSENT not in parameters.kinds
+        return self.is_whole and ABSENT not in parameters.kinds
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter moves when delta is 1, shape (k,); of normal shifts the standard deviation."""
@@ -220,6 +221,18 @@ class ScaledShifts:
             "floor": self.floor,
         }
 
+    @classmethod
+    def from_dict(cls, about: Fields) -> Self:
+        """The set that a file describes."""
+        about.only("kind", "relative", "kinds", "layers", "scale", "floor")
+        scale = about.any("scale")
+        if isinstance(scale, dict):
+            scale = read_factors(about.inner("scale"))
+        elif scale is not None:
+            scale = [read_numbers(about, "scale", part) for part in about.items("scale")]
+        layers, floor = read_names(about, "layers"), about.number("floor")
+        return cls(relative=about.flag("relative"), kinds=read_kinds(about), layers=layers, scale=scale, floor=floor)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ScaledShifts) and self.to_dict() == other.to_dict()
 
@@ -230,6 +243,37 @@ class ScaledShifts:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]
         shown += ["scale=..."] if self.scale is not None else []
         return f"{self._owner}({', '.join(shown)})"
+
+
+def read_kinds(about: Fields) -> tuple[str, ...]:
+    """Kinds of parameters that a file names."""
+    return tuple(Fields({"kinds": k}, about.where).choice("kinds", "weight", "bias") for k in about.items("kinds"))
+
+
+def read_names(about: Fields, key: str) -> list[Any] | None:
+    """Names or indices of layers or features that a file lists; None for all."""
+    if about.is_null(key):
+        return None
+    names = about.items(key)
+    if not names or not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
+        raise about.wrong(key, "a list of names or indices")
+    return names
+
+
+def read_factors(about: Fields) -> dict[str | int, float]:
+    """A number per name."""
+    return {key: about.number(key) for key in about.content}
+
+
+def read_numbers(about: Fields, key: str, value: Any) -> Any:
+    """A number, or nested lists of numbers of one shape."""
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise about.wrong(key, "numbers, in lists of one shape") from None
+    if as_number(value) is None and not isinstance(value, list):
+        raise about.wrong(key, "numbers, in lists of one shape")
+    return found if found.ndim else float(found)
 
 
 _DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}

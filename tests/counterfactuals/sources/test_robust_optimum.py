@@ -167,7 +167,7 @@ def test_models_that_exist_are_searched_and_certified_apart():
     found = apas.generate(net, X, None, space=unit_space(net), shifts=shifts, method=method, rng=0)
     assert found.found.any()
     assert len(found.shifts) == 59
-    assert set(found.shifts._digests) == {
+    assert set(found.shifts.digests) == {
         apas.certify(m, X[:1], 0.1, target="predicted").model_digest for m in models[40:]
     }
     for x, item in zip(found.numbers, found, strict=True):

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._typing import Floats
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_TODAY, NOT_VALID
-from apas.certification.claims import Every, Most
+from apas.certification.claims import CLAIMS, Every, Most
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
+from apas.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,6 +139,37 @@ class MaxShift:
         flags = {"exact": self.exact, "reached_limit": self.reached_limit, "reason": self.reason}
         about = {"target": plain(self.target), "claim": self.claim.to_dict(), "trace": dict(self.trace)}
         return {**finite, **flags, **about}
+
+    def unsaved(self) -> str:
+        """What of it no reader of a file would know, in words; empty if it can be saved."""
+        return "" if CLAIMS.know(self.claim) else f"a claim of type {type(self.claim).__name__}"
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> MaxShift:
+        """The largest shift that an entry of a file holds; null stands for infinity."""
+        names = ("delta", "upper", "provable", "broken_at")
+        about.only(*names, "exact", "reached_limit", "reason", "target", "claim", "trace")
+        sizes = {name: math.inf if about.is_null(name) else about.number(name) for name in names}
+        if min(sizes.values()) < 0 or not math.isfinite(sizes["delta"]):
+            raise InputError(f"{about.where} must hold a finite delta, and numbers of at least 0.")
+        trace = about.inner("trace")
+        for key, value in trace.content.items():
+            if key == "rungs":
+                trace.numbers(key)
+            elif not isinstance(value, str | bool | int | float):
+                raise trace.wrong(key, "a number, a text or a truth value")
+        if "rungs_ratio" in trace.content:  # `rungs` counts from these: a ratio of almost 1 would not end
+            for key, least in (("rungs_ratio", 1.001), ("rungs_from", 0), ("limit", 0)):
+                trace.number(key, above=least)
+        return cls(
+            **sizes,
+            exact=about.flag("exact"),
+            reached_limit=about.flag("reached_limit"),
+            claim=CLAIMS.read(about.inner("claim")),
+            target=about.label("target"),
+            reason=about.text("reason"),
+            trace=trace.content,
+        )
 
     def __str__(self) -> str:
         return self.sentence()

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._fields import Fields
 from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats
@@ -103,6 +104,7 @@ class EnumerationEvidence:
     split: Split | None = field(compare=False, repr=False)
     draws: int = 0
     failures: int = 0
+    kind: ClassVar[str] = "enumeration"
 
     @classmethod
     def of(cls, found: Split) -> EnumerationEvidence:
@@ -130,6 +132,16 @@ class EnumerationEvidence:
         """The evidence as JSON values, without the boxes, which anyone can compute again."""
         told = ("lower", "upper", "evaluated", "open", "stopped")
         return {"kind": "enumeration", **{name: getattr(self, name) for name in told}}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> EnumerationEvidence:
+        """The evidence that a file describes, without the boxes."""
+        about.only("kind", "lower", "upper", "evaluated", "open", "stopped")
+        lower, upper = about.number("lower"), about.number("upper")
+        if not 0 <= lower <= upper <= 1:
+            raise InputError(f"{about.where} must have bounds on a share, of which the lower one is not the larger.")
+        stopped = about.choice("stopped", "settled", "decided", "gap", "limit", "rounding")
+        return cls(lower, upper, about.integer("evaluated", 1), about.integer("open"), stopped, None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._parallel import in_parallel, ranges
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
@@ -246,6 +247,7 @@ class SamplingEvidence:
     failures: int
     doubtful: int
     first_failure: int | None
+    kind: ClassVar[str] = "sampling"
 
     @property
     def stopped(self) -> bool:
@@ -267,7 +269,16 @@ class SamplingEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values; the entropy as hexadecimal text, since it exceeds what JSON readers keep."""
-        return {"kind": "sampling", **vars(self), "entropy": hex(self.entropy)}
+        return {"kind": self.kind, **vars(self), "entropy": hex(self.entropy)}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> SamplingEvidence:
+        """The evidence that a file describes."""
+        counts = ("samples", "allowed", "refuting", "draws", "failures", "doubtful")
+        about.only("kind", "entropy", "purpose", *counts, "first_failure")
+        first = None if about.is_null("first_failure") else about.integer("first_failure")
+        numbers = {key: about.integer(key) for key in counts}
+        return cls(about.entropy("entropy"), about.text("purpose"), **numbers, first_failure=first)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,23 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._random import Stream
-from apas.certification.certificate import (
-    NEAR_BOUNDARY,
-    NOT_VALID,
-    BoundEvidence,
-    Certificate,
-    CornerShift,
-    DrawnShift,
-    KeptShift,
-)
-from apas.certification.claims import Every, Most, Verdict, search_tries
+from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift
+from apas.certification.claims import Claim, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decided
@@ -31,15 +25,24 @@ from apas.certification.methods.enumeration import Enumeration, EnumerationEvide
 from apas.certification.methods.exact import Exact
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
 from apas.certification.question import Question, decide
-from apas.contracts.json_values import Fields
-from apas.contracts.reports import Checked
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
-from apas.shifts.linf import LinfShifts
-from apas.shifts.lp import LpShifts
-from apas.shifts.observed import ObservedShifts
+from apas.models.base import offers
+from apas.shifts.base import Listed, Normed
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.worst_case.intervals import is_exact
+
+
+class Checked(Enum):
+    """What became of one line; the value is how it is printed."""
+
+    HOLDS = "HOLDS"
+    FAILS = "FAILS"
+    NOT_CHECKED = "NOT CHECKED"
+
+    def __str__(self) -> str:
+        return self.value
+
 
 #: No more draws than this are made again for one row; a file can ask for any number.
 MOST_DRAWS = 10_000_000
@@ -55,24 +58,28 @@ def redrawn(question: Question, items: Sequence[Certificate], rows: Sequence[int
     """Check the certificates number `rows`, all of which have evidence of sampling."""
     answers: dict[int, _Answer] = {}
     groups: dict[Any, list[int]] = {}
-    together = Counter((items[i].claim, items[i].evidence.to_dict()["entropy"]) for i in rows)
+    together = Counter((items[i].claim, _sampled(items[i]).entropy) for i in rows)
     for i in rows:
-        evidence, claim = items[i].evidence, items[i].claim
-        assert isinstance(evidence, SamplingEvidence)
-        complaint = _accounts(items[i], evidence, question, together[claim, hex(evidence.entropy)])
+        evidence, claim = _sampled(items[i]), items[i].claim
+        complaint = _accounts(items[i], evidence, question, together[claim, evidence.entropy])
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
         elif evidence.samples > MOST_DRAWS:
             answers[i] = Checked.NOT_CHECKED, f"{evidence.samples} draws are more than are made again ({MOST_DRAWS})"
         else:
             groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
+    ranks = {entropy: _lower_ranks(items, rows, entropy) for _, _, entropy, _ in groups}
     for (claim, samples, entropy, purpose), part in groups.items():
-        found = _draw_again(question, part, claim, samples, Stream(entropy, purpose))
+        found, known = _draw_again(question, part, claim, samples, Stream(entropy, purpose)), ranks[entropy]
         for i, now in zip(part, found, strict=True):
-            answers[i] = _charged(
-                question, items[i], _compared_draws(items[i], now), _lower_ranks(items, rows, entropy)
-            )
+            answers[i] = _charged(question, items[i], _compared_draws(items[i], now), known)
     return answers
+
+
+def _sampled(item: Certificate) -> SamplingEvidence:
+    """The evidence of a certificate that is known to come from sampling."""
+    assert isinstance(item.evidence, SamplingEvidence)
+    return item.evidence
 
 
 @dataclass(frozen=True)
@@ -194,7 +201,7 @@ def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
 
 def _listed(question: Question) -> bool:
     """Whether nothing is drawn: of models that exist there is one test, and its stream is a name only."""
-    return isinstance(question.shifts, ObservedShifts)
+    return offers(question.shifts, Listed)
 
 
 def _tries(question: Question, evidence: SamplingEvidence) -> int:
@@ -209,8 +216,7 @@ def _undercharged(question: Question, evidence: SamplingEvidence, claim: Most) -
 
 def _lower_ranks(items: Sequence[Certificate], rows: Sequence[int], entropy: int) -> int:
     """How many ranks from 0 on have a row that was tested on draws of this seed."""
-    found = [items[i].evidence for i in rows]
-    ranks = {_test_of(e)[0] for e in found if isinstance(e, SamplingEvidence) and e.entropy == entropy}
+    ranks = {_test_of(e)[0] for e in (_sampled(items[i]) for i in rows) if e.entropy == entropy}
     return next(rank for rank in range(len(rows) + 1) if rank not in ranks)
 
 
@@ -220,8 +226,7 @@ def _charged(question: Question, item: Certificate, answer: _Answer, known: int)
     Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless the
     file holds all lower ones; then nobody can tell.
     """
-    evidence, claim = item.evidence, item.claim
-    assert isinstance(evidence, SamplingEvidence)
+    evidence, claim = _sampled(item), item.claim
     assert isinstance(claim, Most)
     tries, rank = _tries(question, evidence), _test_of(evidence)[0]
     if answer[0] is not Checked.HOLDS or claim.tries == tries:
@@ -235,7 +240,7 @@ def _charged(question: Question, item: Certificate, answer: _Answer, known: int)
     return Checked.NOT_CHECKED, f"{answer[1]}, but {_undercharged(question, evidence, claim)}: generate it again"
 
 
-def too_many_rows(claim: Most, together: int) -> str | None:
+def too_many_rows(claim: Claim, together: int) -> str | None:
     """What is wrong if so many rows of a file share a claim and its draws, or None."""
     if 1 < claim.rows < together:
         return f"the claim is about {claim.rows} rows together, but {together} rows of the file share it"
@@ -330,12 +335,11 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
         if evidence.evaluated > MOST_BOXES:
             answers[i] = Checked.NOT_CHECKED, f"{evidence.evaluated} boxes are more than are looked at again"
             continue
-        if isinstance(claim, Most) and claim.confidence != 1.0:
+        if claim.risk:
             answers[i] = Checked.FAILS, "a share that is computed has confidence 1"
             continue
-        coverage = claim.coverage if isinstance(claim, Most) else 1.0
         # the gap at which the run ended is not in the file; the number of boxes ends it at the same place
-        method = Enumeration(coverage=coverage, gap=1e-300, max_boxes=evidence.evaluated)
+        method = Enumeration(coverage=claim.coverage, gap=1e-300, max_boxes=evidence.evaluated)
         now = _prove_again(question, [i], items, method)[0]
         answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, evidence, now)
     return answers
@@ -354,12 +358,13 @@ def replayed(question: Question, row: int, item: Certificate) -> _Answer:
             return Checked.FAILS, "its witness is a draw that does not exist"
         fails = bool(margin < -question.band[row])
         return (Checked.HOLDS, f"draw number {witness.index} breaks it again") if fails else (Checked.FAILS, outside)
-    assert isinstance(witness, CornerShift | KeptShift)
-    size = len(question.model.parameters)
-    given = witness.signs if isinstance(witness, CornerShift) else witness.values
-    if witness.delta != item.delta or given.shape != (size,):
+    try:
+        values = witness.parameters(question.model)
+    except InputError:  # signs of another number of parameters
+        values = np.empty(0)
+    if witness.delta != item.delta or values.shape != (len(question.model.parameters),):
         return Checked.FAILS, "its witness has another delta or another number of parameters than the certificate"
-    if confirmed_witness(question, row, witness.parameters(question.model)) is None:
+    if confirmed_witness(question, row, values) is None:
         return Checked.FAILS, outside
     return Checked.HOLDS, "its witness lies in the set and breaks the row"
 
@@ -379,7 +384,7 @@ def _split_again(question: Question, row: int, item: Certificate, evidence: Boun
 
 def _consistent(question: Question, item: Certificate, evidence: BoundEvidence) -> str | None:
     """What in a certificate contradicts itself or the model, whatever the bounds are; None if nothing."""
-    if not isinstance(item.claim, Every):
+    if item.claim.coverage < 1:
         return "bounds on the margin speak of every shift, which is not what is claimed"
     region = question.region
     if item.claim.measure != region:
@@ -401,9 +406,10 @@ def _prove_again(
     complaint = method.unsupported(some)
     if complaint is not None:
         return [(Checked.FAILS, complaint)] * len(rows)
-    claims = [items[i].claim.rows for i in rows]
     found = decide(some, method, Stream(0, "verify"))
-    return [replace(c, claim=replace(c.claim, rows=n)) for c, n in zip(found, claims, strict=True)]
+    # `Every` or `Most` of the package's own methods, with as many rows as the certificate says
+    claims = [replace(c.claim, rows=items[i].claim.rows) for c, i in zip(found, rows, strict=True)]  # type: ignore[type-var]
+    return [replace(c, claim=claim) for c, claim in zip(found, claims, strict=True)]
 
 
 def _compared_proof(question: Question, row: int, item: Certificate, now: Certificate | _Answer) -> _Answer:
@@ -436,14 +442,13 @@ def _same_share(
     stopped = evidence.stopped if evidence.stopped != "gap" else "limit"
     if (evidence.open, evidence.evaluated, stopped) != (found("open"), found("evaluated"), found("stopped")):
         return Checked.FAILS, f"computed again, the boxes are others: {now.reason}"
-    if item.witness is not None or (item.verdict is Verdict.REFUTED and isinstance(item.claim, Every)):
+    if item.witness is not None or (item.verdict is Verdict.REFUTED and item.claim.coverage == 1):
         return replayed(question, row, item)
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
 #: How much a delta may differ on another machine, as a share of it.
 SAME_DELTA = 1e-9
-_PROOFS: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds()}
 
 
 def searched_again(question: Question, items: Sequence[MaxShift]) -> list[_Answer]:
@@ -454,7 +459,7 @@ def searched_again(question: Question, items: Sequence[MaxShift]) -> list[_Answe
     together = Counter(key for key, ok in zip(shared, valid, strict=True) if ok)
     answers: list[_Answer] = []
     for i, (item, ok) in enumerate(zip(items, valid.tolist(), strict=True)):
-        crowded = too_many_rows(item.claim, together[shared[i]]) if isinstance(item.claim, Most) and ok else None
+        crowded = too_many_rows(item.claim, together[shared[i]]) if item.claim.coverage < 1 and ok else None
         if near[i]:
             same = replace(item, trace={}, seconds=0.0) == within_rounding(item.target, item.claim)
             answers.append((Checked.HOLDS if same else Checked.FAILS, NEAR_BOUNDARY))
@@ -483,19 +488,20 @@ def _checked(alone: Question, item: MaxShift, valid: bool) -> _Answer:
 def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     trace, claim = Fields(dict(item.trace), "trace"), item.claim
     limit = trace.number("limit", above=0)
-    if isinstance(claim, Every):
+    if claim.coverage == 1:
         kind = trace.choice("method", "interval", "linear", "exact")
-        closed = isinstance(alone.shifts, LpShifts) or (alone.network is not None and is_exact(alone.network))
+        ball = offers(alone.shifts, Normed) and alone.shifts.order < math.inf
+        closed = ball or (alone.network is not None and is_exact(alone.network))
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
         # with closed forms all methods give the same
-        method, nowhere = _PROOFS["interval" if closed else kind], Stream(0, "max_shift")
+        method, nowhere = _AGAIN["interval" if closed else kind], Stream(0, "max_shift")
         found: MaxShift = method.largest_shift(alone, nowhere, limit=limit)[0]
         return replace(found, trace={**found.trace, "method": kind, "limit": limit})
     samples = trace.integer("samples", 1)
     if samples > MOST_DRAWS:
         return Checked.NOT_CHECKED, f"{samples} draws are more than are made again ({MOST_DRAWS})"
-    network = alone.network if isinstance(alone.shifts, LinfShifts | LpShifts) else None
+    network = alone.network if offers(alone.shifts, Normed) else None
     search = trace.choice("search", "rays", "confirm", "paper")
     if search == "confirm" and item.trace.get("claim") == "pointwise":  # as it was once written
         return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"

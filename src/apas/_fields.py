@@ -1,0 +1,167 @@
+"""JSON objects of files: each field is checked when it is taken, and a kind of object says which class reads it."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from apas.errors import InputError
+
+_SHA256 = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class Fields:
+    """An object of a file and where it stands."""
+
+    content: dict[str, Any]
+    where: str = ""
+
+    @classmethod
+    def of(cls, value: Any, where: str) -> Fields:
+        """Refuse what is no object."""
+        if not isinstance(value, dict):
+            raise InputError(f"{where} must be an object, got {reprlib.repr(value)}.")
+        return cls(value, where)
+
+    def name(self, key: str) -> str:
+        """Where a field stands."""
+        return f"{self.where}.{key}" if self.where else key
+
+    def wrong(self, key: str, wanted: str) -> InputError:
+        """The error about a field."""
+        if key not in self.content:
+            return InputError(f"{self.name(key)} must be {wanted}, but there is no such field.")
+        return InputError(f"{self.name(key)} must be {wanted}, got {reprlib.repr(self.content[key])}.")
+
+    def only(self, *known: str) -> Fields:
+        """Refuse fields that nobody would look at."""
+        strange = sorted(set(self.content) - set(known))
+        if strange:
+            raise InputError(f"{self.name(reprlib.repr(strange[0])[1:-1])} is a field that this version does not know.")
+        return self
+
+    def any(self, key: str) -> Any:
+        """A field of any kind, which must be there."""
+        if key not in self.content:
+            raise self.wrong(key, "given")
+        return self.content[key]
+
+    def is_null(self, key: str) -> bool:
+        """Whether a field is there and null."""
+        return self.any(key) is None
+
+    def text(self, key: str) -> str:
+        """A text."""
+        value = self.content.get(key)
+        if not isinstance(value, str):
+            raise self.wrong(key, "a text")
+        return value
+
+    def digest(self, key: str) -> str:
+        """A SHA-256 in lower-case hexadecimal digits."""
+        value = self.content.get(key)
+        if not isinstance(value, str) or len(value) != 64 or not _SHA256.issuperset(value):
+            raise self.wrong(key, "a SHA-256 in hexadecimal digits")
+        return value
+
+    def entropy(self, key: str) -> int:
+        """An integer of any size as hexadecimal text, which begins with 0x."""
+        value = self.content.get(key)
+        good = isinstance(value, str) and 2 < len(value) <= 1026 and value.startswith("0x")
+        if not good or not _SHA256.issuperset(str(value)[2:]):
+            raise self.wrong(key, "an integer as hexadecimal text")
+        return int(str(value), 16)
+
+    def choice(self, key: str, *known: str) -> str:
+        """One of several words."""
+        value = self.content.get(key)
+        if value not in known or not isinstance(value, str):
+            raise self.wrong(key, f"one of {', '.join(map(repr, known))}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or false."""
+        value = self.content.get(key)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false")
+        return value
+
+    def integer(self, key: str, least: int = 0) -> int:
+        """An integer of at least `least`."""
+        value = self.content.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 63:
+            raise self.wrong(key, f"an integer of at least {least}")
+        return value
+
+    def number(self, key: str, above: float = -math.inf) -> float:
+        """A finite number above `above`."""
+        found = as_number(self.content.get(key))
+        if found is None or not found > above:
+            raise self.wrong(key, "a finite number" if above == -math.inf else f"a finite number above {above:g}")
+        return found
+
+    def items(self, key: str) -> list[Any]:
+        """A list."""
+        value = self.content.get(key)
+        if not isinstance(value, list):
+            raise self.wrong(key, "a list")
+        return value
+
+    def inner(self, key: str) -> Fields:
+        """An object."""
+        if not isinstance(self.content.get(key), dict):
+            raise self.wrong(key, "an object")
+        return Fields(self.content[key], self.name(key))
+
+    def numbers(self, key: str) -> list[float]:
+        """A list of finite numbers."""
+        found = [as_number(value) for value in self.items(key)]
+        if None in found:
+            raise self.wrong(key, "a list of finite numbers")
+        return found  # type: ignore[return-value]
+
+    def label(self, key: str) -> Any:
+        """A class label: a number, a text or a truth value."""
+        value = self.any(key)
+        if not isinstance(value, str | bool) and as_number(value) is None:
+            raise self.wrong(key, "a class label, a number or a text")
+        return value
+
+
+def as_number(value: Any) -> float | None:
+    """A JSON number as a float; None for anything else, and for integers beyond floats."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+class Kinds:
+    """Classes whose objects files may hold, by the `kind` that their `to_dict` writes; imported when they are met."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self.places = places
+        self._met: dict[str, Any] = {}
+
+    def __getitem__(self, kind: str) -> Any:
+        if kind not in self._met:
+            module, _, name = self.places[kind].rpartition(".")
+            self._met[kind] = getattr(import_module(module), name)
+        return self._met[kind]
+
+    def know(self, value: object) -> bool:
+        """Whether a reader of a file would know what such an object is."""
+        kind = getattr(value, "kind", None)
+        return isinstance(kind, str) and kind in self.places and isinstance(value, self[kind])
+
+    def read(self, about: Fields, *more: Any) -> Any:
+        """The object that a file describes, made by `from_dict` of its class."""
+        return self[about.choice("kind", *self.places)].from_dict(about, *more)

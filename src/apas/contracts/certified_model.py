@@ -1,0 +1,468 @@
+"""The model behind certificates: how it reads rows, whether a given model is it, and what a successor changes.
+
+A certificate without a failing draw would look the same for a slightly different delta, seed or row. The margin on the
+first of the drawn models would not: it depends on all of them. Where nothing was drawn one model is, from a stream of
+its own. Margins are kept with nine digits, since the last ones depend on how a machine adds up.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from apas._random import Stream
+from apas._typing import Floats, Indices
+from apas._validation import is_frame
+from apas.certification.certificate import Certificate, Drawn
+from apas.certification.max_shift.result import MaxShift, MaxShifts
+from apas.certification.question import Question, check_agreement
+from apas.certification.results import Certificates, UnderShifts
+from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.space import FeatureSpace
+from apas.errors import ApasError, GuaranteeWarning, InputError
+from apas.models.base import Dense, Described, Model, Named, Parameters, Raw, offers
+from apas.models.convert import encoded_rows
+from apas.models.digest import model_digest, unidentified
+from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves
+from apas.shifts.distance import ShiftReport, compare_models, read_model
+
+Results = TypeVar("Results", bound=UnderShifts[Any])
+#: Stream (entropy and purpose) of the one model that is drawn where a certificate drew none.
+PROBE = (0, "probe")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a file says about the model besides its fingerprint."""
+
+    preprocessing: bool
+    network: str | None
+    space: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model makes of one row."""
+
+    origin: Origin
+    encoded: tuple[float, ...]
+    margin: float | None
+    first_draw: float | None
+
+
+def origin_of(model: Model) -> Origin:
+    """What a file says about a model besides its fingerprint."""
+    network = model_digest(model.as_feedforward()) if offers(model, Dense) else None
+    described = model.describe() if offers(model, Described) else {"preprocessing": offers(model, Raw) or None}
+    between = described.get("preprocessing") is not None or isinstance(model, CodedModel)
+    return Origin(between, network, model.space.to_dict() if isinstance(model, CodedModel) else None)
+
+
+def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[Any, Floats]:
+    """Rows as the model takes them, and in model units.
+
+    A table without column names is in the order of `names`, which need not be that of the model.
+    """
+    own = model.feature_names if offers(model, Named) else None
+    if names is not None and own is not None and tuple(own) != names and not is_frame(points):
+        import pandas as pd
+
+        points = pd.DataFrame(points, columns=list(names))
+    return encoded_rows(model, points)
+
+
+def question_of(
+    model: Model, encoded: Floats, points: Any, items: Sequence[Certificate | MaxShift], shifts: Any
+) -> Question:
+    """The question that certificates answer, with the deltas and targets that they name."""
+    target = np.empty(len(items), dtype=object)
+    target[:] = [item.target for item in items]
+    # a row of which nothing is certified has the delta 0, at which nothing is asked
+    delta = np.array([item.delta or 1.0 for item in items], dtype=np.float64)
+    return Question(model, encoded, target, delta, shifts, points=points)
+
+
+def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> tuple[Reading, ...]:
+    """What the model of a question makes of each of its rows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        margins = question.model.margin(question.X, question.one_target) if len(question) else np.empty(0)
+        drawn = np.full(len(question), np.nan)
+        for (entropy, purpose), rows in streams(items).items():
+            first = question.directions(Stream(entropy, purpose), 0, 1)
+            drawn[rows] = question.margins(first, rows)[0]
+    origin = origin_of(question.model)
+    return tuple(
+        Reading(origin, tuple(row), _nine(margin), _nine(draw))
+        for row, margin, draw in zip(question.X.tolist(), margins.tolist(), drawn.tolist(), strict=True)
+    )
+
+
+def known_readings(found: UnderShifts[Any]) -> tuple[Reading, ...]:
+    """What the model makes of each row: as a file said, or asked of the model."""
+    if found.readings is not None:
+        return found.readings
+    if found.model is None:
+        raise InputError(
+            "`certificates` must come from certify, generate, max_shift or load_certificates: the model that these are "
+            "about is not known."
+        )
+    check_unchanged(found)
+    points, encoded = rows_of(found.model, found.points, found.feature_names)
+    return readings(question_of(found.model, encoded, points, list(found), found.shifts), list(found))
+
+
+def with_readings(found: Results) -> Results:
+    """A copy of answers that holds, like one from a file, what the model makes of each row."""
+    copied = copy.copy(found)
+    copied.readings = known_readings(found)
+    return copied
+
+
+def check_unchanged(found: UnderShifts[Any]) -> None:
+    """Refuse certificates about a model that somebody has changed in place."""
+    if found.model is not None and model_digest(found.model) != found.model_digest:
+        raise InputError("`certificates` are about a model that was changed since; certify again and save at once.")
+
+
+def streams(items: Sequence[Certificate | MaxShift]) -> dict[tuple[int, str], Indices]:
+    """The random streams of certificates, and the rows that share each."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for i, item in enumerate(items):
+        if isinstance(item, Certificate):
+            e = item.evidence
+            found.setdefault((e.entropy, e.purpose) if offers(e, Drawn) else PROBE, []).append(i)
+    return {stream: np.array(rows, dtype=np.intp) for stream, rows in found.items()}
+
+
+def _nine(value: float) -> float | None:
+    return float(f"{value:.9g}") if np.isfinite(value) else None
+
+
+#: How far a preprocessing may be off on another machine, and a margin of nine digits.
+SAME_UNITS, NINE_DIGITS = 1e-12, 1e-8
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The model of a file."""
+
+    model: Model
+    network_only: bool = False
+    borrowed_space: bool = False
+    unidentified: str = ""
+
+
+def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
+    """The model as the file needs it, or why it is another one."""
+    origin = origin_behind(found)
+    own, borrowed = model, False
+    if origin is not None and origin.space is not None and model_digest(model) != found.model_digest:
+        borrowed = True
+        try:
+            own = FeatureSpace.from_dict(origin.space).bind(model)
+        except (ApasError, TypeError, ValueError, KeyError, AttributeError) as error:
+            return f"the file's space does not fit the model: {error}"
+    digest = model_digest(own)
+    if digest == found.model_digest:
+        complaint = _other(found, own, origin)
+        matched = Matched(own, borrowed_space=borrowed, unidentified=unidentified(own))
+        return matched if complaint is None else complaint
+    network = model.as_feedforward() if offers(model, Dense) and not offers(model, Raw) else None
+    behind = origin is not None and origin.preprocessing and network is not None
+    if behind and origin is not None and network is not None and model_digest(network) == origin.network:
+        return Matched(model, network_only=True)
+    return (
+        f"this is not the model that the file is about: its SHA-256 is {digest[:12]}..., the file says "
+        f"{found.model_digest[:12]}..."
+    )
+
+
+def origin_behind(found: Certificates | MaxShifts) -> Origin | None:
+    """What is known about the model of certificates besides its fingerprint: from the model, or from their file."""
+    if found.readings or found.model is None:
+        return found.readings[0].origin if found.readings else None
+    return origin_of(found.model)
+
+
+def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None) -> str | None:
+    """What the file says about the model besides its fingerprint and does not hold, or None."""
+    names = model.feature_names if offers(model, Named) else None
+    told = found.feature_names  # largest shifts were once written without
+    if (told is not None or isinstance(found, Certificates)) and sorted(names or ()) != sorted(told or ()):
+        return "the file's feature names are not those of the model"
+    if origin is not None and origin != origin_of(model):
+        return "what the file says about the network or the space behind the model is not true of it"
+    return None
+
+
+def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Question, Floats]:
+    """The question that the file answers, and its rows in model units as the model reads them now."""
+    width = matched.model.n_features
+    missing = (np.nan,) * width  # of a row that has another number of values, which is then no row of the model
+    told = np.array([r.encoded if len(r.encoded) == width else missing for r in found.readings or ()], dtype=np.float64)
+    points, encoded = None, told
+    if not matched.network_only:
+        points, encoded = rows_of(matched.model, found.points, found.feature_names)
+    question = question_of(matched.model, encoded, points, list(found), found.shifts)
+    return question, told
+
+
+def row_complaints(found: Certificates | MaxShifts, question: Question, told: Floats) -> list[str | None]:
+    """Per row what its target, its values in model units or its margins are not, or None."""
+    exact = not offers(question.model, Raw)
+    allowed = 0.0 if exact else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
+    close: list[bool] = np.all(np.abs(told - question.X) <= allowed, axis=1).tolist()
+    now = readings(question, list(found))
+    # margins of a dense network are computed in float64, whatever it is used in
+    same = question.single and question.network is not None and not offers(question.shifts, OtherMoves)
+    precise = replace(question, model=question.network.with_dtype("float64")) if same and question.network else question
+    band = precise.band if len(question) else np.empty(0)
+    return [
+        "its values in model units are not what the model makes of its raw values"
+        if not close[i]
+        else _margins(told_row, now_row, float(band[i]), isinstance(found, Certificates))
+        for i, (told_row, now_row) in enumerate(zip(found.readings or (), now, strict=True))
+    ]
+
+
+def wrong_targets(items: Sequence[Certificate | MaxShift], classes: tuple[Any, ...]) -> list[str | None]:
+    """Per row whether its target is no class of the model."""
+    known = {(type(c), c) for c in map(as_python, classes)}
+    targets = [as_python(item.target) for item in items]
+    return [None if (type(t), t) in known else f"its target {t!r} is no class of the model" for t in targets]
+
+
+def as_python(label: Any) -> Any:
+    """A class label, if it is a scalar of NumPy as one of Python."""
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _margins(told: Reading, now: Reading, band: float, drawn: bool) -> str | None:
+    """Which margin is another one, or None; that on the first draw belongs to a certificate."""
+    pairs = [("model itself", told.margin, now.margin)]
+    pairs += [("first draw", told.first_draw, now.first_draw)] if drawn else []
+    for name, was, is_ in pairs:
+        known = was is not None and is_ is not None
+        if was != is_ and not (known and abs(was - is_) <= NINE_DIGITS * abs(is_) + band):  # type: ignore[operator, arg-type]
+            return f"its margin on the {name} is {is_!r}, the file says {was!r}"
+    return None
+
+
+#: What may differ between two models of one architecture besides the parameters; no shift of parameters covers it.
+_BESIDES = ("preprocessing", "code", "threshold", "classes", "buffers", "dtype", "coding")
+_INSTEAD = "to ask only whether the rows are valid on it, pass validity_only=True (--validity-only)"
+_IN_MODEL_UNITS = (
+    "The rows were taken in model units, as they were certified: the preprocessing is not part of the new model, and "
+    "is taken to be the same."
+)
+#: How the note begins that says so.
+BEYOND_PARAMETERS = "The new model differs from the certified one in more than parameters"
+#: How the note begins that says that nobody knows whether it does.
+NOT_IDENTIFIED = "Not all of the models is identified"
+_UNNAMED = "The new model does not name its features: columns were taken in the order of the certificates."
+
+
+@dataclass(frozen=True)
+class Successor:
+    """A new model beside the one that was certified."""
+
+    model: Model
+    given: Model
+    base: Model | None
+    network_only: bool
+    differs: str
+    unidentified: str
+    notes: tuple[str, ...]
+
+    def shift(self, shifts: Any) -> ShiftReport | None:
+        """How far the parameters moved, in the distance that the certified set is about."""
+        if self.base is None:
+            return None
+        order = shifts.order if offers(shifts, Normed) else float("inf")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GuaranteeWarning)  # the audit itself says what else differs
+            return compare_models(self.base, [self.model], p=order, names=["`new_model`"], columns=["new model"])
+
+    def lies_in(self, shifts: Any, deltas: Iterable[float], moved: ShiftReport | None) -> dict[float, bool | None]:
+        """Per delta whether the new model is one that certificates about the shifts speak of; None if nobody knows."""
+        if self.base is None:
+            return dict.fromkeys(deltas)
+        ours, theirs = self.base.parameters, self.model.parameters
+        listed, least = None, math.nan
+        if offers(shifts, Fingerprinted):  # the listed models themselves, with all that belongs to them
+            listed = model_digest(self.model) in shifts.digests or model_digest(self.given) in shifts.digests
+        elif moved is not None and bounds_distance(shifts):
+            least = moved.delta
+        elif offers(shifts, Measurable):
+            least = shifts.distance(ours, theirs)
+        found: dict[float, bool | None] = {}
+        for delta in dict.fromkeys(deltas):
+            if listed is not None and delta == 1:
+                inside: bool | None = listed
+            elif listed is not None and not offers(shifts, Listed):
+                inside = None
+            elif self.differs:
+                inside = False
+            elif abs(least - delta) > 1e-9 * delta:  # the distance is rounded; what is closer, real arithmetic decides
+                inside = least < delta
+            else:
+                inside = shifts.contains(ours, theirs, delta)
+            found[delta] = None if inside and self.unidentified else inside
+        return found
+
+
+def bounds_distance(shifts: Any) -> bool:
+    """Whether the delta of a set of shifts bounds the distance that is measured, over all parameters."""
+    return offers(shifts, Normed) and shifts.is_whole
+
+
+def read_successor(
+    found: Certificates, new_model: Any, base: Any, *, validity_only: bool, known: Model | None = None
+) -> Successor:
+    """Read the new model for the rows of certificates; refuse what cannot be compared."""
+    origin = origin_behind(found) or Origin(False, None, None)
+    given = read_model(new_model, "`new_model`")
+    old, network_only = None, origin.preprocessing and origin.space is None and not offers(given, Raw)
+    if base is not None:
+        matched = match_model(found, read_model(base, "`base`"))
+        if isinstance(matched, str):
+            raise InputError(
+                f"`base` must be the model that the certificates are about, but {matched}; pass that model, or none."
+            )
+        old = matched.model
+        if not validity_only and matched.network_only != network_only:
+            raise InputError(
+                "`base` and `new_model` must both come with their preprocessing, or both as the network behind it, but "
+                "only one of them does."
+            )
+    new = _bound(given, origin, found, network_only)
+    notes = (_IN_MODEL_UNITS,) if network_only else ()
+    if not network_only and found.feature_names is not None and _names(new) is None:
+        notes = (*notes, _UNNAMED)
+    if validity_only:
+        return Successor(new, given, None, network_only, "", "", notes)
+    compared = old if old is not None else known
+    if compared is not None:
+        _refuse_other_architecture(compared, new)
+    _refuse_other_features(found, given, new, base, network_only)
+    differs = "" if old is None else _differences(old, new)
+    if differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
+        what = f"{BEYOND_PARAMETERS} ({differs}): however small the measured shift is, it lies in no certified set."
+        notes = (*notes, what)
+    missing = "" if old is None else "; ".join(dict.fromkeys(filter(None, (unidentified(old), unidentified(new)))))
+    if missing and not differs:
+        what = f"{NOT_IDENTIFIED} ({missing}): that part could not be compared, and may differ at any measured shift."
+        notes = (*notes, what)
+    return Successor(new, given, old, network_only, differs, missing, notes)
+
+
+def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool) -> Model:
+    """The new model as the rows need it."""
+    if origin.space is not None and not isinstance(given, CodedModel):
+        try:
+            return FeatureSpace.from_dict(origin.space).bind(given)
+        except (ApasError, TypeError, ValueError, KeyError, AttributeError) as error:
+            raise InputError(f"`new_model` must fit the space that the certificates were made with: {error}") from None
+    width = len(found.readings[0].encoded) if found.readings else given.n_features
+    width = width if found.model is None else found.model.n_features
+    if network_only and given.n_features != width:
+        raise InputError(
+            f"`new_model` must take rows in raw units, as the certified model did, or be the network behind the same "
+            f"preprocessing, which has {width} inputs, got {given!r}; pass the whole pipeline."
+        )
+    return given
+
+
+def _names(model: Model) -> tuple[str, ...] | None:
+    names = model.feature_names if offers(model, Named) else None
+    return None if names is None else tuple(names)
+
+
+def _described(model: Model) -> dict[str, Any]:
+    return model.describe() if offers(model, Described) else {"classes": [str(c) for c in model.classes]}
+
+
+def _refuse_other_architecture(old: Model, new: Model) -> None:
+    ours, theirs = _described(old), _described(new)
+    fixed = [key for key in {**ours, **theirs} if key not in (*_BESIDES, "feature_names")]
+    if not (offers(old, Described) and offers(new, Described)):
+        fixed = []
+    for key in fixed:
+        if ours.get(key) != theirs.get(key):
+            pair = f"{theirs.get(key)} instead of {ours.get(key)}"
+            shown = f" ({pair})" if len(pair) < 120 else ""
+            raise InputError(
+                "`new_model` must have the architecture of the certified model, but differs in "
+                f"{key.replace('_', ' ')}{shown}; {_INSTEAD}."
+            )
+    if old.parameters.shapes != new.parameters.shapes or old.n_features != new.n_features:
+        raise InputError(
+            "`new_model` must have the architecture of the certified model, but the shapes of its parameters differ; "
+            f"{_INSTEAD}."
+        )
+
+
+def _refuse_other_features(found: Certificates, given: Model, new: Model, base: Any, network_only: bool) -> None:
+    """Features must be the same ones, in the same order if that is known."""
+    theirs = _names(given if base is not None else new)
+    ours = found.feature_names if base is None else _names(read_model(base, "`base`"))
+    if theirs is None or ours is None or network_only or theirs == tuple(ours):
+        return
+    same = sorted(theirs) == sorted(ours)
+    if base is None and same and offers(new, Raw) and not isinstance(new, CodedModel):
+        return  # rows are matched by name, and the order of the pipeline that was certified is not known
+    first = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), 0)
+    what = "the same features in another order" if same else "other features"
+    raise InputError(
+        f"`new_model` must have the features of the certified model in their order, but it has {what}: number {first} "
+        f"is {theirs[first]!r} instead of {ours[first]!r}; {_INSTEAD}."
+    )
+
+
+def _differences(old: Model, new: Model) -> str:
+    ours, theirs = _described(old), _described(new)
+    return ", ".join(key for key in _BESIDES if ours.get(key) != theirs.get(key))
+
+
+class NothingMoves:
+    """The shifts of a question about a model itself, of which only the reach is ever asked."""
+
+    def radii(self, parameters: Parameters) -> Floats:
+        """No parameter moves."""
+        return np.zeros(len(parameters))
+
+
+def rows_on(found: Certificates, new: Successor) -> Question:
+    """The question whether the rows are valid on the new model; the shifts of it play no part."""
+    complaints = [said for said in wrong_targets(list(found), new.model.classes) if said]
+    if complaints:
+        raise InputError(f"`new_model` must know the promised classes, but of a row {complaints[0]}.")
+    if new.network_only:
+        points: Any = None
+        encoded: Floats = np.array([r.encoded for r in known_readings(found)], dtype=np.float64)
+    else:
+        try:
+            points, encoded = rows_of(new.model, own_columns(found.points, found, new.model), found.feature_names)
+        except ApasError as error:
+            raise InputError(f"`new_model` cannot read the rows of the certificates: {error}") from None
+        check_agreement(new.model, points, encoded, name="`new_model`")
+    return question_of(new.model, encoded, points, list(found), NothingMoves())
+
+
+def own_columns(rows: Any, found: Certificates, model: Model) -> Any:
+    """The columns of the new model in its order, where the certified one had others besides, or another order."""
+    names = model.feature_names if offers(model, Named) else None
+    if names is None or found.feature_names is None or not set(names) <= set(found.feature_names):
+        return rows
+    if tuple(names) == tuple(found.feature_names):
+        return rows
+    import pandas as pd
+
+    frame = rows if is_frame(rows) else pd.DataFrame(rows, columns=list(found.feature_names))
+    return frame[list(names)]
