@@ -211,3 +211,45 @@ class Method(Protocol):
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row; all rows are valid on the model itself."""
         ...
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """A method that decides a claim about most shifts on a number of draws that it plans ahead.
+
+    Its claim takes `Question.tries` over, and a run draws from the stream that it is given alone: so a search can give
+    each of its tests a part of the risk, and draws of its own.
+    """
+
+    @property
+    def coverage(self) -> float:
+        """The share of the shifts that must keep the class."""
+        ...
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of the claim."""
+        ...
+
+    @property
+    def n_samples(self) -> int | None:
+        """How many draws a user has asked for; None for as many as the claim needs."""
+        ...
+
+    def samples(self, question: Question, claim: Most) -> int:
+        """How many draws a run makes; whether they are enough for the claim is not asked."""
+        ...
+
+    def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
+        """How many draws, how many failures certify at most, how many refute at least."""
+        ...
+
+
+@runtime_checkable
+class OnlyRefutes(Protocol):
+    """A method that never certifies."""
+
+    @property
+    def only_refutes(self) -> bool:
+        """Whether it is one."""
+        ...

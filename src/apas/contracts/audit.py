@@ -23,10 +23,9 @@ from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.contracts.reports import AuditReport, AuditRow, Outcome
 from apas.contracts.row_fingerprints import Origin, Reading, origin_of, question_of, readings, rows_of
 from apas.contracts.shiftsets import AbsentModels, with_models
-from apas.counterfactuals.defaults import check_space
 from apas.counterfactuals.result import Counterfactuals
-from apas.counterfactuals.space.coding import CodedModel
-from apas.counterfactuals.space.space import FeatureSpace
+from apas.counterfactuals.space.encoder import CodedModel
+from apas.counterfactuals.space.space import FeatureSpace, check_space
 from apas.display.numbers import at_most, exactly
 from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.base import Dense, Described, Model, Named, Raw, offers

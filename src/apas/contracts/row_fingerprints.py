@@ -20,7 +20,7 @@ from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
-from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.encoder import CodedModel
 from apas.models.base import Dense, Described, Model, Named, Raw, offers
 from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest

@@ -16,8 +16,8 @@ from apas._validation import check_delta, check_jobs, is_frame
 from apas.certification.api import certify
 from apas.certification.max_shift.api import max_shift
 from apas.certification.robust_fraction import robust_fraction
-from apas.counterfactuals.defaults import own_columns
 from apas.counterfactuals.result import Counterfactuals
+from apas.counterfactuals.space.space import own_columns
 from apas.display.numbers import plain
 from apas.display.tables import html_table
 from apas.errors import InputError

@@ -8,8 +8,7 @@ import numpy as np
 
 from apas._typing import Array, Bools, Floats
 from apas._validation import is_frame
-from apas.counterfactuals.defaults import check_space, own_columns
-from apas.counterfactuals.space.space import DISTANCES, FeatureSpace
+from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, check_space, own_columns
 from apas.errors import InputError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from apas._typing import Array, Bools
 from apas._validation import check_matrix, is_frame
 from apas.certification.api import certify, check_agreement, check_target
-from apas.counterfactuals.space.coding import missing_rows
+from apas.counterfactuals.space.encoder import missing_rows
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Raw, needs_strict, offers, valid

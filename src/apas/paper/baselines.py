@@ -18,7 +18,6 @@ from apas._typing import Bools, Floats, Integers
 from apas.certification.api import certify
 from apas.certification.certificate import BoundEvidence
 from apas.certification.question import Method
-from apas.counterfactuals.defaults import with_gaps
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.smooth import Level
 from apas.counterfactuals.search.source import CandidateSource, Search, Task
@@ -211,7 +210,7 @@ def _measured(
     preparation: Preparation, method: str, numbers: Floats, retrained: Sequence[FeedForward], seconds: float
 ) -> BaselineRun:
     X, space = preparation.raw_inputs, preparation.tables.space
-    points = with_gaps(space, numbers, X, np.arange(len(numbers)))
+    points = space.like_with_gaps(numbers, X, np.arange(len(numbers)))
     given = Counterfactuals.from_frame(preparation.network, X, points, target=WANTED, space=space)
     evaluation = evaluate(
         given, background=preparation.d1.raw, retrained=retrained, metrics=METRICS, delta=preparation.delta

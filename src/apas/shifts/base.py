@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -78,6 +79,25 @@ class Magnitudes(Protocol):
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """Per row a number of the size of those behind any margin, on any shifted model."""
+        ...
+
+
+@runtime_checkable
+class Listed(Protocol):
+    """A set that is a list of models: checkpoints, or refits. Draw number i is model number i."""
+
+    @property
+    def models(self) -> Sequence[Any]:
+        """The models."""
+        ...
+
+
+@runtime_checkable
+class Relistable(Protocol):
+    """A listed set that can be made of other models: of a part of them, or of the same ones read in another way."""
+
+    def with_models(self, models: Sequence[Any]) -> ShiftSet:
+        """The same set of other models."""
         ...
 
 

@@ -7,7 +7,7 @@ and on which the row was evaluated again (`apas.certification.confirmation`). No
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -130,6 +130,7 @@ class Attack:
 
     restarts: int = 20
     steps: int = 100
+    only_refutes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "restarts", check_integer(self.restarts, "restarts", "Attack", least=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,10 +40,7 @@ class NearestNeighbours:
     [[5.0, 40.0], [8.0, 40.0]]
     """
 
-    @property
-    def ordered(self) -> bool:
-        """Whether no candidate costs less than those before it."""
-        return True
+    ordered: ClassVar[bool] = True  # no candidate costs less than those before it
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are rows to look among, else the error a user reads."""

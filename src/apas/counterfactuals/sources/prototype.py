@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -85,6 +85,7 @@ class Prototype:
     rounds: int = 2
     iterations: int = 500
     learning_rate: float = 0.1
+    ordered: ClassVar[bool] = True  # the row of the first descents is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
         owner = "Prototype"
@@ -96,11 +97,6 @@ class Prototype:
             check_number(getattr(self, name), name, owner, above=0.0)
         for name in ("neighbours", "rounds", "iterations"):
             check_integer(getattr(self, name), name, owner, least=1)
-
-    @property
-    def ordered(self) -> bool:
-        """True: the row of the first descents is wanted if it is certified, else the cheapest that is."""
-        return True
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are rows to make prototypes of, else the error a user reads."""

@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth import Relaxed, derives, first_and_by_cost, usable
 from apas.counterfactuals.search.source import Candidate, Search, Task
-from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError, Unsupported
 from apas.models.base import Differentiable, needs_strict, valid
@@ -367,6 +367,7 @@ class Roar:
     radius: float = 0.1
     ball: str = "linf"
     samples: int = 20_000
+    ordered: ClassVar[bool] = True  # the row of the chosen price is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
         for name, known in (("surrogate", SURROGATES), ("ball", BALLS)):
@@ -375,11 +376,6 @@ class Roar:
                 raise InputError(f"`{name}` of Roar must be {choices}, got {getattr(self, name)!r}.")
         check_number(self.radius, "radius", "Roar", least=0.0)
         object.__setattr__(self, "samples", check_integer(self.samples, "samples", "Roar", least=2))
-
-    @property
-    def ordered(self) -> bool:
-        """True: the row of the chosen price is wanted if it is certified, else the cheapest that is."""
-        return True
 
     def unsupported(self, task: Task) -> str | None:
         """None if there is what the line is made from, else the error a user reads."""

@@ -19,14 +19,13 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._typing import Bools, Floats
 from apas._validation import check_flag
-from apas.counterfactuals.search.source import Candidate, Search, Task, Trial
-from apas.counterfactuals.search.tests import Demanding
+from apas.counterfactuals.search.source import Candidate, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 
@@ -58,7 +57,7 @@ class Plausible:
         """Which rows are no outliers."""
         return np.asarray(self.fitted.predict(self.task.encoded(points)) > 0) if len(points) else np.ones(0, dtype=bool)
 
-    def pulled(self, search: Search, trial: Trial, points: Floats) -> Floats:
+    def pulled(self, search: Search, trial: SearchTest, points: Floats) -> Floats:
         """The rows that are no outliers; and, towards known rows, the nearest to each that are none either."""
         fine = self.inside(points)
         if fine.all() or self.task.background is None:
@@ -105,7 +104,7 @@ class _Ground:
         smooth = np.array([not f.is_level and f.step is None and f.listed is None for f in features])
         return cls(search, np.array([f.span for f in features]), mutable & smooth, mutable & ~smooth)
 
-    def held(self, trial: Trial, start: Floats) -> _Ground:
+    def held(self, trial: SearchTest, start: Floats) -> _Ground:
         """One feature of each set that must not change as a whole is left alone: what would help least."""
         if not self.search.avoid:
             return self
@@ -129,7 +128,7 @@ class _Ground:
         return points[[self.search.is_different(p) for p in points]]
 
 
-def descended(search: Search, trial: Trial, start: Floats) -> tuple[Floats | None, Trial]:
+def descended(search: Search, trial: SearchTest, start: Floats) -> tuple[Floats | None, SearchTest]:
     """A cheap point near `start` with slack at least 0 on all draws of the trial, and the trial of points near it.
 
     The point is None if none was met.
@@ -148,12 +147,12 @@ def descended(search: Search, trial: Trial, start: Floats) -> tuple[Floats | Non
     return best, near
 
 
-def climbed(search: Search, trial: Trial, start: Floats) -> Floats:
+def climbed(search: Search, trial: SearchTest, start: Floats) -> Floats:
     """A point near `start` with as much slack as there is, up to 0."""
     return _descended(_Ground.of(search).held(trial, start), trial, start)
 
 
-def _descended(ground: _Ground, trial: Trial, start: Floats) -> Floats:
+def _descended(ground: _Ground, trial: SearchTest, start: Floats) -> Floats:
     point, slack = start, float(trial.slacks(start[None])[0])
     width = FIRST
     for _ in range(ROUNDS):
@@ -172,7 +171,7 @@ def _descended(ground: _Ground, trial: Trial, start: Floats) -> Floats:
     return point
 
 
-def _slopes(ground: _Ground, trial: Trial, point: Floats) -> Floats:
+def _slopes(ground: _Ground, trial: SearchTest, point: Floats) -> Floats:
     """Slack per range of each smooth feature, 0 for the others."""
     places = np.flatnonzero(ground.smooth)
     slopes = np.zeros(len(point))
@@ -187,7 +186,7 @@ def _slopes(ground: _Ground, trial: Trial, point: Floats) -> Floats:
 
 
 def _smooth_step(
-    ground: _Ground, trial: Trial, point: Floats, slack: float, slopes: Floats, width: float
+    ground: _Ground, trial: SearchTest, point: Floats, slack: float, slopes: Floats, width: float
 ) -> tuple[Floats, float, float] | None:
     """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
     if not ground.smooth.any():
@@ -263,7 +262,7 @@ def _spread(
 
 
 def _stepped(
-    ground: _Ground, trial: Trial, point: Floats, slack: float, slopes: Floats
+    ground: _Ground, trial: SearchTest, point: Floats, slack: float, slopes: Floats
 ) -> tuple[Floats, float, float] | None:
     """The best change of one feature that moves in steps, the smooth ones making up for it."""
     others = _one_step_away(ground, point)
@@ -337,14 +336,11 @@ class RobustOptimum:
     """
 
     plausible: bool = False
+    ordered: ClassVar[bool] = True  # the path comes first, and what is certified of it is wanted
+    one_path: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_flag(self.plausible, "plausible")
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the first certified candidate is the one to return."""
-        return True
 
     def unsupported(self, task: Task) -> str | None:
         """None if the source can work on the task, else the error a user reads."""
@@ -356,11 +352,8 @@ class RobustOptimum:
             )
         return None
 
-    def candidates(self, search: Search) -> Iterator[Candidate]:
+    def candidates(self, search: Search) -> Generator[Candidate, float | None, None]:
         """A path through the optimum; then rows that are safer and cost more."""
-        return self._found(search)
-
-    def _found(self, search: Search) -> Generator[Candidate, float | None, None]:
         trial = search.trial
         start, more = yield from _started(search, trial)
         if trial is None:
@@ -380,35 +373,37 @@ class RobustOptimum:
             yield from more
 
 
-def _safer(search: Search, trial: Trial, best: Floats | None, start: Floats) -> list[Floats]:
+def _safer(search: Search, trial: SearchTest, best: Floats | None, start: Floats) -> list[Floats]:
     """The cheapest rows with some slack left, and one with most: of few models the next may be worse than all seen."""
     anchor = start if best is None else best
     lost = abs(float(search.task.margins(anchor[None], search.target)[0] - trial.slacks(anchor[None])[0]))
     found: list[Floats] = []
     for part in SPARE if best is not None else ():
-        point, _ = descended(search, Demanding(trial, part * lost), anchor if not found else found[-1])
+        point, _ = descended(search, trial.demanding(part * lost), anchor if not found else found[-1])
         if point is None or time.monotonic() > search.task.deadline:
             break
         found.append(point)
     last = found[-1] if found else anchor
-    top = climbed(search, Demanding(trial, 2 * SPARE[-1] * lost), last)
+    top = climbed(search, trial.demanding(2 * SPARE[-1] * lost), last)
     between = [search.snapped(last + part * (top - last)) for part in BETWEEN]
     return [*found, *between, top]
 
 
-def _stretched(search: Search, trial: Trial, near: Trial, best: Floats, anchors: list[Floats]) -> list[Floats]:
+def _stretched(
+    search: Search, trial: SearchTest, near: SearchTest, best: Floats, anchors: list[Floats]
+) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
     known = np.vstack([_along(search, best, WAY[:1]), *anchors])
     slacks = np.nan_to_num(near.slacks(known), nan=-np.inf)
     wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])
     if slacks.max() >= wanted:
         return []
-    point, _ = descended(search, Demanding(trial, wanted), best)
+    point, _ = descended(search, trial.demanding(wanted), best)
     return [] if point is None else [point]
 
 
 def _started(
-    search: Search, trial: Trial | None
+    search: Search, trial: SearchTest | None
 ) -> Generator[Candidate, float | None, tuple[Floats | None, Iterator[Candidate]]]:
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
@@ -429,12 +424,12 @@ def _started(
     return None, iter(())
 
 
-def _is_open(trial: Trial | None, point: Floats) -> bool:
+def _is_open(trial: SearchTest | None, point: Floats) -> bool:
     """Whether a row does not pass and nothing tells how far it is from that; then a larger margin is asked for."""
     return trial is not None and bool(np.isnan(trial.slacks(point[None])[0]))
 
 
-def _between_known(search: Search, trial: Trial) -> Floats | None:
+def _between_known(search: Search, trial: SearchTest) -> Floats | None:
     """The cheapest row that survives on the way from the input to a known row that does."""
     known = []
     for candidate, _ in zip(NearestNeighbours().candidates(search), range(KNOWN), strict=False):
@@ -451,7 +446,7 @@ def _between_known(search: Search, trial: Trial) -> Floats | None:
     return best
 
 
-def _path(search: Search, trial: Trial, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
+def _path(search: Search, trial: SearchTest, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
     """Rows around the optimum from the safest to the cheapest."""
     if not anchors:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -86,6 +86,7 @@ class Wachter:
     iterations: int = 1000
     patience: int = 50
     learning_rate: float = 0.1
+    ordered: ClassVar[bool] = True  # the row of the first descents is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
         owner = "Wachter"
@@ -100,11 +101,6 @@ class Wachter:
             raise InputError(f"`penalties` of Wachter must be numbers above 0, got {self.penalties!r}.")
         starts = tuple(check_number(p, "penalties", owner, above=0.0) for p in self.penalties)
         object.__setattr__(self, "penalties", starts)
-
-    @property
-    def ordered(self) -> bool:
-        """True: the row of the first descents is wanted if it is certified, else the cheapest that is."""
-        return True
 
     def unsupported(self, task: Task) -> str | None:
         """None: any model will do."""

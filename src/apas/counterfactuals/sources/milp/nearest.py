@@ -16,7 +16,7 @@ from apas._typing import Floats
 from apas.counterfactuals.search.source import NoneExists, Search
 from apas.counterfactuals.sources.milp.changes import Reach, moves_from, unit_ranges
 from apas.counterfactuals.sources.milp.program import DUST, TIE, Contrast, Effect, cheapest_program, widest_program
-from apas.counterfactuals.space.pieces import INSTEAD, Piece
+from apas.counterfactuals.space.encoder import INSTEAD, Piece
 from apas.display.numbers import at_most
 from apas.errors import Unsupported
 from apas.models.base import class_indices, needs_strict
