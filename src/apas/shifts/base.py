@@ -92,15 +92,6 @@ class Listed(Protocol):
         ...
 
 
-@runtime_checkable
-class Relistable(Protocol):
-    """A listed set that can be made of other models: of a part of them, or of the same ones read in another way."""
-
-    def with_models(self, models: Sequence[Any]) -> ShiftSet:
-        """The same set of other models."""
-        ...
-
-
 def coordinates(shifts: ShiftSet, model: Model) -> Parameters:
     """What moves: the parameters of the model, unless the set says otherwise."""
     return shifts.coordinates(model) if offers(shifts, OtherMoves) else model.parameters

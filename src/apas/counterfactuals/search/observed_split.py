@@ -24,8 +24,17 @@ from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import ApasError, InputError, Unsupported
 from apas.models.base import Dense, Model, Raw, offers
 from apas.models.digest import model_digest
-from apas.shifts.base import Listed, Relistable, ShiftSet
+from apas.shifts.base import Listed, ShiftSet
 from apas.stats import sample_size
+
+
+@runtime_checkable
+class Relistable(Protocol):
+    """A listed set that can be made of other models: of a part of them, or of the same ones read in another way."""
+
+    def with_models(self, models: Sequence[Any]) -> ShiftSet:
+        """The same set of other models."""
+        ...
 
 
 @runtime_checkable

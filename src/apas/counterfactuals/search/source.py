@@ -89,9 +89,13 @@ class Task:
 
     def valid(self, numbers: Floats, target: Any) -> Bools:
         """Which rows the model puts into the class."""
-        labels = np.empty(len(numbers), dtype=object)
+        return self.valid_columns(self.encoded(numbers), target)
+
+    def valid_columns(self, columns: Floats, target: Any) -> Bools:
+        """The same for rows in model units."""
+        labels = np.empty(len(columns), dtype=object)
         labels[:] = target
-        return valid(self.margins(numbers, target), needs_strict(self.model.classes, labels))
+        return valid(self.model.margin(columns, target), needs_strict(self.model.classes, labels))
 
     @cached_property
     def background_classes(self) -> Array:
