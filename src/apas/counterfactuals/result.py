@@ -14,7 +14,7 @@ from apas._validation import is_frame
 from apas.certification.api import check_target
 from apas.certification.certificate import Certificate
 from apas.certification.results import Certificates, UnderShifts, cells
-from apas.counterfactuals.space.feature import Feature, is_same
+from apas.counterfactuals.space.feature import is_same
 from apas.counterfactuals.space.space import FeatureSpace, check_space, own_columns, read_off
 from apas.display.numbers import plain
 from apas.errors import InputError
@@ -42,12 +42,15 @@ def changes_of(space: FeatureSpace, before: Floats, after: Floats) -> str:
 
 def change_texts(space: FeatureSpace, before: Floats, after: Floats) -> list[str]:
     """Per feature its change, such as "2,100 -> 2,300"; empty where there is none."""
+    texts = [""] * len(space)
     if np.isnan(after).any():
-        return [""] * len(space)
-    return [
-        "" if is_same(a, b, feature.size) else " -> ".join(_shown_pair(feature, float(a), float(b)))
-        for feature, a, b in zip(space.features, before, after, strict=True)
-    ]
+        return texts
+    for i, (feature, a, b) in enumerate(zip(space.features, before.tolist(), after.tolist(), strict=True)):
+        if not is_same(a, b, feature.size):
+            levels = feature.values if feature.is_level else None
+            pair = number_pair(a, b) if levels is None else (str(levels[int(a)]), str(levels[int(b)]))
+            texts[i] = " -> ".join(pair)
+    return texts
 
 
 def differ(before: Any, after: Any) -> bool:
@@ -56,13 +59,6 @@ def differ(before: Any, after: Any) -> bool:
     if are_numbers and (isinstance(before, float) or isinstance(after, float)):  # whole numbers are exact
         return not bool(is_same(before, after))
     return bool(before != after)
-
-
-def _shown_pair(feature: Feature, before: float, after: float) -> tuple[str, str]:
-    if feature.is_level:
-        levels: Any = feature.values
-        return str(levels[int(before)]), str(levels[int(after)])
-    return number_pair(before, after)
 
 
 def number_pair(before: float, after: float) -> tuple[str, str]:
@@ -311,7 +307,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
     def certificates(self) -> Certificates:
         """The certificates of those that were found and certified, with their points and inputs."""
         has = np.array([item.certificate is not None for item in self], dtype=bool)
-        points, inputs = (_part(rows, has) for rows in (self.points, self.inputs))
+        points, inputs = (rows.iloc[has] if is_frame(rows) else rows[has] for rows in (self.points, self.inputs))
         return Certificates(
             [item.certificate for item in self if item.certificate is not None],
             points=points,
@@ -341,11 +337,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         rows = len({item.row for item in self})
         what = "row" if rows == len(self) else "counterfactual"
         claims = {claim.among(len(certified), what) for claim in certified}
-        counted = (
-            self._counted()
-            if rows == len(self)
-            else f"{len(self)} counterfactuals of {rows} {'row' if rows == 1 else 'rows'}"
-        )
+        several = f"{len(self)} counterfactuals of {rows} {'row' if rows == 1 else 'rows'}"
+        counted = self._counted() if rows == len(self) else several
         return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
 
     def _direction(self) -> str:
@@ -398,7 +391,3 @@ class Counterfactuals(UnderShifts[Counterfactual]):
             {"values": values if item.is_found else None, "from": start, **item.to_dict()}
             for item, values, start in lines
         ]
-
-
-def _part(rows: Any, mask: Bools) -> Any:
-    return rows.iloc[mask] if is_frame(rows) else rows[mask]

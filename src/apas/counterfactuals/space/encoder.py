@@ -57,17 +57,13 @@ def numbers_of(feature: Feature, cells: Array, argument: str, rows: Indices | No
         values = np.array([_number(cell) for cell in cells])
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        cell = cells[bad[0]]
+        cell, place = cells[bad[0]], bad[0] if rows is None else rows[bad[0]]
+        shown = reprlib.repr(cell.item() if isinstance(cell, np.generic) else cell)
         raise InputError(
             f"`{argument}` must hold finite numbers in column {feature.name!r}, which is {feature.kind}, but row "
-            f"{_place(int(bad[0]), rows)} is {reprlib.repr(cell.item() if isinstance(cell, np.generic) else cell)}; "
-            "fill, encode or drop it."
+            f"{place} is {shown}; fill, encode or drop it."
         )
     return values
-
-
-def _place(row: int, rows: Indices | None) -> int:
-    return row if rows is None else int(rows[row])
 
 
 def _number(cell: Any) -> float:
@@ -89,8 +85,8 @@ def _level_numbers(feature: Feature, cells: Array, argument: str, rows: Indices 
             known = ", ".join(repr(v) for v in (feature.values or ())[:8])
             more = ", ..." if len(places) > 8 else ""
             raise InputError(
-                f"`{argument}` has {reprlib.repr(cell)} in row {_place(row, rows)} of column {feature.name!r}, whose "
-                f"levels are {known}{more}; add it to the space, or correct the row."
+                f"`{argument}` has {reprlib.repr(cell)} in row {row if rows is None else rows[row]} of column "
+                f"{feature.name!r}, whose levels are {known}{more}; add it to the space, or correct the row."
             )
         found[row] = place
     return found
@@ -112,7 +108,7 @@ class Coding:
     def __init__(self, features: Sequence[Feature], scale: str | None) -> None:
         self.features = tuple(features)
         self.scale = scale
-        ends = np.cumsum([0, *(width(f) for f in self.features)])
+        ends = np.cumsum([0, *(len(_names(f)) for f in self.features)])
         self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
         self.n_columns = int(ends[-1])
         #: What is subtracted from a number, and what it is divided by then.
@@ -142,7 +138,7 @@ class Coding:
             block = columns[:, part]
             if not feature.is_level:
                 base, width_ = self.lines[i]
-                found[:, i] = _without_dust(feature, base + width_ * block[:, 0], abs(base) + width_)
+                found[:, i] = _on_feature_grid(feature, base + width_ * block[:, 0], abs(base) + width_)
                 continue
             table = self._coded(i, feature, np.arange(len(feature.values or ()), dtype=np.float64))
             found[:, i] = np.abs(block[:, None, :] - table).sum(axis=2).argmin(axis=1)
@@ -160,7 +156,7 @@ class Coding:
         return hit.astype(np.float64)
 
 
-def _without_dust(feature: Feature, values: Floats, size: float) -> Floats:
+def _on_feature_grid(feature: Feature, values: Floats, size: float) -> Floats:
     """Values on the grid or the list of a feature where rounding, of numbers of that size, has moved them off it."""
     if feature.listed is not None:
         near = feature.listed[np.abs(values[:, None] - feature.listed).argmin(axis=1)]
@@ -170,13 +166,10 @@ def _without_dust(feature: Feature, values: Floats, size: float) -> Floats:
         near = feature.on_grid(np.rint((values - feature.anchor) / feature.step))
     else:
         return values
-    dust = ON_GRID * (feature.step or 0.0) + 8 * np.spacing(np.maximum(size, np.abs(near)))
-    return np.where(np.abs(values - near) <= dust, near, values)
-
-
-def width(feature: Feature) -> int:
-    """How many columns a feature takes."""
-    return 1 if feature.code == "number" else len(feature.values or ())
+    # scaling to [0, 1] and back rounds a difference, a quotient, a product and a sum: a few units in the last place of
+    # the largest number involved, to which the tolerance for decimal steps is added
+    allowance = ON_GRID * (feature.step or 0.0) + 8 * np.spacing(np.maximum(size, np.abs(near)))
+    return np.where(np.abs(values - near) <= allowance, near, values)
 
 
 def _own_numbers(feature: Feature) -> bool:
@@ -395,31 +388,32 @@ class Pieces:
 
 
 def pieces_of(task: Task) -> Pieces:
-    """Find what each feature adds."""
-    space = task.space
-    tried = [_tried(task, i) if f.mutable else np.empty(0) for i, f in enumerate(space)]
-    middle = np.array([_middle(task, i) for i in range(len(space))])
-    owner = np.repeat(np.arange(len(space)), [len(numbers) for numbers in tried])
+    """Find what each feature adds: encode rows in which one feature is changed, and pairs of rows to check the sums."""
+    space, numbers = task.space, [_numbers_to_try(task, i) for i in range(len(task.space))]
+    tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
+    middle = np.array([n[len(n) // 2] for n in numbers])
+    owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
     rows = np.tile(middle, (len(owner), 1))
     rows[np.arange(len(owner)), owner] = np.concatenate(tried)
-    pairs = _pairs(task, tried, middle)
+    pairs = _pairs(task, numbers, middle)
     encoded = task.encoded(np.concatenate([rows, *pairs]))
     scale = ACCURACY * np.maximum(np.abs(encoded).max(axis=0, initial=0.0), np.finfo(float).tiny)
     parts: list[Piece | None] = []
     for i, feature in enumerate(space):
-        if not feature.mutable:
-            parts.append(None)
-            continue
-        piece = _piece(feature, tried[i], encoded[: len(rows)][owner == i], scale)
-        if piece is None:
-            return Pieces((), _bends(feature))
+        piece = _piece(feature, tried[i], encoded[: len(rows)][owner == i], scale) if feature.mutable else None
+        if piece is None and feature.mutable:
+            bends = "numbers to enter the model along straight lines, but the preprocessing bends"
+            return Pieces((), f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
         parts.append(piece)
     one, two = encoded[len(rows) :].reshape(2, PAIRS, -1)
     culprit = _culprit(task, parts, pairs, one, two, scale)
-    return Pieces(tuple(parts), None if culprit is None else _mixes(culprit))
+    if culprit is None:
+        return Pieces(tuple(parts))
+    mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
+    return Pieces(tuple(parts), f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}")
 
 
-def _tried(task: Task, i: int) -> Floats:
+def _numbers_to_try(task: Task, i: int) -> Floats:
     """Numbers of a feature to look at: all of them if they are few or stand for levels."""
     feature = task.space.features[i]
     if feature.listed is not None:
@@ -447,25 +441,17 @@ def _ends(task: Task, i: int) -> tuple[float, float]:
     return low, high if np.isfinite(high) else low + max(1.0, abs(low))
 
 
-def _middle(task: Task, i: int) -> float:
-    feature = task.space.features[i]
-    if feature.listed is not None:
-        return float(feature.listed[len(feature.listed) // 2])
-    numbers = _tried(task, i)
-    return float(numbers[len(numbers) // 2])
-
-
-def _pairs(task: Task, tried: list[Floats], middle: Floats) -> tuple[Floats, Floats]:
+def _pairs(task: Task, numbers: list[Floats], middle: Floats) -> tuple[Floats, Floats]:
     """Rows that agree in what never changes and in nothing else."""
     draws = np.random.default_rng(0)
     one, two = np.tile(middle, (PAIRS, 1)), np.tile(middle, (PAIRS, 1))
     for i, feature in enumerate(task.space):
         if feature.mutable:
-            one[:, i], two[:, i] = draws.choice(tried[i], (2, PAIRS))
+            one[:, i], two[:, i] = draws.choice(numbers[i], (2, PAIRS))
         elif task.background is not None and len(task.background):
             one[:, i] = two[:, i] = draws.choice(task.background[:, i], PAIRS)
         elif feature.listed is not None or np.isfinite(np.subtract(*feature.ends)):
-            one[:, i] = two[:, i] = draws.choice(_tried(task, i), PAIRS)
+            one[:, i] = two[:, i] = draws.choice(numbers[i], PAIRS)
     return one, two
 
 
@@ -477,14 +463,11 @@ def _piece(feature: Feature, numbers: Floats, encoded: Floats, scale: Floats) ->
         line = added[-1] / width if width > 0 else np.zeros(encoded.shape[1])
         if (np.abs(added - np.outer(numbers - numbers[0], line)) <= scale).all():
             return Piece(numbers, added, line)
-    known = feature.listed is not None or (feature.step is not None and _is_whole(feature, numbers))
-    return Piece(numbers, added, None) if known else None
-
-
-def _is_whole(feature: Feature, numbers: Floats) -> bool:
-    """Whether all steps of a feature were tried."""
-    width = (feature.ends[1] - feature.ends[0]) / (feature.step or 1.0)
-    return bool(np.isfinite(width)) and len(numbers) >= np.floor(width + ON_GRID) + 1
+    if feature.listed is None:  # a step in between that was not tried may add anything
+        steps = np.inf if feature.step is None else (feature.ends[1] - feature.ends[0]) / feature.step
+        if not np.isfinite(steps) or len(numbers) < np.floor(steps + ON_GRID) + 1:
+            return None
+    return Piece(numbers, added, None)
 
 
 def _culprit(
@@ -509,17 +492,3 @@ def _culprit(
             return task.space.features[i]
         last = here
     return task.space.features[0]
-
-
-def _bends(feature: Feature) -> str:
-    return (
-        "MilpSource needs numbers to enter the model along straight lines, but the preprocessing bends "
-        f"{feature.name!r}; {INSTEAD}"
-    )
-
-
-def _mixes(feature: Feature) -> str:
-    return (
-        "MilpSource needs every feature to enter the model by itself, but what the preprocessing makes of "
-        f"{feature.name!r} depends on other features; {INSTEAD}"
-    )
