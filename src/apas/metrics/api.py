@@ -21,8 +21,7 @@ from apas.counterfactuals.space.space import own_columns
 from apas.display.numbers import plain
 from apas.display.tables import html_table
 from apas.errors import InputError
-from apas.metrics.distance import broken, l1, linf, share_changed
-from apas.metrics.plausibility import distance_to_data, lof
+from apas.metrics.distance import broken, distance_to_data, l1, linf, lof, share_changed
 from apas.metrics.validity import read_retrained, valid_rows
 from apas.models.base import Model
 from apas.models.convert import encoded_rows
