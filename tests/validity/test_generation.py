@@ -20,7 +20,7 @@ from apas import Candidate, Feature, FeatureSpace, FeedForward, LinfShifts, Samp
 from apas._random import Stream
 from apas.counterfactuals import api as entry
 from apas.counterfactuals.search import tests as judge
-from apas.counterfactuals.search.observed_split import parted
+from apas.counterfactuals.search.observed_split import split_models
 
 COVERAGE, CONFIDENCE, DELTA = 0.9, 0.9, 0.5
 NET = FeedForward([[[1.0]]], [[-1.0]], feature_names=("x",))
@@ -175,7 +175,7 @@ def test_what_fits_the_searched_models_is_rarely_certified(listed):
 def test_certified_on_what_was_searched_the_limit_would_be_exceeded(listed, monkeypatch):
     """What the test above is for: the same search, certified on the draws, or on the models, that it has seen."""
     if listed:
-        monkeypatch.setattr(entry, "parted", lambda shifts, method: (parted(shifts, method)[1],) * 2)
+        monkeypatch.setattr(entry, "split_models", lambda shifts, method: (split_models(shifts, method)[1],) * 2)
     else:
         stream = Stream
         monkeypatch.setattr(judge, "Stream", lambda entropy, purpose: stream(entropy, "generate/search"))

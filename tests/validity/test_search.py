@@ -280,8 +280,8 @@ def test_certified_on_what_was_searched_the_limit_would_be_exceeded(name, monkey
 @pytest.mark.validity
 def test_without_paying_for_tests_the_limit_would_be_exceeded(monkeypatch):
     """The same with fresh draws for each test, but the whole risk for each of them, too."""
-    asked = judge.Judge.question
+    asked = judge.CertifyingTest.question
     monkeypatch.setattr(
-        judge.Judge, "problem", lambda self, *rows, tries=1, shifts=None: asked(self, *rows, shifts=shifts)
+        judge.CertifyingTest, "question", lambda self, *rows, tries=1, shifts=None: asked(self, *rows, shifts=shifts)
     )
     assert PROBLEMS["many tests"].counted(100, monkeypatch)["false"] > 15

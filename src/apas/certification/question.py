@@ -471,7 +471,11 @@ class Method(Protocol):
 
 @runtime_checkable
 class Draws(Protocol):
-    """A method that counts failures among a number of independent draws, so that a search can divide its risk."""
+    """A method that decides a claim about most shifts on a number of draws that it plans ahead.
+
+    Its claim takes `Question.tries` over, and a run draws from the stream that it is given alone: so a search can give
+    each of its tests a part of the risk, and draws of its own.
+    """
 
     @property
     def coverage(self) -> float:

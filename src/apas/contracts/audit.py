@@ -31,10 +31,9 @@ from apas.contracts.certified_model import (
 )
 from apas.contracts.file import load_certificates, table_digest
 from apas.contracts.repairs import Repair, assumed_space, repaired
-from apas.counterfactuals.defaults import check_space
 from apas.counterfactuals.result import Counterfactuals
-from apas.counterfactuals.space.coding import CodedModel
-from apas.counterfactuals.space.space import FeatureSpace
+from apas.counterfactuals.space.encoder import CodedModel
+from apas.counterfactuals.space.space import FeatureSpace, check_space
 from apas.display.numbers import at_most, exactly, plain
 from apas.display.tables import markdown_table
 from apas.errors import ApasError, InputError

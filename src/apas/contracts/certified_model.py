@@ -23,7 +23,7 @@ from apas.certification.certificate import Certificate, Drawn
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.question import Question, check_agreement
 from apas.certification.results import Certificates, UnderShifts
-from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.base import Dense, Described, Model, Named, Parameters, Raw, offers

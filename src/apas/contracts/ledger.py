@@ -17,9 +17,8 @@ from apas.contracts.audit import AuditReport, AuditRow, audited
 from apas.contracts.certified_model import match_model
 from apas.contracts.ledger_db import STATES, Book
 from apas.contracts.promises import checked_promises, joined, read_part
-from apas.counterfactuals.defaults import check_space
 from apas.counterfactuals.result import Counterfactuals
-from apas.counterfactuals.space.space import FeatureSpace
+from apas.counterfactuals.space.space import FeatureSpace, check_space
 from apas.errors import InputError
 from apas.models.digest import model_digest
 from apas.shifts.distance import ShiftReport, read_model

@@ -11,13 +11,12 @@ import numpy as np
 from apas._typing import Floats
 from apas._validation import is_frame
 from apas.contracts.file import table_cells
-from apas.counterfactuals.defaults import own_columns
 from apas.counterfactuals.result import changes_of, differ
 from apas.counterfactuals.search.source import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.wachter import Wachter
 from apas.counterfactuals.space.feature import Feature
-from apas.counterfactuals.space.space import FeatureSpace
+from apas.counterfactuals.space.space import FeatureSpace, own_columns
 from apas.errors import ApasError
 
 #: Seconds for one program, and for all repairs of one file.

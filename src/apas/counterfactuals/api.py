@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -14,20 +15,18 @@ from apas._random import entropy_of
 from apas._typing import Floats
 from apas._validation import check_integer
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
-from apas.counterfactuals.defaults import default_space, own_columns, wanted_classes, with_gaps
-from apas.counterfactuals.result import Counterfactuals
-from apas.counterfactuals.search.loop import Limits, Outcome, run_rows
-from apas.counterfactuals.search.observed_split import bound_models, parted
-from apas.counterfactuals.search.source import CandidateSource, Search, Task
-from apas.counterfactuals.search.tests import Judge
-from apas.counterfactuals.sources.given import Given
+from apas.counterfactuals.result import Counterfactuals, wanted_classes
+from apas.counterfactuals.search.loop import Answer, Limits, run_rows
+from apas.counterfactuals.search.observed_split import bind_models, split_models
+from apas.counterfactuals.search.source import CandidateSource, ForRows, OnePath, Search, Task
+from apas.counterfactuals.search.tests import CertifyingTest
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.prototype import Prototype
 from apas.counterfactuals.sources.roar import Roar
 from apas.counterfactuals.sources.robust_optimum import RobustOptimum
 from apas.counterfactuals.sources.wachter import Wachter
-from apas.counterfactuals.space.space import DISTANCES, FeatureSpace
+from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_space, own_columns
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
 from apas.models.base import offers
@@ -128,6 +127,7 @@ def generate(
     """
     began = time.monotonic()
     net = as_model(model)
+    shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
     origin = pick(source, SOURCES, CandidateSource, "source")
     if distance not in DISTANCES:
         raise InputError(f'`distance` must be "l1" or "linf", got {distance!r}.')
@@ -138,9 +138,11 @@ def generate(
     )
     space = default_space(net, space, background, X)
     bound = space.bind(net)
+    if offers(shift_set, Listed):
+        shift_set = bind_models(shift_set, space, bound)
     inputs = space.numbers(X)
     known = None if background is None else space.numbers(own_columns(background, space), "background")
-    if isinstance(origin, Given):
+    if offers(origin, ForRows):
         origin.check_rows(len(inputs))
     entropy = entropy_of(rng)
     task = Task(bound, space, distance, known, entropy, limits.deadline)
@@ -149,25 +151,43 @@ def generate(
         space.table(inputs),
         target=target,
         delta=delta,
-        shifts=bound_models(pick(shifts, SHIFTS, ShiftSet, "shifts"), space, bound),
+        shifts=shift_set,
         method=method,
         n_jobs=n_jobs,
         labels=partial(wanted_classes, one_way=True),
     )
-    _check_method(question)
-    targets, deltas = question.target, question.delta
+    chosen, targets, deltas = question.method, question.target, question.delta
+    _check_method(chosen, question)
     complaint = origin.unsupported(task)
     if complaint is not None:
         raise Unsupported(complaint)
-    judge = _judge(task, question.shifts, question.method)
-    _check_tests(judge, origin, limits.k)
+    searched = None
+    if offers(shift_set, Listed) and offers(chosen, Draws):
+        searched, shift_set = split_models(shift_set, chosen)
+    test = CertifyingTest(task, shift_set, chosen, entropy, searched)
+    _check_tests(test, origin, limits.k)
     searches = [
-        Search(task, i, x, t, trial=judge.trial(t, float(d)))
+        Search(task, i, x, t, trial=test.for_search(t, float(d)))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
     ]
     with np.errstate(over="ignore", invalid="ignore"):
-        outcomes = _run(searches, deltas, origin, judge, limits, question.n_jobs)
-    return _collected(outcomes, X, inputs, judge, limits.k, (time.monotonic() - began) / max(1, len(outcomes)))
+        answers = _run(searches, deltas, origin, test, limits, question.n_jobs)
+    seconds = (time.monotonic() - began) / max(1, len(answers))
+    for item, _ in answers:  # made a moment ago and seen by nobody yet
+        object.__setattr__(item, "seconds", seconds)
+    rows = np.repeat(np.arange(len(inputs)), limits.k)
+    numbers = np.stack([point for _, point in answers]) if answers else np.empty((0, len(space)))
+    return Counterfactuals(
+        [item for item, _ in answers],
+        points=space.like_with_gaps(numbers, X, rows),
+        inputs=space.like(inputs[rows], X, rows),
+        numbers=numbers,
+        origins=inputs[rows],
+        model=bound,
+        space=space,
+        shifts=shift_set,
+        distance=distance,
+    )
 
 
 def _seconds(time_limit: float | None) -> float:
@@ -178,57 +198,57 @@ def _seconds(time_limit: float | None) -> float:
     return float(time_limit)
 
 
-def _check_method(question: Question) -> None:
-    method = question.method
-    if offers(method, OnlyRefutes):
+def _check_method(method: Method, question: Question) -> None:
+    name = type(method).__name__
+    if offers(method, OnlyRefutes) and method.only_refutes:
         raise Unsupported(
-            f"{type(method).__name__} can only refute, so nothing would ever be found; use Exact, IntervalBounds or "
-            "Sampling."
+            f"{name} can only refute, so nothing would ever be found; use Exact, IntervalBounds or Sampling."
         )
-    claim = method.claim(question)
-    if getattr(claim, "confidence", 1.0) < 1 and not offers(method, Draws):
+    claim = method.claim(replace(question, tries=2))
+    if not claim.risk:  # proved: there is no risk to divide
+        return
+    if not offers(method, Draws):
         raise Unsupported(
             f"generate gives each test its own draws and part of the risk, which it can do for Sampling alone, but "
-            f"{type(method).__name__} claims {str(claim)!r}; use Sampling itself, or a method that proves its claim."
+            f"{name} claims {str(claim)!r}; use Sampling itself, or a method that proves its claim."
+        )
+    if getattr(claim, "tries", 1) != 2:
+        raise Unsupported(
+            f"generate gives each test a part of the risk, but the claim of {name} does not say so; pass `tries` of "
+            "the question on to it."
         )
 
 
-def _judge(task: Task, shifts: ShiftSet, method: Method) -> Judge:
-    if not offers(shifts, Listed) or not offers(method, Draws):
-        return Judge(task, shifts, method, task.entropy)
-    searched, certifying = parted(shifts, method)  # type: ignore[arg-type]
-    return Judge(task, certifying, method, task.entropy, searched)
-
-
-def _check_tests(judge: Judge, source: CandidateSource, k: int) -> None:
+def _check_tests(test: CertifyingTest, source: CandidateSource, k: int) -> None:
     """Whether there are draws enough for the tests of a row, and models enough for the tests of all its ranks."""
-    if judge.searched is not None and k > 1:
+    if test.searched is not None and k > 1:
         raise InputError(
-            f"`k` must be 1 with ObservedShifts, got {k}: which counterfactual of a row comes first depends on the "
-            "models that certify, so that they cannot certify a second; call generate again with other models."
+            f"`k` must be 1 with {type(test.shifts).__name__}, got {k}: which counterfactual of a row comes first "
+            "depends on the models that certify, so that they cannot certify a second; call generate again with other "
+            "models."
         )
-    path = isinstance(source, RobustOptimum)
-    cannot = next((rank for rank in (0, k - 1) if not judge.can_test(rank, 0 if path else 1)), None)
-    if cannot is not None:
+    path = offers(source, OnePath) and source.one_path
+    cannot = next((rank for rank in (0, k - 1) if not test.can_test(rank, 0 if path else 1)), None)
+    if cannot is not None and test.draws is not None:
         why = "that takes more" if path else "the first of several tests has half the risk"
         why = f"counterfactual number {k} of a row pays for the ones before it" if cannot else why
         raise InputError(
-            f"`n_samples` of Sampling must be larger: {judge.method.n_samples} draws cannot certify a row of "  # type: ignore[attr-defined]
-            f"{type(source).__name__}, since {why}; leave it out."
+            f"`n_samples` of {type(test.method).__name__} must be larger: {test.draws.n_samples} draws cannot certify "
+            f"a row of {type(source).__name__}, since {why}; leave it out."
         )
 
 
 def _run(
-    searches: list[Search], deltas: Floats, source: CandidateSource, judge: Judge, limits: Limits, n_jobs: int
-) -> list[Outcome]:
+    searches: list[Search], deltas: Floats, source: CandidateSource, test: CertifyingTest, limits: Limits, n_jobs: int
+) -> list[Answer]:
     with Progress(len(searches) * limits.k, "looking for counterfactuals") as progress:
         if n_jobs == 1 or len(searches) < 2:
             parts = [slice(a, a + BATCH) for a in range(0, len(searches), BATCH)]
-            return [o for p in parts for o in run_rows(searches[p], deltas[p], source, judge, limits, progress.advance)]
+            return [a for p in parts for a in run_rows(searches[p], deltas[p], source, test, limits, progress.advance)]
         size = max(1, min(BATCH, -(-len(searches) // (2 * workers(n_jobs)))))
         parts = [slice(a, a + size) for a in range(0, len(searches), size)]
-        jobs = ((searches[p], deltas[p], source, judge, limits, _silent) for p in parts)
-        found: list[Outcome] = []
+        jobs = ((searches[p], deltas[p], source, test, limits, _silent) for p in parts)
+        found: list[Answer] = []
         for part in in_parallel(run_rows, jobs, n_jobs):
             found += part
             progress.advance(len(part))
@@ -237,25 +257,3 @@ def _run(
 
 def _silent(_: int) -> None:
     """Workers do not report: their parts are counted when they come back."""
-
-
-def _collected(
-    outcomes: list[Outcome], X: Any, inputs: Floats, judge: Judge, k: int, seconds: float
-) -> Counterfactuals:
-    items = [outcome.answer for outcome in outcomes]
-    for item in items:  # made a moment ago and seen by nobody yet
-        object.__setattr__(item, "seconds", seconds)
-    rows = np.repeat(np.arange(len(inputs)), k)
-    numbers = np.stack([o.point for o in outcomes]) if outcomes else np.empty((0, len(judge.task.space)))
-    space = judge.task.space
-    return Counterfactuals(
-        items,
-        points=with_gaps(space, numbers, X, rows),
-        inputs=space.like(inputs[rows], X, rows),
-        numbers=numbers,
-        origins=inputs[rows],
-        model=judge.task.model,
-        space=space,
-        shifts=judge.shifts,
-        distance=judge.task.distance,
-    )

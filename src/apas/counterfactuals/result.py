@@ -12,10 +12,10 @@ import numpy as np
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate
+from apas.certification.question import check_target
 from apas.certification.results import Certificates, UnderShifts, cells
-from apas.counterfactuals.defaults import check_space, own_columns, read_off, wanted_classes, with_gaps
-from apas.counterfactuals.space.feature import Feature, is_same
-from apas.counterfactuals.space.space import FeatureSpace
+from apas.counterfactuals.space.feature import is_same
+from apas.counterfactuals.space.space import FeatureSpace, check_space, own_columns, read_off
 from apas.display.numbers import plain
 from apas.errors import InputError
 from apas.models.base import Model, Named, offers
@@ -42,12 +42,15 @@ def changes_of(space: FeatureSpace, before: Floats, after: Floats) -> str:
 
 def change_texts(space: FeatureSpace, before: Floats, after: Floats) -> list[str]:
     """Per feature its change, such as "2,100 -> 2,300"; empty where there is none."""
+    texts = [""] * len(space)
     if np.isnan(after).any():
-        return [""] * len(space)
-    return [
-        "" if is_same(a, b, feature.size) else " -> ".join(_shown_pair(feature, float(a), float(b)))
-        for feature, a, b in zip(space.features, before, after, strict=True)
-    ]
+        return texts
+    for i, (feature, a, b) in enumerate(zip(space.features, before.tolist(), after.tolist(), strict=True)):
+        if not is_same(a, b, feature.size):
+            levels = feature.values if feature.is_level else None
+            pair = number_pair(a, b) if levels is None else (str(levels[int(a)]), str(levels[int(b)]))
+            texts[i] = " -> ".join(pair)
+    return texts
 
 
 def differ(before: Any, after: Any) -> bool:
@@ -56,13 +59,6 @@ def differ(before: Any, after: Any) -> bool:
     if are_numbers and (isinstance(before, float) or isinstance(after, float)):  # whole numbers are exact
         return not bool(is_same(before, after))
     return bool(before != after)
-
-
-def _shown_pair(feature: Feature, before: float, after: float) -> tuple[str, str]:
-    if feature.is_level:
-        levels: Any = feature.values
-        return str(levels[int(before)]), str(levels[int(after)])
-    return number_pair(before, after)
 
 
 def number_pair(before: float, after: float) -> tuple[str, str]:
@@ -82,43 +78,36 @@ def number_text(value: float, digits: int = 4) -> str:
     return text if "e" not in text or abs(value) < 1e-4 else f"{value:,.0f}"
 
 
-def taken(
-    kind: type[Counterfactuals], model: Any, X: Any, points: Any, target: Any, space: FeatureSpace | None
-) -> Counterfactuals:
-    """What `Counterfactuals.from_frame` gives."""
-    net = as_model(model)
-    space = read_off(net, {"X": X, "points": points}, X) if space is None else check_space(space)
-    bound = space.bind(net)
-    origins, numbers = space.numbers(X), space.numbers(own_columns(points, space), "points", gaps=True)
-    if len(numbers) != len(origins):
-        raise InputError(f"`points` must have a row for each of the {len(origins)} inputs, got {len(numbers)}.")
-    targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target, one_way=False)
-    costs = space.costs(numbers, origins)
-    items = [
-        Counterfactual(
-            i,
-            0,
-            targets[i],
-            Status.EXHAUSTED if np.isnan(cost) else Status.FOUND,
-            float(cost),
-            0,
-            0,
-            None,
-            "no row was given" if np.isnan(cost) else "taken as given, not certified",
-        )
-        for i, cost in enumerate(costs)
-    ]
-    rows = np.arange(len(origins))
-    return kind(
-        items,
-        points=with_gaps(space, numbers, X, rows),
-        inputs=space.like(origins, X),
-        numbers=numbers,
-        origins=origins,
-        model=bound,
-        space=space,
-        shifts=LinfShifts(),
-    )
+def wanted_classes(model: Model, X: Floats, target: Any, *, one_way: bool) -> Array:
+    """One wanted class per row, none of which the model gives already.
+
+    With `one_way` None is refused for rows of both classes: nobody is to be told how to be rejected unasked.
+    """
+    given = predicted_classes(model, X)[0] if len(X) else np.empty(0, dtype=object)
+    if target is None:
+        if len(model.classes) != 2:
+            raise InputError(
+                f"`target` must be the wanted class, one of {list(model.classes)}; a model with more than two classes "
+                "has no other one."
+            )
+        counts = {label: sum(g == label for g in given) for label in model.classes}
+        if one_way and all(counts.values()):
+            found = " and ".join(f"{count} of the rows class {label!r}" for label, count in counts.items())
+            raise InputError(
+                f"`target` must be the wanted class, since the model gives {found} and the other class would be a "
+                "different wish for each; pass the class (--target) without the rows that have it, or a class per row."
+            )
+        labels = np.empty(len(X), dtype=object)
+        labels[:] = [model.classes[0] if g == model.classes[1] else model.classes[1] for g in given]
+        return labels
+    labels = check_target(model, X, target)
+    for i, (wanted, now) in enumerate(zip(labels, given, strict=True)):
+        if wanted == now:
+            raise InputError(
+                f"`X` must hold rows that are not in the wanted class, but the model already gives row {i} class "
+                f"{now!r}; leave it out."
+            )
+    return labels
 
 
 class Status(Enum):
@@ -263,7 +252,29 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         space : FeatureSpace, optional
             Read off `X` and `points` unless given.
         """
-        return taken(cls, model, X, points, target, space)
+        net = as_model(model)
+        space = read_off(net, {"X": X, "points": points}, X) if space is None else check_space(space)
+        bound = space.bind(net)
+        origins, numbers = space.numbers(X), space.numbers(own_columns(points, space), "points", gaps=True)
+        if len(numbers) != len(origins):
+            raise InputError(f"`points` must have a row for each of the {len(origins)} inputs, got {len(numbers)}.")
+        targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target, one_way=False)
+        items = []
+        for i, cost in enumerate(space.costs(numbers, origins).tolist()):
+            status, reason = Status.FOUND, "taken as given, not certified"
+            if np.isnan(cost):
+                status, reason = Status.EXHAUSTED, "no row was given"
+            items.append(Counterfactual(i, 0, targets[i], status, cost, 0, 0, None, reason))
+        return cls(
+            items,
+            points=space.like_with_gaps(numbers, X, np.arange(len(origins))),
+            inputs=space.like(origins, X),
+            numbers=numbers,
+            origins=origins,
+            model=bound,
+            space=space,
+            shifts=LinfShifts(),
+        )
 
     @property
     def row(self) -> Indices:
@@ -296,7 +307,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
     def certificates(self) -> Certificates:
         """The certificates of those that were found and certified, with their points and inputs."""
         has = np.array([item.certificate is not None for item in self], dtype=bool)
-        points, inputs = (_part(rows, has) for rows in (self.points, self.inputs))
+        points, inputs = (rows.iloc[has] if is_frame(rows) else rows[has] for rows in (self.points, self.inputs))
         return Certificates(
             [item.certificate for item in self if item.certificate is not None],
             points=points,
@@ -326,11 +337,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         rows = len({item.row for item in self})
         what = "row" if rows == len(self) else "counterfactual"
         claims = {claim.among(len(certified), what) for claim in certified}
-        counted = (
-            self._counted()
-            if rows == len(self)
-            else f"{len(self)} counterfactuals of {rows} {'row' if rows == 1 else 'rows'}"
-        )
+        several = f"{len(self)} counterfactuals of {rows} {'row' if rows == 1 else 'rows'}"
+        counted = self._counted() if rows == len(self) else several
         return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
 
     def _direction(self) -> str:
@@ -383,7 +391,3 @@ class Counterfactuals(UnderShifts[Counterfactual]):
             {"values": values if item.is_found else None, "from": start, **item.to_dict()}
             for item, values, start in lines
         ]
-
-
-def _part(rows: Any, mask: Bools) -> Any:
-    return rows.iloc[mask] if is_frame(rows) else rows[mask]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from apas.metrics.api import Evaluation, evaluate
-from apas.metrics.distance import cost, l0, l1, linf, violations
-from apas.metrics.plausibility import distance_to_data, lof
+from apas.metrics.distance import cost, distance_to_data, l0, l1, linf, lof, violations
 from apas.metrics.validity import delta_validity, validity
 
 __all__ = [

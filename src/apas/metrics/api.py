@@ -16,13 +16,12 @@ from apas._validation import check_delta, check_jobs, is_frame
 from apas.certification.api import certify
 from apas.certification.max_shift.api import max_shift
 from apas.certification.robust_fraction import robust_fraction
-from apas.counterfactuals.defaults import own_columns
 from apas.counterfactuals.result import Counterfactuals
+from apas.counterfactuals.space.space import own_columns
 from apas.display.numbers import plain
 from apas.display.tables import html_table
 from apas.errors import InputError
-from apas.metrics.distance import broken, l1, linf, share_changed
-from apas.metrics.plausibility import distance_to_data, lof
+from apas.metrics.distance import broken, distance_to_data, l1, linf, lof, share_changed
 from apas.metrics.validity import read_retrained, valid_rows
 from apas.models.base import Model
 from apas.models.convert import encoded_rows
@@ -35,8 +34,21 @@ Columns = dict[str, Array]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What metrics are computed from: only the counterfactuals that were found."""
+class MetricInputs:
+    """What a metric is computed from: the counterfactuals that were found, and what `evaluate` was given.
+
+    Attributes
+    ----------
+    counterfactuals : Counterfactuals
+        All of them; `found` has those that a metric speaks of.
+    background : ndarray of shape (b, columns) or None
+        Known rows as the model sees them.
+    retrained : tuple of Model
+    delta : float or None
+    n_jobs : int
+    entropy : int
+        For metrics that draw: make a `Stream` of it, or a generator.
+    """
 
     counterfactuals: Counterfactuals
     background: Floats | None
@@ -77,54 +89,48 @@ class Asked:
         return {"target": found.target, "shifts": found.shifts, "n_jobs": self.n_jobs}
 
 
-def _validity(asked: Asked) -> Columns:
+def _validity(given: MetricInputs) -> Columns:
     later = [
-        valid_rows(model, asked.table, asked.found.target, f"`retrained[{i}]`")
-        for i, model in enumerate(asked.retrained)
+        valid_rows(model, given.table, given.found.target, f"`retrained[{i}]`")
+        for i, model in enumerate(given.retrained)
     ]
-    return {"valid": asked.valid, **dict(zip(retrained_columns(len(later)), later, strict=True))}
+    return {"valid": given.valid, **dict(zip(retrained_columns(len(later)), later, strict=True))}
 
 
-def _l0(asked: Asked) -> Columns:
-    found = asked.found
-    return {"l0": share_changed(found.space.differences(found.numbers, found.origins))}
+def _costs(given: MetricInputs) -> Floats:
+    found = given.found
+    return found.space.costs(found.numbers, found.origins, found.distance)
 
 
-def _cost(asked: Asked) -> Columns:
-    found = asked.found
-    return {"cost": found.space.costs(found.numbers, found.origins, found.distance)}
+def _l0(given: MetricInputs) -> Floats:
+    return share_changed(given.found.space.differences(given.found.numbers, given.found.origins))
 
 
-def _violations(asked: Asked) -> Columns:
-    found = asked.found
-    return {"violations": broken(found.space, found.numbers, found.origins)}
+def _delta_validity(given: MetricInputs) -> Bools:
+    return certify(given.found.model, given.table, given.delta, method="interval", **given.shifted).certified
 
 
-def _delta_validity(asked: Asked) -> Columns:
-    answers = certify(asked.found.model, asked.table, asked.delta, method="interval", **asked.shifted)
-    return {"delta_validity": answers.certified}
+def _robust_fraction(given: MetricInputs) -> Floats:
+    curves = robust_fraction(given.found.model, given.table, given.delta, rng=given.entropy, **given.shifted)
+    return np.array([curve.estimate[0] for curve in curves])
 
 
-def _robust_fraction(asked: Asked) -> Columns:
-    curves = robust_fraction(asked.found.model, asked.table, asked.delta, rng=asked.entropy, **asked.shifted)
-    return {"robust_fraction": np.array([curve.estimate[0] for curve in curves])}
+def _max_shift(given: MetricInputs) -> Floats:
+    answers = max_shift(given.found.model, given.table, rng=given.entropy, **given.shifted)
+    return np.array([answer.delta for answer in answers])
 
 
-def _max_shift(asked: Asked) -> Columns:
-    answers = max_shift(asked.found.model, asked.table, rng=asked.entropy, **asked.shifted)
-    return {"max_shift": np.array([answer.delta for answer in answers])}
-
-
-#: How each metric is computed: columns with an entry per counterfactual that was found.
-METRICS: Mapping[str, Callable[[Asked], Columns]] = {
+Metric = Callable[[MetricInputs], Any]
+#: How each metric is computed: an entry per counterfactual that was found, or several such columns by name.
+METRICS: Mapping[str, Metric] = {
     "validity": _validity,
-    "l1": lambda asked: {"l1": l1(asked.inputs, asked.points)},
+    "l1": lambda given: l1(given.inputs, given.points),
     "l0": _l0,
-    "linf": lambda asked: {"linf": linf(asked.inputs, asked.points)},
-    "cost": _cost,
-    "lof": lambda asked: {"lof": lof(asked.background, asked.points)},
-    "distance_to_data": lambda asked: {"distance_to_data": distance_to_data(asked.background, asked.points)},
-    "violations": _violations,
+    "linf": lambda given: linf(given.inputs, given.points),
+    "cost": _costs,
+    "lof": lambda given: lof(given.background, given.points),
+    "distance_to_data": lambda given: distance_to_data(given.background, given.points),
+    "violations": lambda given: broken(given.found.space, given.found.numbers, given.found.origins),
     "delta_validity": _delta_validity,
     "robust_fraction": _robust_fraction,
     "max_shift": _max_shift,
@@ -138,6 +144,8 @@ NEEDED = {
 }
 #: Which metrics draw.
 DRAWING = ("robust_fraction", "max_shift")
+#: What the table has besides metrics, and so no metric of a user may be called; `valid_retrained` begins further ones.
+COLUMNS = ("row", "rank", "found", "valid", "vm1", "vm2")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,7 +209,7 @@ class Evaluation:
             elif metric == "delta_validity":
                 found[metric] = _mean(self._said(metric))
             else:
-                found[metric] = _mean(self.rows[metric].to_numpy(dtype=np.float64)[self.valid])
+                found[metric] = _mean(self.rows[metric].to_numpy(dtype=np.float64, na_value=np.nan)[self.valid])
         return pd.Series(found, dtype=np.float64)
 
     def _validity(self) -> dict[str, float]:
@@ -282,7 +290,7 @@ def evaluate(
     *,
     background: Any = None,
     retrained: Sequence[Any] = (),
-    metrics: Sequence[str] = DEFAULT,
+    metrics: Sequence[str | Metric] = DEFAULT,
     delta: float | None = None,
     n_jobs: int = 1,
     rng: int | np.random.Generator | None = None,
@@ -297,8 +305,9 @@ def evaluate(
         Known rows in raw units, of all classes, such as the training table. For "lof" and "distance_to_data".
     retrained : sequence of models, optional
         Models that came after the one the counterfactuals are for. For "validity".
-    metrics : sequence of str, default ("validity", "l1", "l0", "lof")
-        What to measure; see the notes. Without `background` the default is without "lof".
+    metrics : sequence of str or callable, default ("validity", "l1", "l0", "lof")
+        What to measure: names, and metrics of your own; see the notes. Without `background` the default is without
+        "lof".
     delta : float, optional
         How far the parameters may move, in the terms of the counterfactuals' shift set. For "delta_validity" and
         "robust_fraction".
@@ -331,6 +340,11 @@ def evaluate(
     - "robust_fraction": estimated share of the shifts of size `delta` that keep the class.
     - "max_shift": the largest shift at which sampling certifies the class, with the defaults of `max_shift`.
 
+    A metric of your own is a function, or any callable object with a `name`. It is given a `MetricInputs` and returns
+    a number or a truth value for each counterfactual in its `found`. Its name is that of the column; the summary has
+    the mean over the counterfactuals that are valid on the model. With an attribute `draws` that is true, the entropy
+    that it may draw from is recorded.
+
     References
     ----------
     Marzari, Leofante, Cicalese and Farinelli (2024), "Rigorous Probabilistic Guarantees for Robust Counterfactual
@@ -346,17 +360,19 @@ def evaluate(
     >>> found.summary()[["vm1", "vm2", "l1", "l0"]].round(4).tolist()
     [1.0, 0.5, 0.2875, 0.5]
     """
-    names = _names(metrics if metrics is not DEFAULT or background is not None else DEFAULT[:-1])
+    wanted = _read_metrics(metrics if metrics is not DEFAULT or background is not None else DEFAULT[:-1])
     if not isinstance(counterfactuals, Counterfactuals):
         raise InputError(
             f"`counterfactuals` must be what apas.generate gives, got {type(counterfactuals).__name__}; take those of "
             "other tools with Counterfactuals.from_frame(model, X, points)."
         )
-    _check_given(names, {"background": background, "delta": delta})
+    for name in wanted:
+        argument, what = NEEDED.get(name, ("", ""))
+        if argument and {"background": background, "delta": delta}[argument] is None:
+            raise InputError(f"`{argument}` must be given for the metric {name!r}: {what}; or leave the metric out.")
     if isinstance(delta, Iterable) and not isinstance(delta, str):
         raise InputError(f"`delta` of evaluate must be one number for all rows, got {reprlib.repr(delta)}.")
-    draws = any(name in DRAWING for name in names)
-    asked = Asked(
+    given = MetricInputs(
         counterfactuals,
         None if background is None else _encoded_background(counterfactuals, background),
         read_retrained(retrained, counterfactuals.space, counterfactuals.model.classes),
@@ -364,32 +380,56 @@ def evaluate(
         check_jobs(n_jobs),
         entropy_of(rng),
     )
+    columns: Columns = {}
+    for name, metric in wanted.items():
+        columns |= _columns(name, metric, given)
+    draws = any(name in DRAWING or getattr(metric, "draws", False) for name, metric in wanted.items())
     return Evaluation(
-        _table(counterfactuals, {k: v for name in names for k, v in METRICS[name](asked).items()}),
-        _spread(counterfactuals.found, asked.valid, False),
-        names,
-        len(asked.retrained),
-        asked.delta,
-        asked.entropy if draws else None,
+        _table(counterfactuals, columns),
+        _spread(counterfactuals.found, given.valid, False),
+        tuple(wanted),
+        len(given.retrained),
+        given.delta,
+        given.entropy if draws else None,
     )
 
 
-def _names(metrics: Any) -> tuple[str, ...]:
+def _read_metrics(metrics: Any) -> dict[str, Metric]:
+    """Metrics by name, each once."""
     known = ", ".join(repr(name) for name in METRICS)
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
         raise InputError(f"`metrics` must be a list of names out of {known}, got {metrics!r}; pass [name] for one.")
-    names = tuple(dict.fromkeys(metrics))
-    for name in names:
-        if not isinstance(name, str) or name not in METRICS:
-            raise InputError(f"`metrics` must be out of {known}, got {name!r}.")
-    return names
+    found: dict[str, Metric] = {}
+    for metric in metrics:
+        if isinstance(metric, str) and metric in METRICS:
+            found[metric] = METRICS[metric]
+            continue
+        if isinstance(metric, str | type) or not callable(metric):
+            raise InputError(f"`metrics` must be out of {known}, got {metric!r}.")
+        name = getattr(metric, "name", getattr(metric, "__name__", None))
+        if not isinstance(name, str) or not name.strip() or name == "<lambda>":
+            raise InputError(f"a metric of your own must have a name for its column, got {name!r}; set its `name`.")
+        if name in METRICS or name in COLUMNS or name.startswith(("valid_retrained", "vm2_")):
+            raise InputError(f"a metric of your own must not be called {name!r}, as a column of apas is; rename it.")
+        if found.setdefault(name, metric) is not metric:
+            raise InputError(f"`metrics` must have different names, got {name!r} for two metrics; rename one.")
+    return found
 
 
-def _check_given(names: tuple[str, ...], given: Mapping[str, Any]) -> None:
-    for name in names:
-        argument, what = NEEDED.get(name, ("", ""))
-        if argument and given[argument] is None:
-            raise InputError(f"`{argument}` must be given for the metric {name!r}: {what}; or leave the metric out.")
+def _columns(name: str, metric: Metric, given: MetricInputs) -> Columns:
+    if metric is METRICS.get(name):
+        values = metric(given)
+        return values if isinstance(values, dict) else {name: values}
+    count = len(given.found)
+    if not count:  # nobody's own metric has to know what to do with a table without rows
+        return {name: np.empty(0)}
+    values = np.asarray(metric(given))
+    if values.shape != (count,) or values.dtype.kind not in "biuf":
+        raise InputError(
+            f"the metric {name!r} must return a number or a truth value for each counterfactual that was found, in an "
+            f"array of shape ({count},), got shape {values.shape} of type {values.dtype}."
+        )
+    return {name: values if values.dtype == bool else values.astype(np.float64)}
 
 
 def _encoded_background(counterfactuals: Counterfactuals, background: Any) -> Floats:

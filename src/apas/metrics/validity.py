@@ -11,7 +11,7 @@ from apas._typing import Array, Bools
 from apas._validation import check_matrix, is_frame
 from apas.certification.api import certify
 from apas.certification.question import check_agreement, check_target
-from apas.counterfactuals.space.coding import missing_rows
+from apas.counterfactuals.space.encoder import missing_rows
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Predicts, Raw, needs_strict, offers, valid

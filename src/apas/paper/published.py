@@ -24,7 +24,6 @@ from apas.certification.api import certify
 from apas.certification.certificate import BoundEvidence, Certificate, KeptShift
 from apas.certification.claims import Most, Verdict
 from apas.certification.question import Method, Question
-from apas.counterfactuals.defaults import with_gaps
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.smooth import Level
 from apas.counterfactuals.search.source import CandidateSource, Search, Task
@@ -404,7 +403,7 @@ def _measured(
     preparation: Preparation, method: str, numbers: Floats, retrained: Sequence[FeedForward], seconds: float
 ) -> BaselineRun:
     X, space = preparation.raw_inputs, preparation.tables.space
-    points = with_gaps(space, numbers, X, np.arange(len(numbers)))
+    points = space.like_with_gaps(numbers, X, np.arange(len(numbers)))
     given = Counterfactuals.from_frame(preparation.network, X, points, target=WANTED, space=space)
     evaluation = evaluate(
         given, background=preparation.d1.raw, retrained=retrained, metrics=METRICS, delta=preparation.delta

@@ -24,8 +24,7 @@ from apas._typing import Bools, Floats
 from apas.certification.methods.sampling import Sampling
 from apas.certification.robust_fraction import robust_fraction
 from apas.display.plots import save_figure
-from apas.metrics.distance import l0, l1
-from apas.metrics.plausibility import lof
+from apas.metrics.distance import l0, l1, lof
 from apas.metrics.validity import delta_validity
 from apas.models.feedforward import FeedForward
 from apas.paper.networks import Preparation, prepare

@@ -140,6 +140,10 @@ class ObservedShifts(ListedModels):
     def __len__(self) -> int:
         return len(self.models)
 
+    def with_models(self, models: Sequence[Any]) -> ObservedShifts:
+        """Other models of the same process."""
+        return ObservedShifts(models, process=self.process)
+
     def coordinates(self, model: Model) -> Parameters:
         """What moves: the number of the model."""
         return Parameters.from_arrays([[0.0]], names=["model"], kinds=["weight"], layers=["model"])

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import apas
-from apas.counterfactuals.search.observed_split import ReadModels
+from apas.counterfactuals.search.observed_split import AdditiveModels
 from apas.counterfactuals.search.source import Task
 
 
@@ -44,7 +44,7 @@ def asked(numbers=None, count=8):
 
 def test_the_margins_are_those_of_encoding():
     _, space, shifts, task = asked()
-    read = ReadModels.of(shifts, task)
+    read = AdditiveModels.of(shifts, task)
     assert read is not None
     rng = np.random.default_rng(1)
     for cards in (0.0, 3.0, 5.0, 3.0):  # one row each: what never changes is the same in all points
@@ -56,7 +56,7 @@ def test_the_margins_are_those_of_encoding():
 
 def test_numbers_outside_what_was_looked_at_are_encoded():
     _, space, shifts, task = asked()
-    read = ReadModels.of(shifts, task)
+    read = AdditiveModels.of(shifts, task)
     point = task.background[:1].copy()
     point[0, 0] = 1e6
     slowly = shifts.point_margins(task.model, space.table(point), 1, np.arange(8.0)[:, None], 1.0)
@@ -68,12 +68,12 @@ def test_points_of_different_rows_are_encoded():
     points = task.background[:20]
     assert len(set(points[:, 1])) > 1  # what never changes differs
     slowly = shifts.point_margins(task.model, space.table(points), 1, np.arange(8.0)[:, None], 1.0)
-    np.testing.assert_allclose(ReadModels.of(shifts, task).margins(points, 1), slowly, rtol=1e-12)
+    np.testing.assert_allclose(AdditiveModels.of(shifts, task).margins(points, 1), slowly, rtol=1e-12)
 
 
 def test_what_bends_is_not_read_as_a_sum():
     _, _, shifts, task = asked(make_pipeline(FunctionTransformer(np.log1p), StandardScaler()))
-    assert ReadModels.of(shifts, task) is None
+    assert AdditiveModels.of(shifts, task) is None
 
 
 def test_retrained_pipelines_are_searched():

@@ -8,19 +8,19 @@ from opaque_models import BlackBox
 from random_spaces import random_network, random_rows, random_space
 
 from apas import Feature, FeatureSpace, FeedForward
-from apas.counterfactuals.search.smooth import Polygons, Relaxed, on_simplex
+from apas.counterfactuals.search.smooth import PiecewiseLinear, SmoothProblem, on_simplex
 from apas.counterfactuals.search.source import Search, Task
 
 
-def question(seed: int) -> tuple[Relaxed, np.random.Generator]:
+def question(seed: int) -> tuple[SmoothProblem, np.random.Generator]:
     rng = np.random.default_rng(seed)
     space = random_space(rng, int(rng.integers(2, 7)))
     net = random_network(rng, space.coding.n_columns, activation="tanh")
     task = Task(space.bind(net), space, background=random_rows(rng, space, 30, allowed=True))
-    return Relaxed(Search(task, 0, random_rows(rng, space, 1)[0], 1)), rng
+    return SmoothProblem(Search(task, 0, random_rows(rng, space, 1)[0], 1)), rng
 
 
-def wandered(relaxed: Relaxed, rng: np.random.Generator, rows: int = 40) -> np.ndarray:
+def wandered(relaxed: SmoothProblem, rng: np.random.Generator, rows: int = 40) -> np.ndarray:
     return relaxed.inside(relaxed.start + rng.normal(size=(rows, len(relaxed.start))))
 
 
@@ -56,7 +56,7 @@ def test_finite_differences_where_the_model_has_no_derivatives() -> None:
     space = FeatureSpace([*(Feature(n, low=0, high=1) for n in "abc"), Feature("age", mutable=False), home])
     net = random_network(rng, 7, activation="tanh")
     known, hidden = (
-        Relaxed(Search(Task(model, space), 0, np.array([0.2, 0.5, 1.0, 0.3, 1.0]), 1))
+        SmoothProblem(Search(Task(model, space), 0, np.array([0.2, 0.5, 1.0, 0.3, 1.0]), 1))
         for model in (space.bind(net), BlackBox(space.bind(net)))
     )
     assert hidden.differences
@@ -78,7 +78,7 @@ def test_limits_hold_what_may_not_change() -> None:
     )
     net = FeedForward([[[1.0], [1.0], [-1.0], [0.5], [0.0]]], [[-30.0]])
     task = Task(space.bind(net), space)
-    relaxed = Relaxed(Search(task, 0, np.array([20.0, 3.0, 7.0, 1.0]), 1))
+    relaxed = SmoothProblem(Search(task, 0, np.array([20.0, 3.0, 7.0, 1.0]), 1))
     assert relaxed.low.tolist() == pytest.approx([0.2, 0.3, 0.0, 0.0, 1.0])
     assert relaxed.high.tolist() == pytest.approx([0.2, 1.0, 1.4, 0.0, 1.0])
     # the debt is outside its range: it may stay there or go inside, not in between
@@ -89,14 +89,14 @@ def test_another_counterfactual_leaves_the_least_important_feature_alone() -> No
     space = FeatureSpace([Feature(name, low=0, high=1) for name in "abc"])
     task = Task(space.bind(FeedForward([[[3.0], [1.0], [2.0]]], [[-4.0]])), space)
     avoid = (frozenset({0, 1, 2}), frozenset({0, 2}))
-    relaxed = Relaxed(Search(task, 0, np.zeros(3), 1, avoid))
+    relaxed = SmoothProblem(Search(task, 0, np.zeros(3), 1, avoid))
     assert (relaxed.low == relaxed.high).tolist() == [False, False, True]
 
 
 def test_far_from_the_boundary_slopes_do_not_vanish() -> None:
     space = FeatureSpace([Feature("a", low=0, high=1)])
     task = Task(space.bind(FeedForward([[[2000.0]]], [[-1000.0]])), space)
-    near, far = (Relaxed(Search(task, 0, np.array([x]), 1)) for x in (0.499, 0.0))
+    near, far = (SmoothProblem(Search(task, 0, np.array([x]), 1)) for x in (0.499, 0.0))
     assert near.slopes(np.array([0.0]))[0] == 0.25
     assert far.slopes(np.array([-1000.0]))[0] > 1e-11
     assert far.slopes(np.array([-1000.0]))[0] < far.slopes(np.array([-500.0]))[0] < far.slopes(np.array([0.0]))[0]
@@ -117,7 +117,7 @@ def test_polygons_of_different_lengths() -> None:
     rng = np.random.default_rng(1)
     knots = [np.sort(rng.normal(size=k)) for k in (2, 5, 9)]
     values = [rng.normal(size=(len(k), 3)) for k in knots]
-    bent = Polygons([4, 0, 2], knots, values)
+    bent = PiecewiseLinear([4, 0, 2], knots, values)
     points = rng.uniform(-0.3, 0.3, size=(20, 5))
     wanted = np.zeros((20, 3))
     for place, k, v in zip([4, 0, 2], knots, values, strict=True):

@@ -9,7 +9,7 @@ from random_spaces import random_network, random_rows, random_space
 
 import apas
 from apas.counterfactuals.search.source import CandidateSource, Search, Task
-from apas.counterfactuals.sources.neighbours import NearestNeighbours, _Known, rows_of_class
+from apas.counterfactuals.sources.neighbours import NearestNeighbours, _KnownRows, rows_of_class
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.convert import predicted_classes
@@ -77,9 +77,9 @@ def test_distances_in_the_tree_are_costs(distance: str) -> None:
     rng = np.random.default_rng(0)
     rows = random_rows(rng, space, 60, allowed=True)
     task = Task(space.bind(random_network(rng, space.coding.n_columns)), space, distance, rows)
-    known = _Known(task, np.unique(rows, axis=0))
+    known = _KnownRows(task, np.unique(rows, axis=0))
     assert known.free.all()
-    assert known.dust < 1e-12
+    assert known.allowance < 1e-12
     for point in random_rows(rng, space, 5, allowed=True):
         costs = np.sort(space.costs(known.rows, np.broadcast_to(point, known.rows.shape), distance))
         for count in (1, 7, 30):
@@ -126,8 +126,8 @@ def test_nothing_that_may_change() -> None:
 def test_trees_are_made_once_per_class(monkeypatch) -> None:
     task, inputs = question(0, "l1")
     made = []
-    original = _Known.__init__
-    monkeypatch.setattr(_Known, "__init__", lambda self, *a: (made.append(a), original(self, *a))[1])
+    original = _KnownRows.__init__
+    monkeypatch.setattr(_KnownRows, "__init__", lambda self, *a: (made.append(a), original(self, *a))[1])
     labels = set(task.background_classes.tolist())
     for i, row in enumerate(inputs):
         for label in labels:

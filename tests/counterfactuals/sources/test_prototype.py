@@ -13,7 +13,7 @@ from random_spaces import random_network, random_rows, random_space
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError, Unsupported
-from apas.counterfactuals.search.smooth import Relaxed
+from apas.counterfactuals.search.smooth import SmoothProblem
 from apas.counterfactuals.search.source import CandidateSource, Search, Task
 from apas.counterfactuals.sources.prototype import Prototype, _prototype
 from apas.counterfactuals.sources.wachter import Wachter
@@ -78,7 +78,7 @@ def test_it_finds_rows_where_there_are_some() -> None:
 
 def test_the_prototype_is_the_mean_of_the_nearest_rows_of_the_class() -> None:
     search = smooth_search()
-    relaxed, background = Relaxed(search), search.task.background
+    relaxed, background = SmoothProblem(search), search.task.background
     rows = background[search.task.margins(background, 1) >= 0]
     apart = np.square(rows - search.input).sum(axis=1)
     wanted = rows[np.argsort(apart)[:7]].mean(axis=0)
@@ -88,7 +88,7 @@ def test_the_prototype_is_the_mean_of_the_nearest_rows_of_the_class() -> None:
 
 def test_attraction_attracts() -> None:
     search = smooth_search()
-    goal = _prototype(Relaxed(search), 20)
+    goal = _prototype(SmoothProblem(search), 20)
     firsts = [next(Prototype(attraction=a).candidates(search)).point for a in (0.0, 50.0)]
     weak, strong = (float(np.square(point - goal).sum()) for point in firsts)
     assert strong < 0.8 * weak

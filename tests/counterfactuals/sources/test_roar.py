@@ -40,7 +40,7 @@ def test_descent_is_adam_on_the_worst_loss(ball: str) -> None:
     task = plain_task()
     place = Columns(Search(task, 0, np.array([0.2, 0.7, 0.4, 0.6]), 1))
     line, prices = Surrogate(np.array([2.5, -1.0, 1.5, 0.4]), -1.7), PRICES[[5, 9, 24]]
-    found = Roar(ball=ball)._descended(place, line, 0.2, prices)
+    found = Roar(ball=ball)._descend(place, line, 0.2, prices)
     slopes, start = torch.tensor(line.slopes), torch.tensor(place.start)
     for row, price in zip(found, prices, strict=True):
         x = start.clone().requires_grad_(True)
@@ -68,9 +68,9 @@ def test_first_candidate_is_the_row_of_the_last_valid_price(surrogate: str) -> N
         place = InSpace(search)
         choosing, last = source._lines(search, place)
         assert (choosing is last) == (surrogate != "published")
-        valid = [search.is_valid(p) for p in place.numbers(source._descended(place, choosing, 0.1, PRICES))]
+        valid = [search.is_valid(p) for p in place.numbers(source._descend(place, choosing, 0.1, PRICES))]
         price = next((p for p in range(24) if valid[p] and not valid[p + 1]), 24)
-        expected = place.numbers(source._descended(place, last, 0.1, PRICES[[price]]))[0]
+        expected = place.numbers(source._descend(place, last, 0.1, PRICES[[price]]))[0]
         first = next(source.candidates(search), None)
         if search.is_valid(expected):
             assert first is not None

@@ -13,8 +13,8 @@ from random_spaces import random_network
 import apas
 from apas import Candidate, Feature, FeatureSpace, FeedForward, InputError, RobustOptimum, Sampling, Status, Unsupported
 from apas.counterfactuals.search.source import Search, Task
-from apas.counterfactuals.search.tests import Judge
-from apas.counterfactuals.sources.robust_optimum import descended
+from apas.counterfactuals.search.tests import CertifyingTest
+from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.paper.published import PublishedSampling, published_loops
 
 SAMPLING = Sampling(coverage=0.95, confidence=0.95, n_samples=1000)
@@ -62,11 +62,11 @@ def test_the_optimum_of_a_linear_model_is_known():
     space = FeatureSpace([Feature("a", low=0.0, high=5.0), Feature("b", low=0.0, high=5.0, mutable=False)])
     shifts = apas.LinfShifts(scale=[np.array([[1.0], [0.0]]), np.zeros(1)])
     task = Task(net, space)
-    judge = Judge(task, shifts, Sampling(coverage=0.95, confidence=0.95, n_samples=4000), 0)
-    search = Search(task, 0, np.array([0.1, 0.2]), 1, trial=judge.trial(1, 0.4))
-    best, _ = descended(search, search.trial, np.array([3.0, 0.2]))
-    rank = judge.allowance[1]
-    question = judge.question(np.array([[1.0, 0.2]]), np.array([1], dtype=object), np.array([0.4]))
+    test = CertifyingTest(task, shifts, Sampling(coverage=0.95, confidence=0.95, n_samples=4000), 0)
+    search = Search(task, 0, np.array([0.1, 0.2]), 1, trial=test.for_search(1, 0.4))
+    best, _ = cheapest_near(search, search.trial, np.array([3.0, 0.2]))
+    rank = test.allowance[1]
+    question = test.question(np.array([[1.0, 0.2]]), np.array([1], dtype=object), np.array([0.4]))
     u = np.sort(question.directions(apas._random.Stream(0, "generate/search"), 0, 4000)[:, 0])[rank]
     assert best[0] == pytest.approx(0.8 / (1 + 0.4 * u), rel=2e-3)
     assert best[1] == 0.2
@@ -297,8 +297,8 @@ def test_time_is_kept_while_it_descends():
     assert {item.status for item in hurried} == {Status.BUDGET}
     assert rested.found.all()
     task = Task(net, unit_space(net), deadline=0.0)
-    search = Search(task, 0, X[0], 1, trial=Judge(task, apas.LinfShifts(), SAMPLING, 0).trial(1, 0.01))
-    assert descended(search, search.trial, X[0])[0] is None  # no step is taken after the end
+    search = Search(task, 0, X[0], 1, trial=CertifyingTest(task, apas.LinfShifts(), SAMPLING, 0).for_search(1, 0.01))
+    assert cheapest_near(search, search.trial, X[0])[0] is None  # no step is taken after the end
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from sklearn.preprocessing import (
 
 from apas import FeedForward
 from apas.counterfactuals.search.source import Task
+from apas.counterfactuals.space.encoder import pieces_of
 from apas.counterfactuals.space.feature import Feature
-from apas.counterfactuals.space.pieces import pieces_of
 from apas.counterfactuals.space.space import FeatureSpace
 
 

@@ -1,10 +1,11 @@
 """The loop of Algorithm 2 for many rows at once: ask the source, look, test, go on.
 
-A false claim needs the first row of the path whose claim is false to pass its test; every later one is only reached
-through it. So nothing is paid for the length of a path, as long as its order is not chosen by looking at the draws that
-test it, and nothing is claimed after the first row that fails.
-
 All rows advance together, so that their candidates are looked at and tested in one batch.
+
+A path is tested on draws that all its rows share, at full confidence. For a false claim to be made, the first row of
+the path whose claim is false must pass its test, since every later one is only reached through it. So nothing is paid
+for the length of a path, as long as its order is not chosen by looking at the draws that test it, and nothing is
+claimed after the first row that fails.
 """
 
 from __future__ import annotations
@@ -18,118 +19,18 @@ import numpy as np
 
 from apas._typing import Array, Floats
 from apas.certification.certificate import Certificate
-from apas.certification.methods.sampling import Sampling
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.source import Candidate, CandidateSource, NoneExists, Search
-from apas.counterfactuals.search.tests import Judge
-
-
-@dataclass
-class Hunt:
-    """The search for one counterfactual of one row."""
-
-    search: Search
-    rank: int
-    delta: float
-    stream: Iterator[Candidate]
-    candidate: Candidate | None = None
-    slack: float | None = None
-    hopeful: bool = False
-    asked: int = 0
-    candidates: int = 0
-    tests: int = 0
-    answer: Certificate | None = None
-    best: tuple[float, Floats, Certificate] | None = None
-    ended: tuple[Status, str] | None = None
-    seen: set[bytes] = field(default_factory=set)
-
-
-def asked_about(hunts: list[Hunt]) -> tuple[Floats, Array, Floats]:
-    """Points, wanted classes and deltas of the candidates of several hunts."""
-    points = np.stack([h.candidate.point for h in hunts if h.candidate is not None])
-    targets = np.empty(len(hunts), dtype=object)
-    targets[:] = [h.search.target for h in hunts]
-    return points, targets, np.array([h.delta for h in hunts])
-
-
-def given_up(hunt: Hunt, why: str, status: Status = Status.BUDGET) -> tuple[Status, str]:
-    """How a hunt ends that goes no further: what it has found it keeps."""
-    if hunt.best is not None:
-        return Status.FOUND, hunt.best[2].reason
-    looked = f"{hunt.asked} point{'s' if hunt.asked != 1 else ''} looked at, {hunt.tests} tested, none certified"
-    return status, f"{why}; {looked}"
-
+from apas.counterfactuals.search.tests import CertifyingTest
 
 #: Rows of each path that are tested together before it is seen whether one failed.
 AHEAD = 8
 #: How often the way between two rows of a path is halved where that costs nothing.
 HALVINGS = 10
-
-
-def walk(hunts: list[Hunt], judge: Judge) -> None:
-    """Test the paths of several rows; each ends with the cheapest row before the first that fails, if there is one."""
-    sampled = isinstance(judge.method, Sampling)
-    for hunt in hunts:
-        if sampled and hunt.tests:
-            hunt.ended = given_up(hunt, "a path needs the whole confidence, and a test before it has used some")
-        hunt.tests += hunt.ended is None
-    for rank in sorted({h.rank for h in hunts}):
-        _walk_together([h for h in hunts if h.rank == rank and h.ended is None], judge, rank)
-
-
-def _walk_together(hunts: list[Hunt], judge: Judge, rank: int) -> None:
-    place = 0
-    while hunts:
-        parts = [h.candidate.path[place : place + AHEAD] for h in hunts if h.candidate and h.candidate.path is not None]
-        owners = [h for h, part in zip(hunts, parts, strict=True) for _ in part]
-        targets = np.empty(len(owners), dtype=object)
-        targets[:] = [h.search.target for h in owners]
-        points, deltas = np.concatenate(parts), np.array([h.delta for h in owners])
-        answers = iter(judge.tested(points, targets, deltas, rank, 0)) if len(points) else iter(())
-        going = []
-        for hunt, part in zip(hunts, parts, strict=True):
-            results = [(point, next(answers)) for point in part]
-            passed = next((i for i, (_, a) in enumerate(results) if not a.is_certified), len(results))
-            for point, answer in results[:passed]:
-                cost = hunt.search.cost(point)
-                if hunt.best is None or cost < hunt.best[0]:
-                    hunt.best = (cost, point, answer)
-            if passed == AHEAD:
-                going.append(hunt)
-                continue
-            closer = hunt.candidate is not None and hunt.candidate.between and not isinstance(judge.method, Sampling)
-            if passed < len(results) and closer:
-                _close_in(hunt, judge, results[passed][0])
-            _end(hunt, judge)
-        hunts, place = going, place + AHEAD
-
-
-def _close_in(hunt: Hunt, judge: Judge, failed: Floats) -> None:
-    """Halve the way from the cheapest row that is proved to the next of the path: proofs cost no confidence."""
-    search = hunt.search
-    for _ in range(HALVINGS if hunt.best is not None else 0):
-        assert hunt.best is not None
-        middle = search.snapped((hunt.best[1] + failed) / 2)
-        if not search.is_different(middle) or (middle == failed).all() or (middle == hunt.best[1]).all():
-            return
-        answer = judge.tested(middle[None], np.array([search.target], dtype=object), np.array([hunt.delta]), 0, 0)[0]
-        cost = search.cost(middle)
-        if answer.is_certified and cost < hunt.best[0]:
-            hunt.best = (cost, middle, answer)
-        else:
-            failed = middle
-
-
-def _end(hunt: Hunt, judge: Judge) -> None:
-    if hunt.best is not None:
-        hunt.ended = (Status.FOUND, hunt.best[2].reason)
-    elif isinstance(judge.method, Sampling):
-        why = "the safest of the rows found failed its test, and a second test would need confidence that is used up"
-        hunt.ended = (Status.BUDGET, why)
-
-
 #: A source may look at so many times as many points as it may offer.
 PROBES = 20
+#: An answer, and the numbers per cell of what was found (NaN if nothing).
+Answer = tuple[Counterfactual, Floats]
 
 
 @dataclass(frozen=True)
@@ -141,155 +42,228 @@ class Limits:
     deadline: float
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """An answer and the numbers per cell of what was found (NaN if nothing)."""
+@dataclass
+class RowSearch:
+    """The search for one counterfactual of one row."""
 
-    answer: Counterfactual
-    point: Floats
+    search: Search
+    rank: int
+    delta: float
+    source: CandidateSource
+    candidate: Candidate = field(init=False)
+    slack: float | None = None
+    hopeful: bool = False
+    asked: int = 0
+    candidates: int = 0
+    tests: int = 0
+    certificate: Certificate | None = None
+    best: tuple[float, Floats, Certificate] | None = None
+    ended: tuple[Status, str] | None = None
+    seen: set[bytes] = field(default_factory=set)
+    stream: Iterator[Candidate] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stream = self.source.candidates(self.search)
+
+    def give_up(self, why: str, status: Status = Status.BUDGET) -> None:
+        """End the search: what it has found it keeps."""
+        looked = f"{self.asked} point{'s' if self.asked != 1 else ''} looked at, {self.tests} tested, none certified"
+        self.ended = (status, f"{why}; {looked}") if self.best is None else (Status.FOUND, self.best[2].reason)
+
+    def keep_if_cheaper(self, point: Floats, certificate: Certificate) -> bool:
+        """Keep what was certified if it is the cheapest so far."""
+        cost = self.search.cost(point)
+        cheaper = self.best is None or cost < self.best[0]
+        if cheaper:
+            self.best = (cost, point, certificate)
+        return cheaper
+
+    def advance(self, limits: Limits) -> None:
+        """Ask for the next candidate that is new, or note why there is none."""
+        while True:
+            if self.candidates >= limits.max_candidates or self.asked >= PROBES * limits.max_candidates:
+                return self.give_up("the limit of candidates is reached")
+            if time.monotonic() > limits.deadline:
+                return self.give_up("time is up")
+            try:
+                stream = self.stream
+                self.candidate = (
+                    stream.send(self.slack) if isinstance(stream, Generator) and self.asked else next(stream)
+                )
+            except StopIteration as end:
+                if time.monotonic() > limits.deadline:  # what a source gave up for that is not exhausted
+                    return self.give_up("time is up")
+                return self.give_up(end.value or "no further candidates", Status.EXHAUSTED)
+            except NoneExists as error:
+                self.ended = (Status.INFEASIBLE, str(error))
+                return None
+            self.asked += 1
+            self.candidates += self.candidate.final
+            self.slack = None
+            if self._is_usable():
+                return None
+
+    def _is_usable(self) -> bool:
+        """Whether a candidate is worth a look: allowed, and if final new, different, and cheaper than what is there."""
+        search, space, path = self.search, self.search.task.space, self.candidate.path
+        # Coordinates that went through a scaling and back may differ from the input in their last bits. They are set to
+        # the input's own digits before anything is tested: a feature counts as changed only if it is, and what is
+        # returned is, bit by bit, what was certified.
+        if path is not None:
+            path = search.settled(path)
+        self.candidate = candidate = replace(self.candidate, point=search.settled(self.candidate.point), path=path)
+        if not space.allowed(candidate.point[None], search.input[None]).all():
+            return False  # the constraints hold whatever a source says
+        if not candidate.final:
+            return True
+        if path is not None:
+            fine = space.allowed(path, np.broadcast_to(search.input, path.shape)).all(axis=1)
+            path = path[fine & np.array([search.is_different(p) for p in path], dtype=bool)]
+            self.candidate = replace(candidate, path=path)
+            return len(path) > 0
+        key = candidate.point.tobytes()
+        if key in self.seen or not search.is_different(candidate.point):
+            return False
+        self.seen.add(key)
+        return self.source.ordered or self.best is None or search.cost(candidate.point) < self.best[0]
+
+    def answer(self) -> Answer:
+        """How the search ended, once it has."""
+        search, (status, reason) = self.search, self.ended or (Status.BUDGET, "")
+        cost, point, certificate = self.best or (np.nan, np.full_like(search.input, np.nan), None)
+        return Counterfactual(
+            search.row, self.rank, search.target, status, cost, self.candidates, self.tests, certificate, reason
+        ), point
 
 
 def run_rows(
-    searches: list[Search], deltas: Floats, source: CandidateSource, judge: Judge, limits: Limits, report: Any
-) -> list[Outcome]:
-    """`limits.k` outcomes per search, in order; `report` is told how many searches have ended."""
-    waiting = [Hunt(s, 0, float(d), source.candidates(s)) for s, d in zip(searches, deltas, strict=True)]
-    done: dict[tuple[int, int], Outcome] = {}
+    searches: list[Search], deltas: Floats, source: CandidateSource, test: CertifyingTest, limits: Limits, report: Any
+) -> list[Answer]:
+    """`limits.k` answers per search, in order; `report` is told how many searches have ended."""
+    waiting = [RowSearch(s, 0, float(d), source) for s, d in zip(searches, deltas, strict=True)]
+    done: dict[tuple[int, int], Answer] = {}
     while waiting:
-        for hunt in waiting:
-            _advance(hunt, source, limits)
-        _look([h for h in waiting if h.ended is None], judge)
-        going = [h for h in waiting if h.ended is None and h.candidate is not None]
-        _test([h for h in going if h.candidate is not None and h.candidate.path is None], source, judge)
-        walk([h for h in going if h.candidate is not None and h.candidate.path is not None], judge)
+        for row in waiting:
+            row.advance(limits)
+        going = [row for row in waiting if row.ended is None]
+        single = [row for row in going if row.candidate.path is None]
+        _look(single, test)
+        _test(single, test)
+        _test_paths([row for row in going if row.candidate.path is not None], test)
         still = []
-        for hunt in waiting:
-            if hunt.ended is None:
-                still.append(hunt)
+        for row in waiting:
+            if row.ended is None:
+                still.append(row)
                 continue
-            done[hunt.search.row, hunt.rank] = outcome = _outcome(hunt)
+            done[row.search.row, row.rank] = row.answer()
             report(1)
-            still += _next_rank(hunt, outcome, source, judge, limits, done, report)
+            still += _next_rank(row, test, limits, done, report)
         waiting = still
     return [done[s.row, rank] for s in searches for rank in range(limits.k)]
 
 
-def _advance(hunt: Hunt, source: CandidateSource, limits: Limits) -> None:
-    """Ask for the next candidate that is new, or note why there is none."""
-    while True:
-        if hunt.candidates >= limits.max_candidates or hunt.asked >= PROBES * limits.max_candidates:
-            hunt.ended = given_up(hunt, "the limit of candidates is reached")
-        elif time.monotonic() > limits.deadline:
-            hunt.ended = given_up(hunt, "time is up")
-        if hunt.ended is not None:
-            return
-        try:
-            stream = hunt.stream
-            hunt.candidate = stream.send(hunt.slack) if isinstance(stream, Generator) and hunt.asked else next(stream)
-        except StopIteration as end:
-            if time.monotonic() > limits.deadline:  # what a source gave up for that is not exhausted
-                hunt.ended = given_up(hunt, "time is up")
-            else:
-                hunt.ended = given_up(hunt, end.value or "no further candidates", Status.EXHAUSTED)
-            return
-        except NoneExists as error:
-            hunt.ended = (Status.INFEASIBLE, str(error))
-            return
-        hunt.asked += 1
-        hunt.candidates += hunt.candidate.final
-        hunt.slack = None
-        if _is_usable(hunt, source):
-            return
+def _asked_about(rows: list[RowSearch], points: Floats | None = None) -> tuple[Floats, Array, Floats]:
+    """Points (those of the candidates unless given), wanted classes and deltas."""
+    targets = np.empty(len(rows), dtype=object)
+    targets[:] = [row.search.target for row in rows]
+    found = np.stack([row.candidate.point for row in rows]) if points is None else points
+    return found, targets, np.array([row.delta for row in rows])
 
 
-def _is_usable(hunt: Hunt, source: CandidateSource) -> bool:
-    """Whether a candidate is worth a look: allowed, and if final new, different, and cheaper than what is there."""
-    assert hunt.candidate is not None
-    search, space = hunt.search, hunt.search.task.space
-    # before anything is certified: what rounding has moved is not changed, and what is returned is what was tested
-    path = hunt.candidate.path if hunt.candidate.path is None else search.settled(hunt.candidate.path)
-    hunt.candidate = candidate = replace(hunt.candidate, point=search.settled(hunt.candidate.point), path=path)
-    if not space.allowed(candidate.point[None], search.input[None]).all():
-        return False  # the constraints hold whatever a source says
-    if not candidate.final:
-        return True
-    if candidate.path is not None:
-        path = _allowed_path(search, candidate.path)
-        hunt.candidate = replace(candidate, path=path)
-        return len(path) > 0
-    key = candidate.point.tobytes()
-    if key in hunt.seen or not search.is_different(candidate.point):
-        return False
-    hunt.seen.add(key)
-    return source.ordered or hunt.best is None or search.cost(candidate.point) < hunt.best[0]
+def _look(rows: list[RowSearch], test: CertifyingTest) -> None:
+    """Give each search the slack of its candidate, and the certificate where to look is to test."""
+    for rank in sorted({row.rank for row in rows}):
+        batch = [row for row in rows if row.rank == rank]
+        for row, look in zip(batch, test.look(*_asked_about(batch), rank), strict=True):
+            row.slack, row.hopeful, row.certificate = look.slack, look.hopeful, look.certificate
 
 
-def _allowed_path(search: Search, path: Floats) -> Floats:
-    """The rows of a path that the space allows and that differ from what there is."""
-    fine = search.task.space.allowed(path, np.broadcast_to(search.input, path.shape)).all(axis=1)
-    return path[fine & np.array([search.is_different(p) for p in path], dtype=bool)]
-
-
-def _look(hunts: list[Hunt], judge: Judge) -> None:
-    """Give each hunt the slack of its candidate, and the answer where to look is to test."""
-    hunts = [h for h in hunts if h.candidate is not None and h.candidate.path is None]
-    for rank in sorted({h.rank for h in hunts}):
-        batch = [h for h in hunts if h.rank == rank]
-        for hunt, look in zip(batch, judge.looked(*asked_about(batch), rank), strict=True):
-            hunt.slack, hunt.hopeful, hunt.answer = look.slack, look.hopeful, look.answer
-
-
-def _test(hunts: list[Hunt], source: CandidateSource, judge: Judge) -> None:
+def _test(rows: list[RowSearch], test: CertifyingTest) -> None:
     """Test the final candidates that are worth it: one batch for all rows that are at the same number of tests."""
-    hunts = [h for h in hunts if h.candidate is not None and h.candidate.final and (h.hopeful or h.answer is not None)]
-    for hunt in hunts:
-        hunt.tests += 1
-    for rank, number in sorted({(h.rank, h.tests) for h in hunts if h.answer is None}):
-        batch = [h for h in hunts if h.answer is None and (h.rank, h.tests) == (rank, number)]
-        if not judge.can_test(rank, number):
-            for hunt in batch:
-                hunt.tests -= 1
-                hunt.ended = given_up(hunt, "`n_samples` leaves no confidence for a further test")
+    rows = [row for row in rows if row.candidate.final and (row.hopeful or row.certificate is not None)]
+    for row in rows:
+        row.tests += 1
+    for rank, number in sorted({(row.rank, row.tests) for row in rows if row.certificate is None}):
+        batch = [row for row in rows if row.certificate is None and (row.rank, row.tests) == (rank, number)]
+        # test number j may use the part 1 / (j (j + 1)) of the risk: with few draws not even no failure is enough
+        if not test.can_test(rank, number):
+            for row in batch:
+                row.tests -= 1
+                row.give_up("`n_samples` leaves no confidence for a further test")
             continue
-        for hunt, answer in zip(batch, judge.tested(*asked_about(batch), rank, number), strict=True):
-            hunt.answer = answer
-    for hunt in hunts:
-        if hunt.answer is not None and hunt.answer.is_certified and hunt.candidate is not None:
-            hunt.best = (hunt.search.cost(hunt.candidate.point), hunt.candidate.point, hunt.answer)
-            if source.ordered:
-                note = f"; {hunt.candidate.note}" if hunt.candidate.note else ""
-                hunt.ended = (Status.FOUND, hunt.answer.reason + note)
+        for row, certificate in zip(batch, test.certify(*_asked_about(batch), rank, number), strict=True):
+            row.certificate = certificate
+    for row in rows:
+        if row.certificate is not None and row.certificate.is_certified:
+            row.best = (row.search.cost(row.candidate.point), row.candidate.point, row.certificate)
+            if row.source.ordered:
+                note = f"; {row.candidate.note}" if row.candidate.note else ""
+                row.ended = (Status.FOUND, row.certificate.reason + note)
 
 
-def _outcome(hunt: Hunt) -> Outcome:
-    status, reason = hunt.ended if hunt.ended is not None else (Status.BUDGET, "")
-    cost, point, certificate = hunt.best or (np.nan, np.full_like(hunt.search.input, np.nan), None)
-    search = hunt.search
-    answer = Counterfactual(
-        search.row, hunt.rank, search.target, status, cost, hunt.candidates, hunt.tests, certificate, reason
-    )
-    return Outcome(answer, point)
+def _test_paths(rows: list[RowSearch], test: CertifyingTest) -> None:
+    """Test the paths of several rows; each ends with the cheapest row before the first that fails, if there is one."""
+    for row in rows:
+        if test.draws is not None and row.tests:
+            row.give_up("a path needs the whole confidence, and a test before it has used some")
+        row.tests += row.ended is None
+    for rank in sorted({row.rank for row in rows}):
+        going, place = [row for row in rows if row.rank == rank and row.ended is None], 0
+        while going:
+            going, place = _test_part(going, test, rank, place), place + AHEAD
+
+
+def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: int) -> list[RowSearch]:
+    """Test the next rows of each path on the draws that all of it shares; which paths go on after that."""
+    parts = [path[place : place + AHEAD] for row in rows if (path := row.candidate.path) is not None]
+    owners = [row for row, part in zip(rows, parts, strict=True) for _ in part]
+    points = np.concatenate(parts)
+    certificates = iter(test.certify(*_asked_about(owners, points), rank, 0) if len(points) else ())
+    going = []
+    for row, part in zip(rows, parts, strict=True):
+        results = [(point, next(certificates)) for point in part]
+        passed = next((i for i, (_, c) in enumerate(results) if not c.is_certified), len(results))
+        for point, certificate in results[:passed]:
+            row.keep_if_cheaper(point, certificate)
+        if passed == AHEAD:
+            going.append(row)
+            continue
+        if passed < len(results) and row.candidate.between and test.draws is None:
+            _bisect(row, test, results[passed][0])
+        if row.best is not None:
+            row.ended = (Status.FOUND, row.best[2].reason)
+        elif test.draws is not None:
+            why = (
+                "the safest of the rows found failed its test, and a second test would need confidence that is used up"
+            )
+            row.ended = (Status.BUDGET, why)
+    return going
+
+
+def _bisect(row: RowSearch, test: CertifyingTest, failed: Floats) -> None:
+    """Halve the way from the cheapest row that is proved to the next of the path: proofs cost no confidence."""
+    for _ in range(HALVINGS):
+        if row.best is None:
+            return
+        middle = row.search.snapped((row.best[1] + failed) / 2)
+        if not row.search.is_different(middle) or (middle == failed).all() or (middle == row.best[1]).all():
+            return
+        certificate = test.certify(*_asked_about([row], middle[None]), 0, 0)[0]
+        if not certificate.is_certified or not row.keep_if_cheaper(middle, certificate):
+            failed = middle
 
 
 def _next_rank(
-    hunt: Hunt,
-    outcome: Outcome,
-    source: CandidateSource,
-    judge: Judge,
-    limits: Limits,
-    done: dict[tuple[int, int], Outcome],
-    report: Any,
-) -> list[Hunt]:
-    """The hunt for the next counterfactual of a row; where one was not found, the further ones are not either."""
-    if hunt.rank + 1 >= limits.k:
-        return []
-    if outcome.answer.is_found:
-        changed = frozenset(np.flatnonzero(outcome.point != hunt.search.input).tolist())
-        trial = judge.trial(hunt.search.target, hunt.delta, hunt.rank + 1)
-        search = replace(hunt.search, avoid=(*hunt.search.avoid, changed), trial=trial)
-        return [Hunt(search, hunt.rank + 1, hunt.delta, source.candidates(search))]
-    for rank in range(hunt.rank + 1, limits.k):
-        answer = replace(outcome.answer, rank=rank, candidates=0, tests=0)
-        done[hunt.search.row, rank] = Outcome(answer, outcome.point)
+    row: RowSearch, test: CertifyingTest, limits: Limits, done: dict[tuple[int, int], Answer], report: Any
+) -> list[RowSearch]:
+    """The search for the next counterfactual of a row; where one was not found, the further ones are not either."""
+    answer, point = done[row.search.row, row.rank]
+    if answer.is_found and row.rank + 1 < limits.k:
+        changed = frozenset(np.flatnonzero(point != row.search.input).tolist())
+        trial = test.for_search(row.search.target, row.delta, row.rank + 1)
+        search = replace(row.search, avoid=(*row.search.avoid, changed), trial=trial)
+        return [RowSearch(search, row.rank + 1, row.delta, row.source)]
+    for rank in range(row.rank + 1, limits.k):
+        done[row.search.row, rank] = replace(answer, rank=rank, candidates=0, tests=0), point
         report(1)
     return []

@@ -1,4 +1,7 @@
-"""Refitted models in two parts: some to search with, the others to certify on.
+"""Listed models (checkpoints, refits) in two parts: some to search with, the others to certify on.
+
+What has been chosen by looking at a model says nothing about how it does on others. So the last models, as many as the
+claim needs, are not shown to the search; each of them certifies the candidate of a row once.
 
 To encode a table takes a pipeline milliseconds, and a search asks hundreds of times about dozens of models. What each
 feature adds to the columns of a model is found out once; a row is then a sum. Nothing that is read so certifies
@@ -7,61 +10,92 @@ anything: the test encodes rows as each model itself does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from apas._typing import Floats
-from apas.certification.methods.sampling import Sampling
+from apas.certification.question import Draws
 from apas.counterfactuals.search.source import Task
-from apas.counterfactuals.space.coding import CodedModel
-from apas.counterfactuals.space.pieces import Piece, pieces_of
+from apas.counterfactuals.space.encoder import CodedModel, Piece, pieces_of
 from apas.counterfactuals.space.space import FeatureSpace
-from apas.errors import ApasError, InputError
+from apas.errors import ApasError, InputError, Unsupported
 from apas.models.base import Dense, Model, Raw, offers
-from apas.shifts.base import ShiftSet
-from apas.shifts.observed import ObservedShifts
+from apas.models.digest import model_digest
+from apas.shifts.base import Listed, ShiftSet
 from apas.stats import sample_size
 
 
-def bound_models(shifts: ShiftSet, space: FeatureSpace, model: Model) -> ShiftSet:
-    """Models behind the coding of the space, if the model itself is."""
-    if not isinstance(shifts, ObservedShifts) or not isinstance(model, CodedModel):
+@runtime_checkable
+class Relistable(Protocol):
+    """A listed set that can be made of other models: of a part of them, or of the same ones read in another way."""
+
+    def with_models(self, models: Sequence[Any]) -> ShiftSet:
+        """The same set of other models."""
+        ...
+
+
+@runtime_checkable
+class AsTheyAre(Protocol):
+    """A listed set whose draw number i is, with delta 1, model number i as it is."""
+
+    def margins_read(
+        self, model: Model, rows: Callable[[int, Model], Floats], numbers: Sequence[int], count: int, target: Any
+    ) -> Floats:
+        """Margins of `count` rows on models of these numbers, each given what it reads, shape (numbers, count)."""
+        ...
+
+
+def bind_models(shifts: Listed, space: FeatureSpace, model: Model) -> Any:
+    """A listed set with its models behind the coding of the space, if the model itself is."""
+    if not isinstance(model, CodedModel):
         return shifts
-    return ObservedShifts([space.bind(other) for other in shifts.models], process=shifts.process)
+    return relisted(shifts, [space.bind(other) for other in shifts.models])
 
 
-def parted(shifts: ObservedShifts, method: Sampling) -> tuple[ObservedShifts, ObservedShifts]:
+def relisted(shifts: Listed, models: Any) -> Any:
+    """The same set of other models."""
+    if not offers(shifts, Relistable):
+        raise Unsupported(
+            f"generate searches on some of the models of {type(shifts).__name__} and certifies on others, read in the "
+            "units of the space, for which the set needs a method `with_models(models)`; add it, or use ObservedShifts."
+        )
+    return shifts.with_models(models)
+
+
+def split_models(shifts: Listed, method: Draws) -> tuple[Any, Any]:
     """The models to search with, and the last ones, as many as the claim needs, to certify on."""
+    models, name = shifts.models, type(shifts).__name__
     needed = sample_size(coverage=method.coverage, confidence=method.confidence)
     certifying = needed if method.n_samples is None else method.n_samples
-    if certifying < needed or len(shifts) <= certifying:
+    if certifying < needed or len(models) <= certifying:
         raise InputError(
-            f"`models` of ObservedShifts must number more than {max(needed, certifying)} to generate with coverage "
-            f"{method.coverage} and confidence {method.confidence}, got {len(shifts)}: that many certify, and the "
+            f"`models` of {name} must number more than {max(needed, certifying)} to generate with coverage "
+            f"{method.coverage} and confidence {method.confidence}, got {len(models)}: that many certify, and the "
             "search needs others; retrain more."
         )
-    models, process = shifts.models, shifts.process
-    first = ObservedShifts(models[:-certifying], process=process)
-    last = ObservedShifts(models[-certifying:], process=process)
-    both = len(set(first.to_dict()["models"]) & set(last.to_dict()["models"]))
+    parts = [relisted(shifts, part) for part in (models[:-certifying], models[-certifying:])]
+    known = [set(part.to_dict().get("models") or map(model_digest, part.models)) for part in parts]
+    both = len(known[0] & known[1])
     if both:
         raise InputError(
-            f"`models` of ObservedShifts must differ, but {both} of those to certify on are among those to search: "
+            f"`models` of {name} must differ, but {both} of those to certify on are among those to search: "
             "what a search has seen certifies nothing; retrain each with a seed of its own."
         )
-    return first, last
+    return parts[0], parts[1]
 
 
-def differences(shifts: ObservedShifts, model: Model) -> Floats | None:
+def differences(shifts: ShiftSet, model: Model) -> Floats | None:
     """By how much the parameters of the models differ from those of one, if all read rows alike; else None."""
+    if not offers(shifts, Listed) or not offers(shifts, AsTheyAre):
+        return None
     if not offers(model, Dense) or (offers(model, Raw) and not isinstance(model, CodedModel)):
         return None
-    base = model.parameters
     if any(type(m) is not type(model) or not _alike(m, model) for m in shifts.models):
         return None
-    return np.stack([m.parameters.values - base.values for m in shifts.models])
+    return np.stack([m.parameters.values - model.parameters.values for m in shifts.models])
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -71,8 +105,8 @@ def _alike(one: Any, other: Any) -> bool:
     return bool(same and one.parameters.shapes == other.parameters.shapes)
 
 
-class _Reader:
-    """One model, and what features add to its columns; what never changes is encoded once per row of the call."""
+class AdditiveEncoder:
+    """The encoder of one model as a sum over features; what never changes is encoded once per row of the call."""
 
     def __init__(self, task: Task, parts: tuple[Piece | None, ...]) -> None:
         self.task = task
@@ -90,7 +124,9 @@ class _Reader:
         """Points in the units of the model, fast if they agree in what never changes, as all points of one row do."""
         if not self._covers(points):
             return self.task.encoded(points)
-        sums, key = self._sum(points), points[0, self._fixed].tobytes()
+        sums, key = points @ self._lines, points[0, self._fixed].tobytes()
+        for i, piece in self._levels:
+            sums += piece.part(points[:, i])
         if key not in self._rest:
             self._rest[key] = self.task.encoded(points[:1])[0] - sums[0]
         return sums + self._rest[key]
@@ -100,25 +136,21 @@ class _Reader:
         inside = alike and ((points >= self._low) & (points <= self._high)).all()
         return bool(inside and all(np.isin(points[:, i], piece.numbers).all() for i, piece in self._levels))
 
-    def _sum(self, points: Floats) -> Floats:
-        sums = points @ self._lines
-        for i, piece in self._levels:
-            sums += piece.part(points[:, i])
-        return sums
-
 
 @dataclass(frozen=True)
-class ReadModels:
-    """Models of a search that can be read so."""
+class AdditiveModels:
+    """Models of a search whose encoders are all additive."""
 
-    shifts: ObservedShifts
+    shifts: AsTheyAre
     model: Model
-    readers: tuple[_Reader, ...]
+    encoders: tuple[AdditiveEncoder, ...]
 
     @classmethod
-    def of(cls, shifts: ObservedShifts, task: Task) -> ReadModels | None:
+    def of(cls, shifts: ShiftSet, task: Task) -> AdditiveModels | None:
         """The models, or None if one of them bends or mixes features, or does not know a level."""
-        readers = []
+        if not offers(shifts, Listed) or not offers(shifts, AsTheyAre):
+            return None
+        encoders = []
         for other in shifts.models:
             own = Task(other, task.space, background=task.background)
             try:
@@ -127,13 +159,13 @@ class ReadModels:
                 return None
             if pieces.complaint is not None:
                 return None
-            readers.append(_Reader(own, pieces.parts))
-        return cls(shifts, task.model, tuple(readers))
+            encoders.append(AdditiveEncoder(own, pieces.parts))
+        return cls(shifts, task.model, tuple(encoders))
 
     def margins(self, points: Floats, target: Any) -> Floats:
         """Margins of points of one row on every model, shape (models, points)."""
 
         def read(number: int, _: Model) -> Floats:
-            return self.readers[number].encoded(points)
+            return self.encoders[number].encoded(points)
 
-        return self.shifts.margins_read(self.model, read, range(len(self.readers)), len(points), target)
+        return self.shifts.margins_read(self.model, read, range(len(self.encoders)), len(points), target)

@@ -1,9 +1,9 @@
 """The search for one row as a smooth problem: coordinates that move freely, and the margin with its derivatives.
 
 Whatever the space says about a feature limits its coordinates. How a coordinate reaches the model is found by encoding
-the input with that feature changed: a straight line for scaled numbers, a polygon for what preprocessing bends, the
-differences between levels. Where preprocessing mixes features this is an approximation. It can cost candidates but lets
-none pass: what a search offers is evaluated by the model itself.
+the input with that feature changed: a straight line for scaled numbers, a piecewise linear function for what
+preprocessing bends, the differences between levels. Where preprocessing mixes features this is an approximation. It can
+cost candidates but lets none pass: what a search offers is evaluated by the model itself.
 
 The margin is derived at the nearest allowed point, not at the coordinates. So a descent goes on until a step or a level
 changes, and every point that it looks at could be offered.
@@ -29,7 +29,7 @@ from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers
 
 #: What is nowhere near any weight; it fills up the blocks of categories that have fewer levels than others.
-NEVER = -1e9
+NO_WEIGHT = -1e9
 
 
 class Coordinates:
@@ -54,7 +54,7 @@ class Coordinates:
         return found
 
 
-class Mixtures:
+class LevelWeights:
     """The coordinates of several categories as one block, so that all of them are handled together."""
 
     def __init__(self, parts: list[slice], size: int) -> None:
@@ -78,11 +78,12 @@ class Mixtures:
         points[:, self.places[self._is_there]] = most[:, self._is_there]
 
     def _block(self, points: Floats) -> Floats:
-        return np.concatenate([points, np.full((len(points), 1), NEVER)], axis=1)[:, self.places]
+        return np.concatenate([points, np.full((len(points), 1), NO_WEIGHT)], axis=1)[:, self.places]
 
 
 def on_simplex(points: Floats) -> Floats:
     """The nearest points whose last axis has entries of at least 0 that add up to 1."""
+    # the same number is subtracted from all entries, and what falls below 0 is cut off; `count` entries remain
     falling = -np.sort(-points, axis=-1)
     excess = np.cumsum(falling, axis=-1) - 1.0
     count = (falling - excess / np.arange(1, points.shape[-1] + 1) > 0).sum(axis=-1, keepdims=True)
@@ -96,8 +97,8 @@ def _unit(task: Task, i: int) -> float:
     return feature.span
 
 
-class Polygons:
-    """One polygon per coordinate, all of them evaluated together."""
+class PiecewiseLinear:
+    """One piecewise linear function per coordinate, all of them evaluated together."""
 
     def __init__(self, places: list[int], knots: list[Floats], values: list[Floats]) -> None:
         self.places = np.array(places, dtype=np.intp)
@@ -119,21 +120,21 @@ class Polygons:
 
     def sums(self, points: Floats) -> Floats:
         """What all of them add up to, shape (rows, columns)."""
-        at, piece, knot = self._found(points)
+        at, piece, knot = self._pieces_at(points)
         apart = at - knot
         found = self._values[self._every, piece] + apart[:, :, None] * self._pieces[self._every, piece]
         return np.asarray(found.sum(axis=1))
 
     def slopes(self, points: Floats) -> Floats:
-        """Their slopes, shape (rows, polygons, columns); at a knot the mean of those on its sides."""
-        at, piece, knot = self._found(points)
+        """Their slopes, shape (rows, functions, columns); at a knot the mean of those on its sides."""
+        at, piece, knot = self._pieces_at(points)
         # the last knot ends a piece and begins none
         end = self._knots[self._every, piece + 1]
         slopes = np.where((at == knot)[:, :, None], self._means[self._every, piece], self._pieces[self._every, piece])
         return np.where((at == end)[:, :, None], self._means[self._every, piece + 1], slopes)
 
-    def _found(self, points: Floats) -> tuple[Floats, Indices, Floats]:
-        """Coordinates, the piece of its polygon that each is on, and where that begins."""
+    def _pieces_at(self, points: Floats) -> tuple[Floats, Indices, Floats]:
+        """Coordinates, the piece that each is on, and where that begins."""
         at = points[:, self.places]
         piece = np.clip((at[:, :, None] >= self._knots).sum(axis=2) - 1, 0, self._last)
         return at, piece, self._knots[self._every, piece]
@@ -149,7 +150,7 @@ WIDTH = 0.01
 FAR = 20.0
 
 
-class Relaxed:
+class SmoothProblem:
     """One search in coordinates."""
 
     def __init__(self, search: Search) -> None:
@@ -169,7 +170,7 @@ class Relaxed:
         self._free[self._held(np.abs(slopes[0]))] = False
         self.low, self.high = self._limits()
         parts = list(zip(task.space, self.at.slices, self._free, strict=True))
-        self._mixtures = Mixtures([p for f, p, free in parts if free and f.kind == "categorical"], self.at.size)
+        self._categories = LevelWeights([p for f, p, free in parts if free and f.kind == "categorical"], self.at.size)
         even = [i for i, (f, _, free) in enumerate(parts) if free and f.is_level and f.kind != "categorical"]
         self._levels = np.array([self.at.slices[i].start for i in even], dtype=np.intp)
         self._level_units = self.at.units[even]
@@ -199,7 +200,7 @@ class Relaxed:
 
     def rounded(self, points: Floats) -> Floats:
         """The nearest allowed points, in coordinates."""
-        if not (self._rough or len(self._levels) or len(self._mixtures)):
+        if not (self._rough or len(self._levels) or len(self._categories)):
             return points
         found = points.copy()
         found[:, self._levels] = np.rint(points[:, self._levels] * self._level_units) / self._level_units
@@ -207,17 +208,17 @@ class Relaxed:
             j, unit = self.at.slices[i].start, self.at.units[i]
             original = np.full(len(points), self.search.input[i])
             found[:, j] = self.search.task.space.features[i].snapped(points[:, j] * unit, original) / unit
-        if len(self._mixtures):
-            self._mixtures.to_levels(found)
+        if len(self._categories):
+            self._categories.to_levels(found)
         return found
 
     def inside(self, points: Floats) -> Floats:
         """The nearest points within the limits, the weights of levels adding up to 1."""
         found = np.clip(points, self.low, self.high)
-        if len(self._mixtures):
+        if len(self._categories):
             mixed = points.copy()
-            self._mixtures.to_weights(mixed)
-            moved = self._mixtures.places[self._mixtures.places < self.at.size]
+            self._categories.to_weights(mixed)
+            moved = self._categories.places[self._categories.places < self.at.size]
             found[:, moved] = mixed[:, moved]
         return found
 
@@ -272,7 +273,7 @@ class Relaxed:
             still = [known for known in still if held[-1] not in known]
         return held
 
-    def _encode_parts(self) -> Polygons:
+    def _encode_parts(self) -> PiecewiseLinear:
         """Find what each coordinate adds to the columns, by encoding the input with one feature changed."""
         bent: list[tuple[int, Floats, Floats]] = []
         task, tried = self.search.task, [self._tried(i) for i in range(len(self._free))]
@@ -292,7 +293,7 @@ class Relaxed:
                     self._lines[part.start] = line
                 else:
                     bent.append((part.start, knots, values))
-        return Polygons([b[0] for b in bent], [b[1] for b in bent], [b[2] for b in bent])
+        return PiecewiseLinear([b[0] for b in bent], [b[1] for b in bent], [b[2] for b in bent])
 
     def _tried(self, i: int) -> Floats:
         """Numbers of a feature that are encoded, in ascending order."""
@@ -360,13 +361,13 @@ class Level:
     points: Floats
 
 
-def rising(first: float, step: float, last: float) -> Floats:
+def rising_levels(first: float, step: float, last: float) -> Floats:
     """What the levels ask for: from the first in steps, and the last."""
     steps = np.round(first + step * np.arange(int((last - first) / step + 1e-9) + 1), 12)
     return np.append(steps, last) if last - steps[-1] > 1e-9 else steps
 
 
-def strengths_tried(descend: Descend, asked: Floats, first: Floats, rounds: int) -> tuple[Floats, Floats]:
+def try_strengths(descend: Descend, asked: Floats, first: Floats, rounds: int) -> tuple[Floats, Floats]:
     """Costs and points of the cheapest descent for each of `asked`, over strengths around each of `first`."""
     grid = first[:, None] * SPREAD
     best, points, every = np.full(len(asked), np.inf), np.empty(0), np.arange(len(asked))
@@ -393,12 +394,12 @@ def _narrowed(grid: Floats, reached: Bools) -> Floats:
         return np.asarray(np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, stronger))
 
 
-def levels_of(relaxed: Relaxed, asked: Floats, costs: Floats, points: Floats) -> Iterator[Level]:
+def levels_of(problem: SmoothProblem, asked: Floats, costs: Floats, points: Floats) -> Iterator[Level]:
     """Descents gathered by what they were asked for, in that order."""
     for value in np.unique(asked):
         mine = np.flatnonzero((asked == value) & np.isfinite(costs))
-        rows = relaxed.numbers(points[mine[np.argsort(costs[mine], kind="stable")]])
-        yield Level(float(value), usable(relaxed.search, rows))
+        rows = problem.numbers(points[mine[np.argsort(costs[mine], kind="stable")]])
+        yield Level(float(value), usable(problem.search, rows))
 
 
 def usable(search: Search, rows: Floats) -> Floats:
@@ -409,14 +410,14 @@ def usable(search: Search, rows: Floats) -> Floats:
     return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
 
 
-def offered(relaxed: Relaxed, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
+def offered(problem: SmoothProblem, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
     """The rows of the first level as candidates, then those of the others; returns why there are no more."""
-    note = "found by finite differences, since the model has no derivatives" if relaxed.differences else ""
-    found = yield from first_and_by_cost(relaxed.search, (level.points for level in levels), note)
-    how = ", by finite differences since the model has no derivatives," if relaxed.differences else ""
+    note = "found by finite differences, since the model has no derivatives" if problem.differences else ""
+    found = yield from first_and_by_cost(problem.search, (level.points for level in levels), note)
+    how = ", by finite differences since the model has no derivatives," if problem.differences else ""
     if not found:
-        why = ": at the input all derivatives by what may change are 0" if relaxed.flat else ""
-        return f"no descent of {name}{how} reached an allowed row of class {relaxed.search.target!r}{why}"
+        why = ": at the input all derivatives by what may change are 0" if problem.flat else ""
+        return f"no descent of {name}{how} reached an allowed row of class {problem.search.target!r}{why}"
     return f"no further candidates after the last level of {name}{how.rstrip(',')}"
 
 

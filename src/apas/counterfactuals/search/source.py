@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from apas._typing import Array, Bools, Floats
-from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.base import Model, Raw, needs_strict, offers, valid
 from apas.models.convert import encoded_rows, predicted_classes
@@ -89,9 +89,13 @@ class Task:
 
     def valid(self, numbers: Floats, target: Any) -> Bools:
         """Which rows the model puts into the class."""
-        labels = np.empty(len(numbers), dtype=object)
+        return self.valid_columns(self.encoded(numbers), target)
+
+    def valid_columns(self, columns: Floats, target: Any) -> Bools:
+        """The same for rows in model units."""
+        labels = np.empty(len(columns), dtype=object)
         labels[:] = target
-        return valid(self.margins(numbers, target), needs_strict(self.model.classes, labels))
+        return valid(self.model.margin(columns, target), needs_strict(self.model.classes, labels))
 
     @cached_property
     def background_classes(self) -> Array:
@@ -125,7 +129,7 @@ class Search:
     avoid : tuple of frozenset of int
         Sets of features changed by the counterfactuals this row already has: a further one must leave at least one
         feature of each set as it is.
-    trial : Trial or None
+    trial : SearchTest or None
         Shifted models that the search may look at as often as it likes.
     """
 
@@ -134,7 +138,7 @@ class Search:
     input: Floats
     target: Any
     avoid: tuple[frozenset[int], ...] = ()
-    trial: Trial | None = None
+    trial: SearchTest | None = None
 
     def cost(self, point: Floats) -> float:
         """What it costs to get to a point."""
@@ -158,7 +162,7 @@ class Search:
         return all(not known <= changed for known in self.avoid)
 
 
-class Trial(Protocol):
+class SearchTest(Protocol):
     """How points of one row do on shifted models that the search may look at; nothing it says certifies anything."""
 
     @property
@@ -174,8 +178,12 @@ class Trial(Protocol):
         """By how much the slack grows from a point to each of others near it."""
         ...
 
-    def near(self, point: Floats) -> Trial:
+    def near(self, point: Floats) -> SearchTest:
         """The same for points near `point`, at a lower price."""
+        ...
+
+    def demanding(self, more: float) -> SearchTest:
+        """The same test, which asks for some slack more."""
         ...
 
 
@@ -202,4 +210,23 @@ class CandidateSource(Protocol):
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different candidates for one row, allowed by the space and valid on the model."""
+        ...
+
+
+@runtime_checkable
+class OnePath(Protocol):
+    """A source that offers a path (`Candidate.path`) before anything else, so that one test has the whole risk."""
+
+    @property
+    def one_path(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+@runtime_checkable
+class ForRows(Protocol):
+    """A source that holds something for each of the inputs."""
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse another number of inputs."""
         ...

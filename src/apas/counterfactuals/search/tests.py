@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,15 +22,14 @@ from apas._random import Stream
 from apas._typing import Array, Floats
 from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, search_tries
-from apas.certification.methods.sampling import Sampling, block_size
-from apas.certification.question import Method, Question, decide
-from apas.counterfactuals.search.observed_split import ReadModels, differences
-from apas.counterfactuals.search.source import Task, Trial
+from apas.certification.methods.sampling import block_size
+from apas.certification.question import Draws, Method, Question, decide
+from apas.counterfactuals.search.observed_split import AdditiveModels, differences
+from apas.counterfactuals.search.source import SearchTest, Task
 from apas.models.base import offers
 from apas.models.convert import encoded_rows
-from apas.shifts.base import OnPoints, ShiftSet
+from apas.shifts.base import Listed, OnPoints, ShiftSet
 from apas.shifts.linf import LinfShifts
-from apas.shifts.observed import ObservedShifts
 from apas.stats import allowed_failures, sample_size
 
 #: How many of the draws that do worst at a point are kept to look at points near it.
@@ -41,73 +40,58 @@ HELD = 5_000_000
 FEW = 1000
 #: Points that are looked at together.
 TOGETHER = 256
+#: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
+CAUTION = 2.0
+#: Slacks are cut to a grid, in units of the rounding band: what a source does next must not depend on the last bits of
+#: a margin, which depend on how many rows are looked at together.
+GRID = 1024.0
 
 
 @dataclass(frozen=True)
-class ProvedTrial:
+class BoundSearchTest:
     """Bounds over every shift, by the method itself."""
 
-    judge: Judge
+    test: CertifyingTest
     target: Any
     delta: float
-
-    @property
-    def few(self) -> bool:
-        """No: a bound holds for all."""
-        return False
+    demand: float = 0.0
+    few: ClassVar[bool] = False  # a bound holds for all
 
     def slacks(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
-        looks = self.judge.looked(points, *_repeated(self.target, self.delta, len(points)))
+        return self._bounds(points) - self.demand
+
+    def _bounds(self, points: Floats) -> Floats:
+        looks = self.test.look(points, *_repeated(self.target, self.delta, len(points)))
         return np.array([np.nan if look.slack is None else look.slack for look in looks])
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """Differences of the bounds."""
-        found = self.slacks(np.vstack([point[None], others]))
+        found = self._bounds(np.vstack([point[None], others]))
         return np.asarray(np.nan_to_num(found[1:] - found[0]))
 
-    def near(self, point: Floats) -> ProvedTrial:
+    def near(self, point: Floats) -> BoundSearchTest:
         """Itself: a bound costs the same everywhere."""
         return self
 
-
-@dataclass(frozen=True)
-class Demanding:
-    """Another trial that asks for some slack more."""
-
-    trial: Trial
-    more: float
-
-    @property
-    def few(self) -> bool:
-        """As for the other."""
-        return self.trial.few
-
-    def slacks(self, points: Floats) -> Floats:
-        """What is left of the slack."""
-        return self.trial.slacks(points) - self.more
-
-    def slopes(self, point: Floats, others: Floats) -> Floats:
-        """As for the other."""
-        return self.trial.slopes(point, others)
-
-    def near(self, point: Floats) -> Demanding:
-        """The same near a point."""
-        return Demanding(self.trial.near(point), self.more)
+    def demanding(self, more: float) -> BoundSearchTest:
+        """The same test, which asks for some slack more."""
+        return replace(self, demand=more)
 
 
 @dataclass(frozen=True)
-class SampledTrial:
+class DrawnSearchTest:
     """Draws of the search: the slack is the margin that all but a number of them exceed."""
 
-    judge: Judge
+    test: CertifyingTest
     target: Any
     delta: float
     samples: int
     rank: int
     directions: Floats | None = None
     fixed: bool = False
-    read: ReadModels | None = None
+    models: AdditiveModels | None = None
+    demand: float = 0.0
 
     @property
     def few(self) -> bool:
@@ -116,32 +100,31 @@ class SampledTrial:
 
     def slacks(self, points: Floats) -> Floats:
         """The margin that all but `rank` draws exceed."""
-        parts = [points[a : a + TOGETHER] for a in range(0, len(points), TOGETHER)]
-        return np.concatenate([self._least(part) for part in parts]) if parts else np.empty(0)
+        found = [np.empty(0)]
+        for start in range(0, len(points), TOGETHER):
+            margins, band = self._margins_and_band(points[start : start + TOGETHER])
+            found.append(least_margins(margins, self.rank + 1).max(axis=0) - band)
+        return np.concatenate(found) - self.demand
 
-    def _least(self, points: Floats) -> Floats:
-        margins, band = self._seen(points)
-        return np.asarray(least_margins(margins, self.rank + 1).max(axis=0) - band)
-
-    def _seen(self, points: Floats) -> tuple[Iterator[Floats], Floats]:
+    def _margins_and_band(self, points: Floats) -> tuple[Iterator[Floats], Floats]:
         """Margins on all draws, block by block, and below which margin a sign may be owed to rounding."""
-        if self.read is not None:
-            return iter([self.read.margins(points, self.target)]), np.zeros(len(points))
+        if self.models is not None:
+            return iter([self.models.margins(points, self.target)]), np.zeros(len(points))
         question = self._question(points)
         return (self._margins(question, directions) for directions in self._blocks(question)), question.band
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
-        margins = np.concatenate(list(self._seen(np.vstack([point[None], others]))[0]))
+        margins = np.concatenate(list(self._margins_and_band(np.vstack([point[None], others]))[0]))
         order = np.argsort(margins[:, 0])
         width = max(3, self.rank // 2)
         ranks = order[max(0, self.rank - width) : self.rank + width + 1]
         return np.asarray(np.nan_to_num(margins[ranks, 1:] - margins[ranks, :1]).mean(axis=0))
 
-    def near(self, point: Floats) -> SampledTrial:
+    def near(self, point: Floats) -> DrawnSearchTest:
         """The draws that do worst at `point`."""
         keep = max(KEPT, 8 * (self.rank + 1))
-        if self.samples <= keep or self.read is not None:
+        if self.samples <= keep or self.models is not None:
             return self
         question = self._question(point[None])
         blocks = [(block, self._margins(question, block)[:, 0]) for block in self._blocks(question)]
@@ -152,6 +135,10 @@ class SampledTrial:
         kept = [block[worst[a : a + len(block)]] for (block, _), a in zip(blocks, ends[:-1], strict=True)]
         return replace(self, directions=np.concatenate(kept))
 
+    def demanding(self, more: float) -> DrawnSearchTest:
+        """The same test, which asks for some slack more."""
+        return replace(self, demand=more)
+
     def _margins(self, question: Question, directions: Floats) -> Floats:
         if self.fixed:
             return question.model.shifted_margins(question.X, self.target, directions, 1.0)
@@ -159,23 +146,21 @@ class SampledTrial:
 
     def _question(self, points: Floats) -> Question:
         labels, deltas = _repeated(self.target, self.delta, len(points))
-        if self.judge.searched is not None and not self.fixed:
-            return self.judge.question(points, labels, deltas, shifts=self.judge.searched)
-        if not self.fixed and offers(self.judge.shifts, OnPoints):
-            return self.judge.question(points, labels, deltas)
-        task = self.judge.task  # without a detour through data frames, which costs more than the margins
-        shifts = LinfShifts() if self.fixed else self.judge.shifts
+        if not self.fixed and (self.test.searched is not None or offers(self.test.shifts, OnPoints)):
+            return self.test.question(points, labels, deltas, shifts=self.test.searched)
+        task = self.test.task  # without a detour through data frames, which costs more than the margins
+        shifts = LinfShifts() if self.fixed else self.test.shifts
         return Question(task.model, task.encoded(points), labels, deltas, shifts)
 
     def _blocks(self, question: Question) -> Iterable[Floats]:
         if self.directions is not None:
             return [self.directions]
-        if self.judge.searched is None and self.samples * len(question.coordinates) <= HELD:
-            return self.judge.task.once("search draws", lambda: list(self._drawn(question)))
+        if self.test.searched is None and self.samples * len(question.coordinates) <= HELD:
+            return self.test.task.once("search draws", lambda: list(self._drawn(question)))
         return self._drawn(question)
 
     def _drawn(self, question: Question) -> Iterator[Floats]:
-        stream, block = Stream(self.judge.entropy, "generate/search"), block_size(question)
+        stream, block = Stream(self.test.entropy, "generate/search"), block_size(question)
         for start in range(0, self.samples, block):
             yield question.directions(stream, start, min(start + block, self.samples)).copy()
 
@@ -196,31 +181,29 @@ def _repeated(target: Any, delta: float, count: int) -> tuple[Array, Floats]:
     return labels, np.full(count, delta)
 
 
-#: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
-CAUTION = 2.0
-#: Slacks are cut to a grid, in units of the rounding band: what a source does next must not depend on the last bits of
-#: a margin, which depend on how many rows are looked at together.
-GRID = 1024.0
-
-
 @dataclass(frozen=True)
 class Look:
     """What is seen of a candidate before it is tested."""
 
     slack: float | None
     hopeful: bool
-    answer: Certificate | None = None
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True)
-class Judge:
-    """Looks at candidates, and tests them."""
+class CertifyingTest:
+    """Looks at candidates, and certifies them; of listed models it has some, and the search has others (`searched`)."""
 
     task: Task
     shifts: ShiftSet
     method: Method
     entropy: int
-    searched: ObservedShifts | None = None
+    searched: ShiftSet | None = None
+
+    @cached_property
+    def draws(self) -> Draws | None:
+        """The method as one that draws, or None if it proves its claim."""
+        return self.method if offers(self.method, Draws) else None
 
     def question(
         self, points: Floats, targets: Array, deltas: Floats, tries: int = 1, shifts: ShiftSet | None = None
@@ -232,97 +215,103 @@ class Judge:
     def can_test(self, rank: int, number: int) -> bool:
         """Whether test number `number` of a rank could certify anything: with few draws the later ones cannot.
 
-        Number 0 is the one test of a path; of models that exist there are enough for one test of whatever kind.
+        Number 0 is the one test of a path; of listed models there are enough for one test of whatever kind.
         """
         if self.searched is not None:
             return number <= 1
-        if not isinstance(self.method, Sampling) or self.method.n_samples is None:
+        if self.draws is None or self.draws.n_samples is None:
             return True
-        asked = Most(self.method.coverage, self.method.confidence, "", tries=search_tries(rank, number))
-        return self.method.n_samples >= sample_size(coverage=asked.coverage, confidence=asked.row_confidence)
+        claim = self._claim(self.draws, search_tries(rank, number))
+        return self.draws.n_samples >= sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
 
-    def looked(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
+    def look(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
         """What is seen of each candidate for a rank without spending anything."""
         if self.searched is not None:
             rows = zip(points, targets, deltas, strict=True)
-            slacks = [float(self.trial(target, delta).slacks(point[None])[0]) for point, target, delta in rows]
+            slacks = [float(self.for_search(target, delta).slacks(point[None])[0]) for point, target, delta in rows]
             return [Look(slack, slack >= 0) for slack in slacks]
         question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
-        if isinstance(self.method, Sampling):
-            return _sampled(self.method, question, Stream(self.entropy, "generate/search"))
-        return [_proved(a) for a in decide(question, self.method, Stream(self.entropy, "generate"))]
+        if self.draws is not None:
+            return self._look_at_draws(self.draws, question)
+        return [_look_at_bound(c) for c in decide(question, self.method, Stream(self.entropy, "generate"))]
 
-    def tested(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
+    def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
+        # listed models certify one candidate of a row once, so that there is nothing to divide the risk among
         tries = 1 if self.searched is not None else search_tries(rank, number)
         question = self.question(points, targets, deltas, tries=tries)
         return decide(question, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
 
-    def trial(self, target: Any, delta: float, rank: int = 0) -> Trial:
+    def for_search(self, target: Any, delta: float, rank: int = 0) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
-        if not isinstance(self.method, Sampling):
-            return ProvedTrial(self, target, delta)
+        if self.draws is None:
+            return BoundSearchTest(self, target, delta)
         samples, allowed = self.allowance
         if rank:  # its test allows fewer failures, so that the search had better aim at fewer
-            claim = Most(self.method.coverage, self.method.confidence, "", tries=search_tries(rank, 0))
-            fewer = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
-            allowed = max(0, fewer)
-        fixed = self.differences if delta == 1 else None
-        read = self.read_models if delta == 1 and fixed is None else None
-        return SampledTrial(self, target, delta, samples, allowed, fixed, fixed is not None, read)
+            allowed = max(0, _allowed(samples, self._claim(self.draws, search_tries(rank, 0))))
+        changes = self.changes if delta == 1 else None
+        models = self.additive_models if delta == 1 and changes is None else None
+        return DrawnSearchTest(self, target, delta, samples, allowed, changes, changes is not None, models)
 
     @cached_property
-    def differences(self) -> Floats | None:
+    def changes(self) -> Floats | None:
         """How the models of the search differ from the model, if they can be had by shifting it."""
         return None if self.searched is None else differences(self.searched, self.task.model)
 
     @cached_property
-    def read_models(self) -> ReadModels | None:
+    def additive_models(self) -> AdditiveModels | None:
         """The models of the search, where it is known what each feature adds to their columns."""
-        return None if self.searched is None else ReadModels.of(self.searched, self.task)
+        return None if self.searched is None else AdditiveModels.of(self.searched, self.task)
 
     @cached_property
     def allowance(self) -> tuple[int, int]:
         """How many draws the search looks at, and how many of them may fail: those of a test at full confidence."""
-        assert isinstance(self.method, Sampling)
-        if self.searched is not None:
-            return len(self.searched), 0  # the test allows next to none
-        question = Question(
-            self.task.model,
-            np.empty((0, self.task.model.n_features)),
-            np.empty(0, dtype=object),
-            np.empty(0),
-            self.shifts,
+        if offers(self.searched, Listed):
+            return len(self.searched.models), 0  # the test allows next to none
+        assert self.draws is not None
+        model, claim = self.task.model, self._claim(self.draws)
+        nobody = np.empty(0, dtype=object)
+        samples = self.draws.samples(
+            Question(model, np.empty((0, model.n_features)), nobody, np.empty(0), self.shifts), claim
         )
-        claim = Most(self.method.coverage, self.method.confidence, "")
-        samples = self.method.samples(question, claim)
-        return samples, allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
+        return samples, _allowed(samples, claim)
+
+    def _claim(self, method: Draws, tries: int = 1) -> Most:
+        """What a test of so many tries claims, without words: nobody reads it."""
+        return Most(method.coverage, method.confidence, "", tries=tries)
+
+    def _look_at_draws(self, method: Draws, question: Question) -> list[Look]:
+        """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
+        claim, stream = self._claim(method, question.tries), Stream(self.entropy, "generate/search")
+        samples = method.samples(question, claim)
+        allowed = _allowed(samples, claim)
+        if allowed < 0:  # enough for the one test of a path only, which has the whole risk
+            allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
+        # the largest m with m + CAUTION sqrt(m) <= allowed: counts of failures have a standard deviation of about
+        # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
+        bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
+        block = block_size(question)
+        drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
+        least = least_margins((question.margins(directions) for directions in drawn), allowed + 1)
+        slacks = _on_grid(np.partition(least, bearable, axis=0)[bearable] - question.band, question.band)
+        hopeful = least.max(axis=0) > question.band
+        return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
 
 
-def _proved(answer: Certificate) -> Look:
-    bound = answer.evidence.bound if isinstance(answer.evidence, BoundEvidence) else None
-    if answer.is_certified:
-        return Look(max(0.0, bound or 0.0), True, answer)
-    return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, answer)
+def _allowed(samples: int, claim: Most) -> int:
+    return allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
 
 
-def _sampled(method: Sampling, question: Question, stream: Stream) -> list[Look]:
-    """How the candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
-    claim = Most(method.coverage, method.confidence, "", question.claim_rows, question.tries)  # in words for nobody
-    samples = method.samples(question, claim)
-    allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
-    if allowed < 0:  # enough for the one test of a path only, which has the whole risk
-        allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
-    bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
-    block = block_size(question)
-    drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
-    least = least_margins((question.margins(directions) for directions in drawn), allowed + 1)
-    slacks = _cut(np.partition(least, bearable, axis=0)[bearable] - question.band, question.band)
-    hopeful = least.max(axis=0) > question.band
-    return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
+def _look_at_bound(certificate: Certificate) -> Look:
+    """For a method that proves, to look is to test: proofs cost no confidence."""
+    bound = certificate.evidence.bound if isinstance(certificate.evidence, BoundEvidence) else None
+    if certificate.is_certified:
+        return Look(max(0.0, bound or 0.0), True, certificate)
+    # what is not certified must have a slack below 0, also where the bound itself is 0 and the class needs more
+    return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate)
 
 
-def _cut(slacks: Floats, band: Floats) -> Floats:
-    """Slacks without their last digits; what is negative stays so."""
+def _on_grid(slacks: Floats, band: Floats) -> Floats:
+    """Slacks rounded down to multiples of a power of two, which is exact; what is negative stays so."""
     grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(band, np.finfo(float).tiny))))
     return np.asarray(np.floor(slacks / grid) * grid)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_flag
-from apas.counterfactuals.defaults import own_columns
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
+from apas.counterfactuals.space.space import own_columns
 from apas.errors import InputError
 
 _Asking = Generator[Candidate, float | None, str | None]
@@ -52,14 +52,10 @@ class Given:
 
     points: Any
     repair: bool = True
+    ordered: ClassVar[bool] = True  # those that follow are further from the given point
 
     def __post_init__(self) -> None:
         check_flag(self.repair, "repair")
-
-    @property
-    def ordered(self) -> bool:
-        """True: the first certified one is wanted, since those that follow are further from the given point."""
-        return True
 
     def unsupported(self, task: Task) -> str | None:
         """None; points that do not fit the space are an error."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,10 +40,7 @@ class NearestNeighbours:
     [[5.0, 40.0], [8.0, 40.0]]
     """
 
-    @property
-    def ordered(self) -> bool:
-        """Whether no candidate costs less than those before it."""
-        return True
+    ordered: ClassVar[bool] = True  # no candidate costs less than those before it
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are rows to look among, else the error a user reads."""
@@ -55,7 +52,7 @@ class NearestNeighbours:
         """Different rows in the order of their costs, allowed by the space and valid on the model."""
         task = search.task
         label = search.target
-        known = task.once(("neighbours", label), lambda: _Known(task, rows_of_class(task, label)))
+        known = task.once(("neighbours", label), lambda: _KnownRows(task, rows_of_class(task, label)))
         if not len(known.rows):
             raise InputError(
                 f"`background` must hold a row that the model puts into the wanted class {label!r}, got none; give "
@@ -73,7 +70,7 @@ def rows_of_class(task: Task, label: Any) -> Floats:
     return np.unique(np.clip(rows, lows, highs) + 0.0, axis=0)  # + 0.0 makes -0.0 the 0.0 it equals
 
 
-class _Known:
+class _KnownRows:
     """Known rows of a class in a tree, whose distances are lower bounds of costs.
 
     Only features that change freely are in it. Of the others it is not known before an input is given which of their
@@ -89,7 +86,7 @@ class _Known:
         self.free: Bools = np.asarray(np.isfinite(moved).all(axis=0))
         moved = moved[:, self.free].sum(axis=1) if self.power == 1 else moved[:, self.free].max(axis=1, initial=0.0)
         #: How much nearer than the row itself what is made of it can be, at most.
-        self.dust = float(moved.max(initial=0.0))
+        self.allowance = float(moved.max(initial=0.0))
         self.tree = cKDTree(self._coordinates(rows))
 
     def nearest(self, point: Floats, count: int) -> tuple[Indices, float]:
@@ -98,7 +95,7 @@ class _Known:
         apart, found = self.tree.query(self._coordinates(point[None])[0], k=np.arange(1, count + 1), p=self.power)
         if count == len(self.rows):
             return found, np.inf
-        bound = max(0.0, float(apart[-1]) - self.dust) / (len(self.task.space) if self.power == 1 else 1)
+        bound = max(0.0, float(apart[-1]) - self.allowance) / (len(self.task.space) if self.power == 1 else 1)
         return found, bound * (1 - ROUNDING)
 
     def _coordinates(self, rows: Floats) -> Floats:
@@ -124,7 +121,7 @@ def _moved(feature: Feature, values: Floats) -> Floats:
     return np.nan_to_num(apart, nan=np.inf)
 
 
-def _by_cost(search: Search, known: _Known) -> Iterator[Candidate]:
+def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:
     """Candidates in the order of their costs: one is held back while the rows still to come could cost less."""
     waiting: list[tuple[float, int]] = []
     points: dict[int, Floats] = {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search.smooth import Level, Relaxed, levels_of, offered, rising, strengths_tried
+from apas.counterfactuals.search.smooth import Level, SmoothProblem, levels_of, offered, rising_levels, try_strengths
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
@@ -85,6 +85,7 @@ class Prototype:
     rounds: int = 2
     iterations: int = 500
     learning_rate: float = 0.1
+    ordered: ClassVar[bool] = True  # the row of the first descents is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
         owner = "Prototype"
@@ -96,11 +97,6 @@ class Prototype:
             check_number(getattr(self, name), name, owner, above=0.0)
         for name in ("neighbours", "rounds", "iterations"):
             check_integer(getattr(self, name), name, owner, least=1)
-
-    @property
-    def ordered(self) -> bool:
-        """True: the row of the first descents is wanted if it is certified, else the cheapest that is."""
-        return True
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are rows to make prototypes of, else the error a user reads."""
@@ -121,79 +117,81 @@ class Prototype:
                 f"`background` holds no row that the model puts into class {search.target!r}, of which Prototype could "
                 "make a prototype; give more rows, or use another source"
             )
-        relaxed = Relaxed(search)
-        return (yield from offered(relaxed, self._levels(relaxed), "Prototype"))
+        problem = SmoothProblem(search)
+        return (yield from offered(problem, self._levels(problem), "Prototype"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each higher confidence, that of its own."""
-        return self._levels(Relaxed(search))
+        return self._levels(SmoothProblem(search))
 
-    def _levels(self, relaxed: Relaxed) -> Iterator[Level]:
-        prototype = _prototype(relaxed, self.neighbours) if self.attraction else relaxed.start
-        asked = rising(float(self.confidence), self.step, self.last)
+    def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
+        prototype = _prototype(problem, self.neighbours) if self.attraction else problem.start
+        asked = rising_levels(float(self.confidence), self.step, self.last)
         for part in (asked[:1], asked[1:]):
             if len(part):
-                yield from self._descended(relaxed, part, prototype)
+                yield from self._levels_of_descents(problem, part, prototype)
 
-    def _descended(self, relaxed: Relaxed, asked: Floats, prototype: Floats) -> Iterator[Level]:
+    def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, prototype: Floats) -> Iterator[Level]:
         def descend(confidences: Floats, weights: Floats) -> tuple[Floats, Floats]:
-            return self._descend(relaxed, confidences, weights, prototype)
+            return self._descend(problem, confidences, weights, prototype)
 
         first = np.full(len(asked), float(self.weight))
-        costs, points = strengths_tried(descend, asked, first, self.rounds)
-        return levels_of(relaxed, asked, costs, _drawn_back(relaxed, asked, points))
+        costs, points = try_strengths(descend, asked, first, self.rounds)
+        return levels_of(problem, asked, costs, _draw_back(problem, asked, points))
 
-    def _descend(self, relaxed: Relaxed, asked: Floats, weights: Floats, prototype: Floats) -> tuple[Floats, Floats]:
+    def _descend(
+        self, problem: SmoothProblem, asked: Floats, weights: Floats, prototype: Floats
+    ) -> tuple[Floats, Floats]:
         """Cost (that of the elastic net) and place of the best point of each descent, infinite where there is none."""
-        start, count = relaxed.start, len(asked)
+        start, count = problem.start, len(asked)
         best, points = np.full(count, np.inf), np.tile(start, (count, 1))
         at, ahead = points.copy(), points.copy()
-        threshold = self.sparsity / (1.0 + self.attraction) * relaxed.weights
+        threshold = self.sparsity / (1.0 + self.attraction) * problem.weights
         for t in range(self.iterations):
-            if time.monotonic() > relaxed.search.task.deadline:
+            if time.monotonic() > problem.search.task.deadline:
                 break
-            allowed = relaxed.rounded(np.concatenate([at, ahead]))
-            margins, slopes = relaxed.gradients(allowed)
+            allowed = problem.rounded(np.concatenate([at, ahead]))
+            margins, slopes = problem.gradients(allowed)
             excess = np.tanh(0.5 * margins)
             moved = allowed[:count] - start
-            costs = self.sparsity * relaxed.costs(allowed[:count]) + (moved * moved).sum(axis=1)
+            costs = self.sparsity * problem.costs(allowed[:count]) + (moved * moved).sum(axis=1)
             good = (excess[:count] >= asked) & (margins[:count] >= 0) & (costs < best)
             best[good], points[good] = costs[good], allowed[:count][good]
             short = excess[count:] < asked
-            pull = np.where(short, -2.0 * weights * relaxed.slopes(margins[count:]), 0.0)
+            pull = np.where(short, -2.0 * weights * problem.slopes(margins[count:]), 0.0)
             slope = pull[:, None] * slopes[count:] + 2.0 * (ahead - start) + 2.0 * self.attraction * (ahead - prototype)
             rate = self.learning_rate / (1.0 + self.attraction) * np.sqrt(1.0 - t / self.iterations)
             change = ahead - rate * slope - start
             change = np.sign(change) * np.maximum(np.abs(change) - threshold, 0.0)
-            after = relaxed.inside(start + change)
-            at, ahead = after, relaxed.inside(after + t / (t + 3.0) * (after - at))
+            after = problem.inside(start + change)  # soft thresholding, then Nesterov's step ahead: FISTA
+            at, ahead = after, problem.inside(after + t / (t + 3.0) * (after - at))
         return best, points
 
 
-def _drawn_back(relaxed: Relaxed, asked: Floats, points: Floats) -> Floats:
+def _draw_back(problem: SmoothProblem, asked: Floats, points: Floats) -> Floats:
     """The first points on the way from the input to others at which these are confident enough, if it is a first."""
     far, near = np.ones(len(points)), np.zeros(len(points))
     found = points.copy()
     for _ in range(HALVINGS):
         middle = (near + far) / 2
-        between = relaxed.rounded(relaxed.start + middle[:, None] * (points - relaxed.start))
-        margins = relaxed.margins(between)
+        between = problem.rounded(problem.start + middle[:, None] * (points - problem.start))
+        margins = problem.margins(between)
         good = (np.tanh(0.5 * margins) >= asked) & (margins >= 0)
         found[good] = between[good]
         far, near = np.where(good, middle, far), np.where(good, near, middle)
     return found
 
 
-def _prototype(relaxed: Relaxed, neighbours: int) -> Floats:
+def _prototype(problem: SmoothProblem, neighbours: int) -> Floats:
     """Mean of the nearest known rows of the wanted class, in coordinates."""
-    task, label = relaxed.search.task, relaxed.search.target
-    known, tree = task.once(("prototype", label), lambda: _known(relaxed, label))
-    _, nearest = tree.query(relaxed.start, k=np.arange(1, min(neighbours, len(known)) + 1))
+    task, label = problem.search.task, problem.search.target
+    known, tree = task.once(("prototype", label), lambda: _known(problem, label))
+    _, nearest = tree.query(problem.start, k=np.arange(1, min(neighbours, len(known)) + 1))
     return np.asarray(known[nearest].mean(axis=0))
 
 
-def _known(relaxed: Relaxed, label: Any) -> tuple[Floats, Any]:
+def _known(problem: SmoothProblem, label: Any) -> tuple[Floats, Any]:
     from scipy.spatial import cKDTree
 
-    known = relaxed.at.of(rows_of_class(relaxed.search.task, label))
+    known = problem.at.of(rows_of_class(problem.search.task, label))
     return known, cKDTree(known)

@@ -1,15 +1,13 @@
 """`Roar`: rows that survive when a linear surrogate of the model moves in the worst way.
 
-`Surrogate` scores points by ``slopes @ point + intercept``, at least 0 for the wanted class. When slopes and intercept
-together move within a ball, the lowest score of a point is known in closed form: the score minus the radius times the
-dual norm of the point with a 1 for the intercept appended.
+Near the row the model is replaced by a line: `Surrogate` scores points by ``slopes @ point + intercept``, at least 0
+for the wanted class. When slopes and intercept together move within a ball, the lowest score of a point is known in
+closed form: the score minus the radius times the dual norm of the point with a 1 for the intercept appended. The loss
+of a point is the log loss of its worst score plus a price times the distance from the row; it is minimised by gradient
+descent (Adam). Of several prices the row of the highest that is still valid on the model is taken.
 
 A row can be moved in the columns that the model sees, freely, as published methods do; or in coordinates of the space,
 between its limits, from where there is a way back to an allowed row.
-
-Near the row the model is replaced by a line (`Surrogate`). The loss of a point is the log loss
-of its worst score while the line moves within a ball, plus a price times the distance from the row; it is minimised by
-gradient descent (Adam). Of several prices the row of the highest that is still valid on the model is taken.
 """
 
 from __future__ import annotations
@@ -18,23 +16,23 @@ import time
 import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search.smooth import Relaxed, derives, first_and_by_cost, usable
+from apas.counterfactuals.search.smooth import SmoothProblem, derives, first_and_by_cost, usable
 from apas.counterfactuals.search.source import Candidate, Search, Task
-from apas.counterfactuals.space.coding import CodedModel
+from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError, Unsupported
-from apas.models.base import Differentiable, needs_strict, valid
+from apas.models.base import Differentiable
 from apas.shifts.points import standard_normals
 
 BALLS = ("linf", "l1")
-#: Decimals that are kept of slopes and intercept.
+#: Decimals that are kept of slopes and intercept, as in the published experiments.
 DECIMALS = 4
 #: Newton steps of a fit at most, halvings of each, and the step that ends it.
 NEWTON_STEPS, HALVINGS, SMALL = 50, 30, 1e-9
@@ -128,36 +126,6 @@ class Neighbours:
     spread: Floats
 
 
-class Neighbourhood(Protocol):
-    """What a descent needs to know about the row that it starts from.
-
-    Attributes
-    ----------
-    search : Search
-    start, weights : ndarray of shape (coordinates,)
-        The row, and what a unit of each coordinate costs.
-    width : int
-        How many standard normal numbers a neighbour is made of.
-    """
-
-    search: Search
-    start: Floats
-    weights: Floats
-    width: int
-
-    def drawn(self, normals: Floats, local: bool) -> Neighbours:
-        """Draw neighbours of the row, or of the mean of the known rows."""
-        ...
-
-    def tangent(self) -> Surrogate:
-        """The margin of the model as it is at the row."""
-        ...
-
-    def inside(self, points: Floats) -> Floats:
-        """The nearest points that may be looked at."""
-        ...
-
-
 class Columns:
     """A row as the model sees it, that may go anywhere."""
 
@@ -206,10 +174,7 @@ class Columns:
 
     def valid(self, points: Floats) -> Bools:
         """Which points the model puts into the wanted class."""
-        labels = np.empty(len(points), dtype=object)
-        labels[:] = self.search.target
-        strict = needs_strict(self.task.model.classes, labels)
-        return valid(self.task.model.margin(points, self.search.target), strict)
+        return self.task.valid_columns(points, self.search.target)
 
     def tangent(self) -> Surrogate:
         """The margin of the model as it is at the row."""
@@ -227,11 +192,11 @@ class InSpace:
 
     def __init__(self, search: Search) -> None:
         self.search, task = search, search.task
-        self._relaxed = Relaxed(search)
-        self._at = self._relaxed.at
+        self._problem = SmoothProblem(search)
+        self._at = self._problem.at
         self._origin = self._origins()
-        self.start = self._relaxed.start - self._origin
-        self.weights = self._relaxed.weights
+        self.start = self._problem.start - self._origin
+        self.weights = self._problem.weights
         self.width = len(task.space)
 
     def drawn(self, normals: Floats, local: bool) -> Neighbours:
@@ -256,17 +221,17 @@ class InSpace:
 
     def tangent(self) -> Surrogate:
         """The margin of the model as it is at the row."""
-        margins, slopes = self._relaxed.gradients(self._relaxed.start[None])
+        margins, slopes = self._problem.gradients(self._problem.start[None])
         return _line(float(margins[0]), slopes[0], self.start)
 
     def inside(self, points: Floats) -> Floats:
         """The nearest points within the limits of the space."""
-        return self._relaxed.inside(points + self._origin) - self._origin
+        return self._problem.inside(points + self._origin) - self._origin
 
     def numbers(self, points: Floats) -> Floats:
         """The nearest allowed rows, as numbers per cell."""
         moved = points != self.start  # adding the origin again need not give the digits that were there
-        return self._relaxed.numbers(np.where(moved, points + self._origin, self._relaxed.start))
+        return self._problem.numbers(np.where(moved, points + self._origin, self._problem.start))
 
     def _origins(self) -> Floats:
         """Where coordinates are 0: the low end of a range, else of what is known."""
@@ -277,6 +242,11 @@ class InSpace:
                 low = feature.ends[0] if np.isfinite(feature.ends[0]) else float(known[:, i].min())
                 found[part] = low / self._at.units[i]
         return found
+
+
+#: The row that a descent starts from: `start` in coordinates, `weights` that a unit of each costs, and the `width` of a
+#: neighbour in standard normal numbers.
+_Row = Columns | InSpace
 
 
 def _background(search: Search) -> Floats:
@@ -367,6 +337,7 @@ class Roar:
     radius: float = 0.1
     ball: str = "linf"
     samples: int = 20_000
+    ordered: ClassVar[bool] = True  # the row of the chosen price is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
         for name, known in (("surrogate", SURROGATES), ("ball", BALLS)):
@@ -375,11 +346,6 @@ class Roar:
                 raise InputError(f"`{name}` of Roar must be {choices}, got {getattr(self, name)!r}.")
         check_number(self.radius, "radius", "Roar", least=0.0)
         object.__setattr__(self, "samples", check_integer(self.samples, "samples", "Roar", least=2))
-
-    @property
-    def ordered(self) -> bool:
-        """True: the row of the chosen price is wanted if it is certified, else the cheapest that is."""
-        return True
 
     def unsupported(self, task: Task) -> str | None:
         """None if there is what the line is made from, else the error a user reads."""
@@ -430,26 +396,26 @@ class Roar:
         if lines is None:
             return np.array(place.start)
         choosing, last = lines
-        rows = self._descended(place, choosing, self.radius, PRICES)
-        chosen = _before_the_fall(place.valid(rows))
+        rows = self._descend(place, choosing, self.radius, PRICES)
+        chosen = _last_valid_price(place.valid(rows))
         if choosing is not last:
-            rows, chosen = self._descended(place, last, self.radius, PRICES[[chosen]]), 0
+            rows, chosen = self._descend(place, last, self.radius, PRICES[[chosen]]), 0
         found: Floats = rows[chosen]
         return found
 
     def _rows(self, place: InSpace, choosing: Surrogate, last: Surrogate) -> Iterator[Floats]:
         """The row of the chosen price, if it can be offered; then those of all prices and radii."""
         search = place.search
-        points = self._descended(place, choosing, self.radius, PRICES)
-        chosen = _before_the_fall(search.task.valid(place.numbers(points), search.target))
+        points = self._descend(place, choosing, self.radius, PRICES)
+        chosen = _last_valid_price(search.task.valid(place.numbers(points), search.target))
         if choosing is not last:
-            points = self._descended(place, last, self.radius, PRICES)
+            points = self._descend(place, last, self.radius, PRICES)
         yield usable(search, place.numbers(points[[chosen]]))
         wider = self.radius + np.array(WIDER) * max(0.0, float(np.abs(last.slopes).max()) - self.radius)
-        further = self._descended(place, last, np.repeat(wider, len(PRICES)), np.tile(PRICES, len(wider)))
+        further = self._descend(place, last, np.repeat(wider, len(PRICES)), np.tile(PRICES, len(wider)))
         yield usable(search, place.numbers(np.concatenate([points, further])))
 
-    def _lines(self, search: Search, place: Neighbourhood) -> tuple[Surrogate, Surrogate] | None:
+    def _lines(self, search: Search, place: _Row) -> tuple[Surrogate, Surrogate] | None:
         """The line that the price is chosen on, and the one that the row is from."""
         if self.surrogate == "gradient":
             line = place.tangent()
@@ -457,7 +423,7 @@ class Roar:
         found = [self._fitted(search, place, number) for number in range(2 if self.surrogate == "published" else 1)]
         return None if found[0] is None or found[-1] is None else (found[0], found[-1])
 
-    def _fitted(self, search: Search, place: Neighbourhood, number: int) -> Surrogate | None:
+    def _fitted(self, search: Search, place: _Row, number: int) -> Surrogate | None:
         """A regression on neighbours, of which the row itself is one."""
         stream = Stream(search.task.entropy, f"roar/{search.row}/{number}")
         normals, local = standard_normals(place.width, stream, 0, self.samples), self.surrogate == "local"
@@ -469,7 +435,7 @@ class Roar:
             return None
         return (line.in_units(near.mean, near.spread) if local else line).rounded()
 
-    def _descended(self, place: Neighbourhood, line: Surrogate, radii: float | Floats, prices: Floats) -> Floats:
+    def _descend(self, place: _Row, line: Surrogate, radii: float | Floats, prices: Floats) -> Floats:
         """Where the loss stops falling, one point per price, shape (prices, coordinates)."""
         from scipy.special import expit
 
@@ -492,6 +458,7 @@ class Roar:
                     break
             price = prices[going, None] * place.weights * np.sign(moved)
             gradient = price - expit(-scores)[:, None] * slopes
+            # Adam, by the formulas of its paper: averages updated in another order round to other rows
             first[going] = BETAS[0] * first[going] + (1 - BETAS[0]) * gradient
             second[going] = BETAS[1] * second[going] + (1 - BETAS[1]) * gradient**2
             size = np.sqrt(second[going] / (1 - BETAS[1] ** step)) + EPSILON
@@ -499,7 +466,7 @@ class Roar:
         return points
 
 
-def _before_the_fall(valid: Bools) -> int:
+def _last_valid_price(valid: Bools) -> int:
     """The first row that is valid while the next is not; the last if there is none."""
     falls = np.flatnonzero(valid[:-1] & ~valid[1:])
     return int(falls[0]) if len(falls) else len(valid) - 1

@@ -1,8 +1,8 @@
 """`RobustOptimum`: the cheapest row that survives, by optimising the sampled constraint itself.
 
-Near a point the slack is taken to be linear. With one linear constraint the cheapest point of a box is found greedily:
-go back to the input as far as the box allows, then move the features that give most slack for what they cost. What
-comes out is looked at as it is; the box shrinks where the slack was not linear, and grows where it was.
+Near a point the slack is taken to be linear. With one linear constraint the cheapest point of a trust region is found
+greedily: go back to the input as far as the region allows, then move the features that give most slack for what they
+cost. What comes out is looked at as it is; the region shrinks where the slack was not linear, and grows where it was.
 
 A mixed-integer program makes the margin on the model itself as large as it must be, and takes the cheapest row of that
 margin; but rows of one margin differ in how much of it the shifts can take. Here the constraint is the one that is
@@ -19,26 +19,18 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from apas._typing import Bools, Floats
 from apas._validation import check_flag
-from apas.counterfactuals.search.source import Candidate, Search, Task, Trial
-from apas.counterfactuals.search.tests import Demanding
+from apas.counterfactuals.search.source import Candidate, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 
 #: Neighbours whose density a row is compared with.
 NEIGHBOURS = 20
-
-
-def outlier_factor(rows: Floats, neighbours: int = NEIGHBOURS) -> Any:
-    """Scikit-learn's local outlier factor, fitted to rows as the model sees them."""
-    from sklearn.neighbors import LocalOutlierFactor
-
-    return LocalOutlierFactor(n_neighbors=neighbours, novelty=True).fit(rows)
 
 
 @dataclass(frozen=True)
@@ -50,15 +42,18 @@ class Plausible:
 
     @classmethod
     def of(cls, task: Task) -> Plausible:
-        """Fitted once per task."""
+        """Scikit-learn's local outlier factor of rows as the model sees them, fitted once per task."""
+        from sklearn.neighbors import LocalOutlierFactor
+
         rows = task.background if task.background is not None else np.empty((0, len(task.space)))
-        return cls(task, task.once("plausible", lambda: outlier_factor(task.encoded(rows))))
+        factor = LocalOutlierFactor(n_neighbors=NEIGHBOURS, novelty=True)
+        return cls(task, task.once("plausible", lambda: factor.fit(task.encoded(rows))))
 
     def inside(self, points: Floats) -> Bools:
         """Which rows are no outliers."""
         return np.asarray(self.fitted.predict(self.task.encoded(points)) > 0) if len(points) else np.ones(0, dtype=bool)
 
-    def pulled(self, search: Search, trial: Trial, points: Floats) -> Floats:
+    def pull_in(self, search: Search, trial: SearchTest, points: Floats) -> Floats:
         """The rows that are no outliers; and, towards known rows, the nearest to each that are none either."""
         fine = self.inside(points)
         if fine.all() or self.task.background is None:
@@ -88,24 +83,22 @@ ROUNDS = 40
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _RowUnits:
     """The row, in units of the features' ranges where it can be."""
 
     search: Search
     spans: Floats
-    smooth: Bools
-    """Features that may move by any amount."""
-    stepped: Bools
-    """Features that may move, but in steps or from level to level."""
+    smooth: Bools  # features that may move by any amount
+    stepped: Bools  # features that may move, but in steps or from level to level
 
     @classmethod
-    def of(cls, search: Search) -> _Ground:
+    def of(cls, search: Search) -> _RowUnits:
         features = search.task.space.features
         mutable = np.array([f.mutable for f in features])
         smooth = np.array([not f.is_level and f.step is None and f.listed is None for f in features])
         return cls(search, np.array([f.span for f in features]), mutable & smooth, mutable & ~smooth)
 
-    def held(self, trial: Trial, start: Floats) -> _Ground:
+    def held(self, trial: SearchTest, start: Floats) -> _RowUnits:
         """One feature of each set that must not change as a whole is left alone: what would help least."""
         if not self.search.avoid:
             return self
@@ -129,40 +122,40 @@ class _Ground:
         return points[[self.search.is_different(p) for p in points]]
 
 
-def descended(search: Search, trial: Trial, start: Floats) -> tuple[Floats | None, Trial]:
+def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Floats | None, SearchTest]:
     """A cheap point near `start` with slack at least 0 on all draws of the trial, and the trial of points near it.
 
     The point is None if none was met.
     """
-    ground = _Ground.of(search).held(trial, start)
+    row = _RowUnits.of(search).held(trial, start)
     best: Floats | None = None
     point, near = start, trial
     for _ in range(3):  # the draws that matter at the end need not be those that mattered at the start
         near = trial.near(point)
-        point = _descended(ground, near, point)
+        point = _trust_region(row, near, point)
         whole = float(trial.slacks(point[None])[0])
-        if whole >= 0 and (best is None or ground.costs(point[None])[0] < ground.costs(best[None])[0] * (1 - GAIN)):
+        if whole >= 0 and (best is None or row.costs(point[None])[0] < row.costs(best[None])[0] * (1 - GAIN)):
             best = point
         elif best is not None:
             break
     return best, near
 
 
-def climbed(search: Search, trial: Trial, start: Floats) -> Floats:
+def safest_near(search: Search, trial: SearchTest, start: Floats) -> Floats:
     """A point near `start` with as much slack as there is, up to 0."""
-    return _descended(_Ground.of(search).held(trial, start), trial, start)
+    return _trust_region(_RowUnits.of(search).held(trial, start), trial, start)
 
 
-def _descended(ground: _Ground, trial: Trial, start: Floats) -> Floats:
+def _trust_region(row: _RowUnits, trial: SearchTest, start: Floats) -> Floats:
     point, slack = start, float(trial.slacks(start[None])[0])
     width = FIRST
     for _ in range(ROUNDS):
-        if time.monotonic() > ground.search.task.deadline:
+        if time.monotonic() > row.search.task.deadline:
             break
-        slopes = _slopes(ground, trial, point)
-        found = _smooth_step(ground, trial, point, slack, slopes, width)
+        slopes = _slopes(row, trial, point)
+        found = _linear_step(row, trial, point, slack, slopes, width)
         if found is None:
-            found = _stepped(ground, trial, point, slack, slopes)
+            found = _discrete_step(row, trial, point, slack, slopes)
         if found is None:
             width /= 8
             if width < LAST:
@@ -172,43 +165,43 @@ def _descended(ground: _Ground, trial: Trial, start: Floats) -> Floats:
     return point
 
 
-def _slopes(ground: _Ground, trial: Trial, point: Floats) -> Floats:
+def _slopes(row: _RowUnits, trial: SearchTest, point: Floats) -> Floats:
     """Slack per range of each smooth feature, 0 for the others."""
-    places = np.flatnonzero(ground.smooth)
+    places = np.flatnonzero(row.smooth)
     slopes = np.zeros(len(point))
     if not len(places):
         return slopes
     others = np.repeat(point[None], len(places), axis=0)
-    highs = np.array([ground.search.task.space.features[int(j)].ends[1] for j in places])
-    steps = STEP * ground.spans[places] * np.where(point[places] + STEP * ground.spans[places] > highs, -1.0, 1.0)
+    highs = np.array([row.search.task.space.features[int(j)].ends[1] for j in places])
+    steps = STEP * row.spans[places] * np.where(point[places] + STEP * row.spans[places] > highs, -1.0, 1.0)
     others[np.arange(len(places)), places] += steps
-    slopes[places] = trial.slopes(point, others) / steps * ground.spans[places]
+    slopes[places] = trial.slopes(point, others) / steps * row.spans[places]
     return slopes
 
 
-def _smooth_step(
-    ground: _Ground, trial: Trial, point: Floats, slack: float, slopes: Floats, width: float
+def _linear_step(
+    row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats, width: float
 ) -> tuple[Floats, float, float] | None:
     """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
-    if not ground.smooth.any():
+    if not row.smooth.any():
         return None
     tries, widths = [], []
     for w in WIDTHS * width:
         for extra in EXTRA:
-            tries.append(_linear(ground, point, slack - extra * w * np.abs(slopes).max(initial=0.0), slopes, w))
+            tries.append(_linear_optimum(row, point, slack - extra * w * np.abs(slopes).max(initial=0.0), slopes, w))
             widths.append(w)
-    points = ground.snapped(np.array(tries))
+    points = row.snapped(np.array(tries))
     slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
-    return _better(ground, points, slacks, np.array(widths), point, slack)
+    return _better(row, points, slacks, np.array(widths), point, slack)
 
 
 def _better(
-    ground: _Ground, points: Floats, slacks: Floats, widths: Floats, point: Floats, slack: float
+    row: _RowUnits, points: Floats, slacks: Floats, widths: Floats, point: Floats, slack: float
 ) -> tuple[Floats, float, float] | None:
-    different = np.array([ground.search.is_different(p) for p in points], dtype=bool)
-    costs = np.where((slacks >= 0) & different, ground.costs(points), np.inf)
+    different = np.array([row.search.is_different(p) for p in points], dtype=bool)
+    costs = np.where((slacks >= 0) & different, row.costs(points), np.inf)
     i = int(costs.argmin())
-    now = float(ground.costs(point[None])[0]) if slack >= 0 else np.inf
+    now = float(row.costs(point[None])[0]) if slack >= 0 else np.inf
     if costs[i] < now * (1 - GAIN):
         return points[i], float(slacks[i]), float(widths[i])
     if slack < 0 and not np.isfinite(costs[i]):  # nothing passes yet: climb
@@ -218,73 +211,73 @@ def _better(
     return None
 
 
-def _linear(ground: _Ground, point: Floats, slack: float, slopes: Floats, width: float) -> Floats:
+def _linear_optimum(row: _RowUnits, point: Floats, slack: float, slopes: Floats, width: float) -> Floats:
     """The cheapest point of the trust region whose slack is 0 if the slack is linear."""
-    search = ground.search
+    search = row.search
     features = search.task.space.features
-    low, high = point - width * ground.spans, point + width * ground.spans
+    low, high = point - width * row.spans, point + width * row.spans
     for j, feature in enumerate(features):
         least, most = feature.ends
         least = max(least, search.input[j]) if feature.direction == "increase" else min(least, search.input[j])
         most = min(most, search.input[j]) if feature.direction == "decrease" else max(most, search.input[j])
         low[j], high[j] = max(low[j], least), min(high[j], most)
-    fixed = ~ground.smooth
+    fixed = ~row.smooth
     low[fixed] = high[fixed] = point[fixed]
     low, high = np.minimum(low, point), np.maximum(high, point)
     base = np.clip(search.input, low, high)
-    needed = -(slack + float(slopes @ ((base - point) / ground.spans)))
-    room = np.where(slopes > 0, high - base, base - low) / ground.spans  # how far each may go the way that helps
+    needed = -(slack + float(slopes @ ((base - point) / row.spans)))
+    room = np.where(slopes > 0, high - base, base - low) / row.spans  # how far each may go the way that helps
     if needed <= 0:
         return base
     if search.task.distance == "linf":
-        return _spread(ground, base, slopes, room, needed, low, high)
-    moved = base.copy()
+        return _linear_optimum_linf(row, base, slopes, room, needed, low, high)
+    moved = base.copy()  # a fractional knapsack: a range of any feature costs the same, so the steepest go first
     for j in np.argsort(-np.abs(slopes)):
         if needed <= 0 or slopes[j] == 0:
             break
         step = min(room[j], needed / abs(slopes[j]))
-        moved[j] += np.sign(slopes[j]) * step * ground.spans[j]
+        moved[j] += np.sign(slopes[j]) * step * row.spans[j]
         needed -= step * abs(slopes[j])
     return np.clip(moved, low, high)
 
 
-def _spread(
-    ground: _Ground, base: Floats, slopes: Floats, room: Floats, needed: float, low: Floats, high: Floats
+def _linear_optimum_linf(
+    row: _RowUnits, base: Floats, slopes: Floats, room: Floats, needed: float, low: Floats, high: Floats
 ) -> Floats:
     """The same where the largest change counts: all features move, none farther than it takes."""
-    already = np.abs(base - ground.search.input) / ground.spans
-    a, b = 0.0, float((already + room).max(initial=0.0))
+    already = np.abs(base - row.search.input) / row.spans
+    a, b = 0.0, float((already + room).max(initial=0.0))  # what is gained grows with the largest change: bisect
     for _ in range(40):
         middle = 0.5 * (a + b)
         gained = float((np.abs(slopes) * np.clip(middle - already, 0.0, room)).sum())
         a, b = (a, middle) if gained >= needed else (middle, b)
     steps = np.clip(b - already, 0.0, room)
-    return np.clip(base + np.sign(slopes) * steps * ground.spans, low, high)
+    return np.clip(base + np.sign(slopes) * steps * row.spans, low, high)
 
 
-def _stepped(
-    ground: _Ground, trial: Trial, point: Floats, slack: float, slopes: Floats
+def _discrete_step(
+    row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats
 ) -> tuple[Floats, float, float] | None:
     """The best change of one feature that moves in steps, the smooth ones making up for it."""
-    others = _one_step_away(ground, point)
+    others = _discrete_neighbours(row, point)
     if not len(others):
         return None
     slacks = np.nan_to_num(trial.slacks(others), nan=-np.inf)
     tries, widths = [], []
     for other, s in zip(others, slacks, strict=True):
         for w in (FIRST, 4 * FIRST, 1.0):
-            tries.append(_linear(ground, other, s, slopes, w) if np.isfinite(s) else other)
+            tries.append(_linear_optimum(row, other, s, slopes, w) if np.isfinite(s) else other)
             widths.append(FIRST)
-    points = ground.snapped(np.array([*others, *tries]))
+    points = row.snapped(np.array([*others, *tries]))
     again = np.concatenate([slacks, np.nan_to_num(trial.slacks(points[len(others) :]), nan=-np.inf)])
-    return _better(ground, points, again, np.array([FIRST] * len(others) + widths), point, slack)
+    return _better(row, points, again, np.array([FIRST] * len(others) + widths), point, slack)
 
 
-def _one_step_away(ground: _Ground, point: Floats) -> Floats:
+def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
     """Rows in which one stepped feature has another value: what it was, the next ones, or any other category."""
     found = []
-    features, x = ground.search.task.space.features, ground.search.input
-    for j in np.flatnonzero(ground.stepped):
+    features, x = row.search.task.space.features, row.search.input
+    for j in np.flatnonzero(row.stepped):
         feature, value = features[int(j)], point[j]
         if feature.kind == "categorical":
             values = set(np.arange(len(feature.values or ()), dtype=np.float64).tolist())
@@ -295,10 +288,9 @@ def _one_step_away(ground: _Ground, point: Floats) -> Floats:
             size = feature.step or 1.0
             values = {value + k * size for k in (-8, -2, -1, 1, 2, 8)}
         for other in sorted((values | {float(x[j])}) - {float(value)}):
-            row = point.copy()
-            row[j] = other
-            found.append(row)
-    return ground.usable(np.array(found)) if found else np.empty((0, len(point)))
+            found.append(point.copy())
+            found[-1][j] = other
+    return row.usable(np.array(found)) if found else np.empty((0, len(point)))
 
 
 _Asking = Generator[Candidate, float | None, Floats | None]
@@ -337,14 +329,11 @@ class RobustOptimum:
     """
 
     plausible: bool = False
+    ordered: ClassVar[bool] = True  # the path comes first, and what is certified of it is wanted
+    one_path: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_flag(self.plausible, "plausible")
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the first certified candidate is the one to return."""
-        return True
 
     def unsupported(self, task: Task) -> str | None:
         """None if the source can work on the task, else the error a user reads."""
@@ -356,22 +345,19 @@ class RobustOptimum:
             )
         return None
 
-    def candidates(self, search: Search) -> Iterator[Candidate]:
+    def candidates(self, search: Search) -> Generator[Candidate, float | None, None]:
         """A path through the optimum; then rows that are safer and cost more."""
-        return self._found(search)
-
-    def _found(self, search: Search) -> Generator[Candidate, float | None, None]:
         trial = search.trial
-        start, more = yield from _started(search, trial)
+        start, more = yield from _first_row(search, trial)
         if trial is None:
             yield from more
             return
-        best, near = descended(search, trial, search.input if start is None else start)
+        best, near = cheapest_near(search, trial, search.input if start is None else start)
         anchors = [a for a in (best, start) if a is not None]
         if trial.few:
             anchors += _safer(search, trial, best, search.input if start is None else start)
         elif best is not None:
-            anchors += _stretched(search, trial, near, best, anchors)
+            anchors += _clearly_safer(search, trial, near, best, anchors)
         allowed = Plausible.of(search.task) if self.plausible else None
         path = _path(search, near, anchors, allowed)
         if path is not None:
@@ -380,35 +366,37 @@ class RobustOptimum:
             yield from more
 
 
-def _safer(search: Search, trial: Trial, best: Floats | None, start: Floats) -> list[Floats]:
+def _safer(search: Search, trial: SearchTest, best: Floats | None, start: Floats) -> list[Floats]:
     """The cheapest rows with some slack left, and one with most: of few models the next may be worse than all seen."""
     anchor = start if best is None else best
     lost = abs(float(search.task.margins(anchor[None], search.target)[0] - trial.slacks(anchor[None])[0]))
     found: list[Floats] = []
     for part in SPARE if best is not None else ():
-        point, _ = descended(search, Demanding(trial, part * lost), anchor if not found else found[-1])
+        point, _ = cheapest_near(search, trial.demanding(part * lost), anchor if not found else found[-1])
         if point is None or time.monotonic() > search.task.deadline:
             break
         found.append(point)
     last = found[-1] if found else anchor
-    top = climbed(search, Demanding(trial, 2 * SPARE[-1] * lost), last)
+    top = safest_near(search, trial.demanding(2 * SPARE[-1] * lost), last)
     between = [search.snapped(last + part * (top - last)) for part in BETWEEN]
     return [*found, *between, top]
 
 
-def _stretched(search: Search, trial: Trial, near: Trial, best: Floats, anchors: list[Floats]) -> list[Floats]:
+def _clearly_safer(
+    search: Search, trial: SearchTest, near: SearchTest, best: Floats, anchors: list[Floats]
+) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
     known = np.vstack([_along(search, best, WAY[:1]), *anchors])
     slacks = np.nan_to_num(near.slacks(known), nan=-np.inf)
     wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])
     if slacks.max() >= wanted:
         return []
-    point, _ = descended(search, Demanding(trial, wanted), best)
+    point, _ = cheapest_near(search, trial.demanding(wanted), best)
     return [] if point is None else [point]
 
 
-def _started(
-    search: Search, trial: Trial | None
+def _first_row(
+    search: Search, trial: SearchTest | None
 ) -> Generator[Candidate, float | None, tuple[Floats | None, Iterator[Candidate]]]:
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
@@ -429,12 +417,12 @@ def _started(
     return None, iter(())
 
 
-def _is_open(trial: Trial | None, point: Floats) -> bool:
+def _is_open(trial: SearchTest | None, point: Floats) -> bool:
     """Whether a row does not pass and nothing tells how far it is from that; then a larger margin is asked for."""
     return trial is not None and bool(np.isnan(trial.slacks(point[None])[0]))
 
 
-def _between_known(search: Search, trial: Trial) -> Floats | None:
+def _between_known(search: Search, trial: SearchTest) -> Floats | None:
     """The cheapest row that survives on the way from the input to a known row that does."""
     known = []
     for candidate, _ in zip(NearestNeighbours().candidates(search), range(KNOWN), strict=False):
@@ -451,7 +439,7 @@ def _between_known(search: Search, trial: Trial) -> Floats | None:
     return best
 
 
-def _path(search: Search, trial: Trial, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
+def _path(search: Search, trial: SearchTest, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
     """Rows around the optimum from the safest to the cheapest."""
     if not anchors:
         return None
@@ -459,11 +447,11 @@ def _path(search: Search, trial: Trial, anchors: list[Floats], allowed: Plausibl
     points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
     points = points[search.task.valid(points, search.target)] if len(points) else points
     if allowed is not None and len(points):
-        points = allowed.pulled(search, trial, points)
+        points = allowed.pull_in(search, trial, points)
     if not len(points):
         return None
     slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
-    return _falling(points, slacks, np.array([search.cost(p) for p in points]))
+    return _pareto_path(points, slacks, np.array([search.cost(p) for p in points]))
 
 
 def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
@@ -474,7 +462,7 @@ def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
     return search.task.space.snapped(np.where(fixed, anchor, points), inputs)
 
 
-def _falling(points: Floats, slacks: Floats, costs: Floats) -> Floats:
+def _pareto_path(points: Floats, slacks: Floats, costs: Floats) -> Floats:
     """Rows by falling slack, those that cost no less than a safer one left out."""
     kept: list[int] = []
     for i in np.argsort(-slacks, kind="stable"):

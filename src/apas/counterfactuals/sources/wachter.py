@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from apas._typing import Floats
 from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth import (
     Level,
-    Relaxed,
+    SmoothProblem,
     levels_of,
     offered,
     probabilities,
-    rising,
-    strengths_tried,
+    rising_levels,
+    try_strengths,
 )
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.errors import InputError
@@ -86,6 +86,7 @@ class Wachter:
     iterations: int = 1000
     patience: int = 50
     learning_rate: float = 0.1
+    ordered: ClassVar[bool] = True  # the row of the first descents is wanted if it is certified, else the cheapest
 
     def __post_init__(self) -> None:
         owner = "Wachter"
@@ -101,11 +102,6 @@ class Wachter:
         starts = tuple(check_number(p, "penalties", owner, above=0.0) for p in self.penalties)
         object.__setattr__(self, "penalties", starts)
 
-    @property
-    def ordered(self) -> bool:
-        """True: the row of the first descents is wanted if it is certified, else the cheapest that is."""
-        return True
-
     def unsupported(self, task: Task) -> str | None:
         """None: any model will do."""
         return None
@@ -115,54 +111,54 @@ class Wachter:
 
         The generator returns why there are no more.
         """
-        relaxed = Relaxed(search)
-        return (yield from offered(relaxed, self._levels(relaxed), "Wachter"))
+        problem = SmoothProblem(search)
+        return (yield from offered(problem, self._levels(problem), "Wachter"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
-        return self._levels(Relaxed(search))
+        return self._levels(SmoothProblem(search))
 
-    def _levels(self, relaxed: Relaxed) -> Iterator[Level]:
+    def _levels(self, problem: SmoothProblem) -> Iterator[Level]:
         first = np.array([float(self.target_probability)])
-        yield from self._descended(relaxed, first, np.array([float(self.penalty)]))
+        yield from self._levels_of_descents(problem, first, np.array([float(self.penalty)]))
         if self.penalties:
             # all together: descents of one row cost little more than one of them
-            asked = rising(float(self.target_probability), self.step, self.last)
-            yield from self._descended(
-                relaxed, np.repeat(asked, len(self.penalties)), np.tile(self.penalties, len(asked))
+            asked = rising_levels(float(self.target_probability), self.step, self.last)
+            yield from self._levels_of_descents(
+                problem, np.repeat(asked, len(self.penalties)), np.tile(self.penalties, len(asked))
             )
 
-    def _descended(self, relaxed: Relaxed, asked: Floats, penalties: Floats) -> Iterator[Level]:
+    def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, penalties: Floats) -> Iterator[Level]:
         def descend(targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
-            return self._descend(relaxed, targets, 1.0 / strengths)
+            return self._descend(problem, targets, 1.0 / strengths)
 
-        costs, points = strengths_tried(descend, asked, 1.0 / penalties, self.rounds)
-        return levels_of(relaxed, asked, costs, points)
+        costs, points = try_strengths(descend, asked, 1.0 / penalties, self.rounds)
+        return levels_of(problem, asked, costs, points)
 
-    def _descend(self, relaxed: Relaxed, targets: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+    def _descend(self, problem: SmoothProblem, targets: Floats, penalties: Floats) -> tuple[Floats, Floats]:
         """Cost and place of the nearest point that each descent came across, infinite where there is none."""
-        best, points = np.full(len(targets), np.inf), np.tile(relaxed.start, (len(targets), 1))
+        best, points = np.full(len(targets), np.inf), np.tile(problem.start, (len(targets), 1))
         going, at = np.arange(len(targets)), points.copy()
         mean, square = np.zeros_like(at), np.zeros_like(at)
         same, before = np.zeros(len(targets), dtype=int), np.zeros(len(targets), dtype=bool)
-        prices = penalties[:, None] * relaxed.weights
+        prices = penalties[:, None] * problem.weights
         for t in range(self.iterations):
-            if time.monotonic() > relaxed.search.task.deadline:
+            if time.monotonic() > problem.search.task.deadline:
                 break
-            allowed = relaxed.rounded(at)
-            margins, slopes = relaxed.gradients(allowed)
+            allowed = problem.rounded(at)
+            margins, slopes = problem.gradients(allowed)
             probability = probabilities(margins)
-            costs = relaxed.costs(allowed)
+            costs = problem.costs(allowed)
             good = (probability >= targets - self.tolerance) & (margins >= 0)
             nearer = good & (costs < best[going])
             best[going[nearer]], points[going[nearer]] = costs[nearer], allowed[nearer]
             same, before = np.where(good == before, same + 1, 1), good
-            pull = 2.0 * (probability - targets) * relaxed.slopes(margins)
-            slope = pull[:, None] * slopes + prices * np.sign(at - relaxed.start)
+            pull = 2.0 * (probability - targets) * problem.slopes(margins)
+            slope = pull[:, None] * slopes + prices * np.sign(at - problem.start)
             mean += (1 - FORGETS) * (slope - mean)
             square += (1 - FORGETS_SQUARES) * (slope * slope - square)
             rate = self.learning_rate * (1 - t / self.iterations) / (1 - FORGETS ** (t + 1))
-            at = relaxed.inside(at - rate * mean / (np.sqrt(square / (1 - FORGETS_SQUARES ** (t + 1))) + TINY))
+            at = problem.inside(at - rate * mean / (np.sqrt(square / (1 - FORGETS_SQUARES ** (t + 1))) + TINY))
             still = same < self.patience
             if not still.all():
                 going, same, before, targets = going[still], same[still], before[still], targets[still]

@@ -175,7 +175,6 @@ class Feature:
     code: str | None = None
 
     def __post_init__(self) -> None:
-
         for name, value in checked(self).items():
             object.__setattr__(self, name, value)
 
@@ -225,7 +224,7 @@ class Feature:
         return max(0, *(-int(e) for e in exponents))
 
     def on_grid(self, steps: Floats) -> Floats:
-        """Values so many steps from the anchor, without binary dust."""
+        """Values so many steps from the anchor, as they are written in decimals: 0.3, not 0.1 + 2 * 0.1."""
         return np.round(self.anchor + (self.step or 1.0) * steps, self.decimals)
 
     def snapped(self, wanted: Floats, original: Floats) -> Floats:
@@ -240,6 +239,7 @@ class Feature:
         elif self.step is not None:
             value = self._nearest_step(value, low, high, original)
         value = np.where(low <= high, value, original)
+        # what was there is allowed as well; ties go to it, and so does what differs from it by rounding alone
         closer = np.abs(wanted - original) <= np.abs(wanted - value)
         return np.where(closer | is_same(value, original, self.size), original, value)
 
@@ -255,8 +255,8 @@ class Feature:
         elif self.step is not None:
             near = self.on_grid(np.rint((value - self.anchor) / self.step))
             # whole numbers are exact in binary; the tolerance of others must not grow to the step for large values
-            dust = 0.0 if self.kind == "integer" else ON_GRID * self.step + 4 * np.spacing(np.abs(value))
-            fine &= np.abs(value - near) <= dust
+            allowance = 0.0 if self.kind == "integer" else ON_GRID * self.step + 4 * np.spacing(np.abs(value))
+            fine &= np.abs(value - near) <= allowance
         return np.asarray(same | fine)
 
     def differences(self, value: Floats, original: Floats) -> Floats:
@@ -275,6 +275,7 @@ class Feature:
     def _nearest_step(self, value: Floats, low: Floats, high: Floats, original: Floats) -> Floats:
         step = self.step or 1.0
         with np.errstate(invalid="ignore", over="ignore"):
+            # an end that lies on the grid may be divided to just beside a whole number of steps
             first = np.ceil((low - self.anchor) / step - ON_GRID)
             last = np.floor((high - self.anchor) / step + ON_GRID)
             first += self.on_grid(first) < low  # the tolerance may have let in a step just outside

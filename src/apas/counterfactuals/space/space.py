@@ -16,62 +16,15 @@ import numpy as np
 
 from apas._atomic import write_text
 from apas._sanitise import shown
-from apas._typing import Bools, Floats
+from apas._typing import Bools, Floats, Indices
 from apas._validation import is_frame, is_path
-from apas.counterfactuals.space.coding import Coding, checked_table, levels_of, missing_rows, numbers_of
+from apas.counterfactuals.space.encoder import Coding, bound, checked_table, levels_of, missing_rows, numbers_of
 from apas.counterfactuals.space.feature import Feature, is_same
 from apas.errors import InputError
+from apas.models.base import Model, Named, Raw, offers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from apas.models.base import Model
-
-
-def inferred(
-    frame: Any,
-    *,
-    label: str | None,
-    immutable: Sequence[str],
-    increase: Sequence[str],
-    decrease: Sequence[str],
-    **given: Mapping[str, Any],
-) -> tuple[Feature, ...]:
-    """One feature per column but the label; `given` has what is said about columns, by attribute and column."""
-    if not is_frame(frame):
-        raise InputError(f"`frame` of FeatureSpace.from_frame must be a pandas data frame, got {type(frame).__name__}.")
-    if label is not None and label not in frame.columns:
-        raise InputError(f"`label` of FeatureSpace.from_frame must be a column of the frame, got {label!r}.")
-    columns = [c for c in frame.columns if c != label]
-    doubled = [c for c in columns if columns.count(c) > 1]
-    if doubled:
-        raise InputError(f"`frame` of FeatureSpace.from_frame must have each column once, got {doubled[0]!r} twice.")
-    listed = {"immutable": immutable, "increase": increase, "decrease": decrease}
-    called = {"kind": "kinds", "range": "ranges", "step": "steps", "code": "codes"}
-    for attribute, names in {**listed, **given}.items():
-        argument = called.get(attribute, attribute)
-        wanted = Mapping if attribute in given else Collection
-        if isinstance(names, str) or not isinstance(names, wanted):
-            what = "a mapping from columns" if wanted is Mapping else "a list of columns"
-            raise InputError(f"`{argument}` of FeatureSpace.from_frame must be {what}, got {names!r}.")
-        unknown = [n for n in names if n not in columns]
-        if unknown:
-            raise InputError(
-                f"`{argument}` of FeatureSpace.from_frame names column {unknown[0]!r}, which the frame does not have; "
-                f"its columns are {', '.join(str(c) for c in columns[:8])}{', ...' if len(columns) > 8 else ''}."
-            )
-    both = [c for c in increase if c in decrease]
-    if both:
-        raise InputError(f"feature {both[0]!r} must not only increase and only decrease; make it immutable instead.")
-    if not len(frame):
-        raise InputError("`frame` of FeatureSpace.from_frame must have rows to read ranges and levels from, got none.")
-    found = []
-    for column in columns:
-        said = {name: values[column] for name, values in given.items() if column in values}
-        direction = "increase" if column in increase else "decrease" if column in decrease else None
-        cells = frame[column].infer_objects()  # numbers may come as objects
-        found.append(_inferred_feature(cells, str(column), said, column not in immutable, direction))
-    return tuple(found)
 
 
 def _inferred_feature(cells: Any, name: str, said: dict[str, Any], mutable: bool, direction: str | None) -> Feature:
@@ -132,36 +85,6 @@ def _levels(cells: Any) -> tuple[Any, ...]:
 KEYS = ("kind", "range", "low", "high", "values", "step", "mutable", "direction", "code")
 
 
-def read_toml(path: str | PathLike[str]) -> tuple[tuple[Feature, ...], str | None]:
-    """The features and the scale that a file describes."""
-    if not is_path(path):
-        raise InputError(f"`path` of FeatureSpace.from_toml must be the name of a file, got {path!r}.")
-    file = Path(path)
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"the space {str(file)!r} cannot be read: {error.strerror or error}.") from None
-    except (ValueError, RecursionError) as error:  # bad encoding, bad TOML, numbers of too many digits
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"the space {str(file)!r} is not TOML: {why}.") from None
-    return features_from(content)
-
-
-def features_from(content: Mapping[str, Any]) -> tuple[tuple[Feature, ...], str | None]:
-    """The features and the scale in what a TOML file holds."""
-    if not isinstance(content, Mapping):
-        raise InputError(f"a space is made from what `to_dict` gives, got {type(content).__name__}.")
-    strange = [key for key in content if key not in ("scale", "features")]
-    if strange:
-        raise InputError(
-            f"a space has the entries `scale` and `features`, got {strange[0]!r}; put it under [features]."
-        )
-    described = content.get("features")
-    if not isinstance(described, Mapping) or not described:
-        raise InputError("a space needs a table [features.NAME] for each column, got none.")
-    return tuple(_feature_from_table(str(name), said) for name, said in described.items()), content.get("scale")
-
-
 def _feature_from_table(name: str, said: Any) -> Feature:
     if not isinstance(said, Mapping):
         raise InputError(
@@ -181,21 +104,6 @@ def _feature_from_table(name: str, said: Any) -> Feature:
     return Feature(name, **details)
 
 
-def written(content: Mapping[str, Any], path: str | PathLike[str] | None) -> str:
-    """The text of a TOML file; written to `path` if there is one."""
-    lines = [f"scale = {_value(content['scale'])}", ""] if content.get("scale") else []
-    for name, said in content["features"].items():
-        exact = said["kind"] not in ("continuous", "integer")  # the level 1.0 must not come back as 1
-        lines += [f"[features.{_key(name)}]", *(f"{key} = {_value(value, exact)}" for key, value in said.items()), ""]
-    text = "\n".join(lines)
-    if path is not None:
-        try:
-            write_text(Path(path), text)
-        except OSError as error:
-            raise InputError(f"the space {str(path)!r} cannot be written: {error.strerror or error}.") from None
-    return text
-
-
 def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
 
@@ -211,6 +119,19 @@ def _value(value: Any, exact: bool = False) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_value(v, exact) for v in value)}]"
     raise InputError(f"a space can be written with texts, numbers and true or false, got {value!r}.")
+
+
+def _check_columns(argument: str, names: Any, wanted: Any, columns: list[Any]) -> None:
+    """Refuse what does not name columns of the frame."""
+    if isinstance(names, str) or not isinstance(names, wanted):
+        what = "a mapping from columns" if wanted is Mapping else "a list of columns"
+        raise InputError(f"`{argument}` of FeatureSpace.from_frame must be {what}, got {names!r}.")
+    unknown = [n for n in names if n not in columns]
+    if unknown:
+        raise InputError(
+            f"`{argument}` of FeatureSpace.from_frame names column {unknown[0]!r}, which the frame does not have; "
+            f"its columns are {', '.join(str(c) for c in columns[:8])}{', ...' if len(columns) > 8 else ''}."
+        )
 
 
 DISTANCES = ("l1", "linf")
@@ -288,33 +209,83 @@ class FeatureSpace:
             A column that is no feature.
         scale : {"minmax"}, optional
         """
-        features = inferred(
-            frame,
-            label=label,
-            immutable=immutable,
-            increase=increase,
-            decrease=decrease,
-            kind=kinds or {},
-            range=ranges or {},
-            values=values or {},
-            step=steps or {},
-            code=codes or {},
-        )
-        return cls(features, scale)
+        if not is_frame(frame):
+            what = type(frame).__name__
+            raise InputError(f"`frame` of FeatureSpace.from_frame must be a pandas data frame, got {what}.")
+        if label is not None and label not in frame.columns:
+            raise InputError(f"`label` of FeatureSpace.from_frame must be a column of the frame, got {label!r}.")
+        columns = [c for c in frame.columns if c != label]
+        doubled = [c for c in columns if columns.count(c) > 1]
+        if doubled:
+            raise InputError(
+                f"`frame` of FeatureSpace.from_frame must have each column once, got {doubled[0]!r} twice."
+            )
+        for name, names in {"immutable": immutable, "increase": increase, "decrease": decrease}.items():
+            _check_columns(name, names, Collection, columns)
+        given = {"kind": kinds, "range": ranges, "values": values, "step": steps, "code": codes}
+        for name, mapping in given.items():
+            _check_columns(name if name == "values" else f"{name}s", mapping or {}, Mapping, columns)
+        both = [c for c in increase if c in decrease]
+        if both:
+            raise InputError(
+                f"feature {both[0]!r} must not only increase and only decrease; make it immutable instead."
+            )
+        if not len(frame):
+            raise InputError(
+                "`frame` of FeatureSpace.from_frame must have rows to read ranges and levels from, got none."
+            )
+        found = []
+        for column in columns:
+            said = {name: mapping[column] for name, mapping in given.items() if mapping and column in mapping}
+            direction = "increase" if column in increase else "decrease" if column in decrease else None
+            cells = frame[column].infer_objects()  # numbers may come as objects
+            found.append(_inferred_feature(cells, str(column), said, column not in immutable, direction))
+        return cls(found, scale)
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> FeatureSpace:
         """Read a space from a TOML file; `to_toml` shows what it looks like."""
-        return cls(*read_toml(path))
+        if not is_path(path):
+            raise InputError(f"`path` of FeatureSpace.from_toml must be the name of a file, got {path!r}.")
+        file = Path(path)
+        try:
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"the space {str(file)!r} cannot be read: {error.strerror or error}.") from None
+        except (ValueError, RecursionError) as error:  # bad encoding, bad TOML, numbers of too many digits
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise InputError(f"the space {str(file)!r} is not TOML: {why}.") from None
+        return cls.from_dict(content)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> FeatureSpace:
         """Make a space from what `to_dict` gives."""
-        return cls(*features_from(content))
+        if not isinstance(content, Mapping):
+            raise InputError(f"a space is made from what `to_dict` gives, got {type(content).__name__}.")
+        strange = [key for key in content if key not in ("scale", "features")]
+        if strange:
+            raise InputError(
+                f"a space has the entries `scale` and `features`, got {strange[0]!r}; put it under [features]."
+            )
+        described = content.get("features")
+        if not isinstance(described, Mapping) or not described:
+            raise InputError("a space needs a table [features.NAME] for each column, got none.")
+        return cls([_feature_from_table(str(n), said) for n, said in described.items()], content.get("scale"))
 
     def to_toml(self, path: str | PathLike[str] | None = None) -> str:
         """The space as the text of a TOML file, which is written as well if a path is given."""
-        return written(self.to_dict(), path)
+        lines = [f"scale = {_value(self.scale)}", ""] if self.scale else []
+        for feature in self.features:
+            exact = feature.kind not in ("continuous", "integer")  # the level 1.0 must not come back as 1
+            said = [f"{key} = {_value(value, exact)}" for key, value in _described(feature).items()]
+            lines += [f"[features.{_key(feature.name)}]", *said, ""]
+        text = "\n".join(lines)
+        if path is not None:
+            try:
+                write_text(Path(path), text)
+            except OSError as error:
+                raise InputError(f"the space {str(path)!r} cannot be written: {error.strerror or error}.") from None
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """The space as JSON values."""
@@ -375,6 +346,19 @@ class FeatureSpace:
         plain = all(not f.is_level or _are_numbers(f) for f in self.features)
         return frame.to_numpy(dtype=np.float64 if plain else object)
 
+    def like_with_gaps(self, numbers: Floats, X: Any, rows: Indices) -> Any:
+        """The same with missing values where the numbers are."""
+        there = ~np.isnan(numbers).any(axis=1)
+        if there.all():
+            return self.like(numbers, X, rows)
+        found = self.like(numbers[there], X, rows[there])
+        if not is_frame(X):
+            whole = np.full(numbers.shape, np.nan, dtype=found.dtype)
+            whole[there] = found
+            return whole
+        whole = found.reset_index(drop=True).set_axis(np.flatnonzero(there)).reindex(range(len(numbers)))
+        return whole.set_axis(X.index[rows])
+
     def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
         columns = [f.snapped(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)]
@@ -407,8 +391,6 @@ class FeatureSpace:
         A pipeline does so already. Any other model is put behind the coding of the space: numbers (scaled if the space
         says so), one-hot and thermometer columns, in the order of the features.
         """
-        from apas.counterfactuals.space.coding import bound
-
         return bound(model, self)
 
     def encode(self, X: Any) -> Floats:
@@ -446,3 +428,65 @@ def _described(feature: Feature) -> dict[str, Any]:
 
 def _are_numbers(feature: Feature) -> bool:
     return all(isinstance(v, int | float) and not isinstance(v, bool) for v in feature.values or ())
+
+
+def default_space(net: Model, space: Any, background: Any, X: Any) -> FeatureSpace:
+    """The space a user gave, or what can be read off the background; `X` says at most what its columns are called.
+
+    What may be must not depend on which rows are asked about.
+    """
+    if space is not None:
+        return check_space(space)
+    if background is None:
+        raise InputError(
+            "`space` or `background` must be given, so that it is known what the features may be; pass the training "
+            "table as `background`, or FeatureSpace.from_frame(table, ...) as `space`."
+        )
+    return read_off(net, {"background": background}, X)
+
+
+def check_space(space: Any) -> FeatureSpace:
+    """Refuse what is no space."""
+    if not isinstance(space, FeatureSpace):
+        raise InputError(
+            f"`space` must be an apas.FeatureSpace, got {type(space).__name__}; make one with "
+            "FeatureSpace.from_frame(table) or read it with FeatureSpace.from_toml(path)."
+        )
+    return space
+
+
+def read_off(net: Model, tables: Mapping[str, Any], X: Any) -> FeatureSpace:
+    """The space of what tables hold, by the names of the arguments; rows without any value do not count.
+
+    If the model does not know what its columns are called, `X` or the tables say so.
+    """
+    import pandas as pd
+
+    names = net.feature_names if offers(net, Named) else None
+    if names is None:
+        frame = next((t for t in (X, *tables.values()) if is_frame(t)), None)
+        width = net.n_raw_features if offers(net, Raw) else net.n_features
+        names = tuple(f"x{i}" for i in range(width)) if frame is None else tuple(str(c) for c in frame.columns)
+    parts = []
+    for argument, table in tables.items():
+        part = checked_table(_columns(table, names), names, argument)
+        part = part if is_frame(part) else pd.DataFrame(part, columns=list(names))
+        parts.append(part.dropna(how="all"))
+    try:
+        return FeatureSpace.from_frame(parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True))
+    except InputError as error:
+        said, named = str(error), " and ".join(f"`{argument}`" for argument in tables)
+        raise InputError(said.replace(" of FeatureSpace.from_frame", "").replace("`frame`", named)) from None
+
+
+def own_columns(table: Any, space: FeatureSpace) -> Any:
+    """The columns of a data frame that the space has; a training table has its label besides."""
+    return _columns(table, space.names)
+
+
+def _columns(table: Any, names: tuple[str, ...]) -> Any:
+    """The columns of these names, if a data frame has all of them."""
+    if not is_frame(table):
+        return table
+    named = table.set_axis([str(c) for c in table.columns], axis=1)
+    return named[list(names)] if set(names) <= set(named.columns) else named

@@ -20,8 +20,8 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.counterfactuals.search.source import Search
+from apas.counterfactuals.space.encoder import Piece
 from apas.counterfactuals.space.feature import ON_GRID, Feature
-from apas.counterfactuals.space.pieces import Piece
 from apas.models.feedforward import FeedForward
 from apas.worst_case.intervals import activation_range
 from apas.worst_case.linear import pencil

@@ -24,7 +24,7 @@ from apas.counterfactuals.sources.milp.program import (
     cheapest_program,
     widest_program,
 )
-from apas.counterfactuals.space.pieces import INSTEAD, Piece
+from apas.counterfactuals.space.encoder import INSTEAD, Piece
 from apas.display.numbers import at_most
 from apas.errors import Unsupported
 from apas.models.base import class_indices, needs_strict

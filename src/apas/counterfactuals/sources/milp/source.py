@@ -10,7 +10,7 @@ import numpy as np
 from apas._validation import check_number
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.sources.milp.nearest import Nearest, NearestPoint
-from apas.counterfactuals.space.pieces import INSTEAD, Piece, pieces_of
+from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, offers
 from apas.models.feedforward import FeedForward

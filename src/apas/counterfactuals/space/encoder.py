@@ -1,10 +1,17 @@
-"""How a model sees the rows of a space: cells as numbers, scaling, one-hot and thermometer columns."""
+"""How a model sees the rows of a space: cells as numbers, scaling, one-hot and thermometer columns.
+
+The encoder of a model that brings its own preprocessing is found out by probing, if it is additive: every column is a
+constant plus a part from each feature, and the part of a number is a straight line, as with scaling, one-hot, ordinal
+and thermometer columns. What is not so (a logarithm, a product of two features) shows up when rows are encoded whose
+sum is known in advance.
+"""
 
 from __future__ import annotations
 
 import itertools
 import reprlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +26,7 @@ from apas.models.digest import canonical
 from apas.models.wrappers import ModelWrapper
 
 if TYPE_CHECKING:
+    from apas.counterfactuals.search.source import Task
     from apas.counterfactuals.space.space import FeatureSpace
 
 
@@ -50,17 +58,13 @@ def numbers_of(feature: Feature, cells: Array, argument: str, rows: Indices | No
         values = np.array([_number(cell) for cell in cells])
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        cell = cells[bad[0]]
+        cell, place = cells[bad[0]], bad[0] if rows is None else rows[bad[0]]
+        shown = reprlib.repr(cell.item() if isinstance(cell, np.generic) else cell)
         raise InputError(
             f"`{argument}` must hold finite numbers in column {feature.name!r}, which is {feature.kind}, but row "
-            f"{_place(int(bad[0]), rows)} is {reprlib.repr(cell.item() if isinstance(cell, np.generic) else cell)}; "
-            "fill, encode or drop it."
+            f"{place} is {shown}; fill, encode or drop it."
         )
     return values
-
-
-def _place(row: int, rows: Indices | None) -> int:
-    return row if rows is None else int(rows[row])
 
 
 def _number(cell: Any) -> float:
@@ -82,8 +86,8 @@ def _level_numbers(feature: Feature, cells: Array, argument: str, rows: Indices 
             known = ", ".join(repr(v) for v in (feature.values or ())[:8])
             more = ", ..." if len(places) > 8 else ""
             raise InputError(
-                f"`{argument}` has {reprlib.repr(cell)} in row {_place(row, rows)} of column {feature.name!r}, whose "
-                f"levels are {known}{more}; add it to the space, or correct the row."
+                f"`{argument}` has {reprlib.repr(cell)} in row {row if rows is None else rows[row]} of column "
+                f"{feature.name!r}, whose levels are {known}{more}; add it to the space, or correct the row."
             )
         found[row] = place
     return found
@@ -105,7 +109,7 @@ class Coding:
     def __init__(self, features: Sequence[Feature], scale: str | None) -> None:
         self.features = tuple(features)
         self.scale = scale
-        ends = np.cumsum([0, *(width(f) for f in self.features)])
+        ends = np.cumsum([0, *(len(_names(f)) for f in self.features)])
         self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
         self.n_columns = int(ends[-1])
         #: What is subtracted from a number, and what it is divided by then.
@@ -135,7 +139,7 @@ class Coding:
             block = columns[:, part]
             if not feature.is_level:
                 base, width_ = self.lines[i]
-                found[:, i] = _without_dust(feature, base + width_ * block[:, 0], abs(base) + width_)
+                found[:, i] = _on_feature_grid(feature, base + width_ * block[:, 0], abs(base) + width_)
                 continue
             table = self._coded(i, feature, np.arange(len(feature.values or ()), dtype=np.float64))
             found[:, i] = np.abs(block[:, None, :] - table).sum(axis=2).argmin(axis=1)
@@ -153,7 +157,7 @@ class Coding:
         return hit.astype(np.float64)
 
 
-def _without_dust(feature: Feature, values: Floats, size: float) -> Floats:
+def _on_feature_grid(feature: Feature, values: Floats, size: float) -> Floats:
     """Values on the grid or the list of a feature where rounding, of numbers of that size, has moved them off it."""
     if feature.listed is not None:
         near = feature.listed[np.abs(values[:, None] - feature.listed).argmin(axis=1)]
@@ -163,13 +167,10 @@ def _without_dust(feature: Feature, values: Floats, size: float) -> Floats:
         near = feature.on_grid(np.rint((values - feature.anchor) / feature.step))
     else:
         return values
-    dust = ON_GRID * (feature.step or 0.0) + 8 * np.spacing(np.maximum(size, np.abs(near)))
-    return np.where(np.abs(values - near) <= dust, near, values)
-
-
-def width(feature: Feature) -> int:
-    """How many columns a feature takes."""
-    return 1 if feature.code == "number" else len(feature.values or ())
+    # scaling to [0, 1] and back rounds a difference, a quotient, a product and a sum: a few units in the last place of
+    # the largest number involved, to which the tolerance for decimal steps is added
+    allowance = ON_GRID * (feature.step or 0.0) + 8 * np.spacing(np.maximum(size, np.abs(near)))
+    return np.where(np.abs(values - near) <= allowance, near, values)
 
 
 def _own_numbers(feature: Feature) -> bool:
@@ -316,3 +317,155 @@ class CodedModel(ModelWrapper):
 
     def __repr__(self) -> str:
         return f"<{self._net!r} behind a space of {len(self._space)} features>"
+
+
+#: How far a column may be from the sum of its parts, in units of its largest entry.
+ACCURACY = 1e-9
+#: Where between the ends of its range a number is tried.
+FRACTIONS = (0.0, 0.003, 0.05, 0.17, 0.31, 0.5, 0.62, 0.77, 0.9, 0.994, 1.0)
+#: A feature in steps that has at most so many values may depend on them in any way.
+FEW = 64
+#: Pairs of rows on which the sums are checked.
+PAIRS = 12
+INSTEAD = 'use source="neighbours", or apas.Given with the rows of another tool.'
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The part of one feature."""
+
+    numbers: Floats
+    added: Floats
+    line: Floats | None
+
+    def covers(self, number: float) -> bool:
+        """Whether the part of a number is known."""
+        if self.line is not None:
+            return bool(self.numbers[0] <= number <= self.numbers[-1])
+        return bool((self.numbers == number).any())
+
+    def part(self, numbers: Floats) -> Floats:
+        """What numbers that are covered add, shape (len(numbers), columns)."""
+        if self.line is not None:
+            return np.outer(numbers - self.numbers[0], self.line)
+        return self.added[np.searchsorted(self.numbers, numbers)]
+
+    def through(self, weights: Floats) -> Piece:
+        """The same for the columns after a linear map."""
+        line = None if self.line is None else self.line @ weights
+        return Piece(self.numbers, self.added @ weights, line)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The parts of all features, None for those that never change; or what is wrong with them."""
+
+    parts: tuple[Piece | None, ...]
+    complaint: str | None = None
+
+
+def pieces_of(task: Task) -> Pieces:
+    """Find what each feature adds: encode rows in which one feature is changed, and pairs of rows to check the sums."""
+    space, numbers = task.space, [_numbers_to_try(task, i) for i in range(len(task.space))]
+    tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
+    middle = np.array([n[len(n) // 2] for n in numbers])
+    owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
+    rows = np.tile(middle, (len(owner), 1))
+    rows[np.arange(len(owner)), owner] = np.concatenate(tried)
+    pairs = _pairs(task, numbers, middle)
+    encoded = task.encoded(np.concatenate([rows, *pairs]))
+    scale = ACCURACY * np.maximum(np.abs(encoded).max(axis=0, initial=0.0), np.finfo(float).tiny)
+    parts: list[Piece | None] = []
+    for i, feature in enumerate(space):
+        piece = _piece(feature, tried[i], encoded[: len(rows)][owner == i], scale) if feature.mutable else None
+        if piece is None and feature.mutable:
+            bends = "numbers to enter the model along straight lines, but the preprocessing bends"
+            return Pieces((), f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
+        parts.append(piece)
+    one, two = encoded[len(rows) :].reshape(2, PAIRS, -1)
+    culprit = _culprit(task, parts, pairs, one, two, scale)
+    if culprit is None:
+        return Pieces(tuple(parts))
+    mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
+    return Pieces(tuple(parts), f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}")
+
+
+def _numbers_to_try(task: Task, i: int) -> Floats:
+    """Numbers of a feature to look at: all of them if they are few or stand for levels."""
+    feature = task.space.features[i]
+    if feature.listed is not None:
+        return feature.listed
+    low, high = _ends(task, i)
+    if feature.step is None:
+        return np.unique(low + np.array(FRACTIONS) * (high - low))
+    first = np.ceil((low - feature.anchor) / feature.step - ON_GRID)
+    last = np.floor((high - feature.anchor) / feature.step + ON_GRID)
+    if last < first:
+        return np.array([low])
+    steps = np.arange(first, last + 1) if last - first < FEW else first + np.rint(np.array(FRACTIONS) * (last - first))
+    return np.unique(feature.on_grid(steps))
+
+
+def _ends(task: Task, i: int) -> tuple[float, float]:
+    """Ends of a feature's range; where it has none, of what is known of it."""
+    low, high = task.space.features[i].ends
+    if task.background is not None and len(task.background):
+        known = task.background[:, i]
+        low = low if np.isfinite(low) else min(float(known.min()), high)
+        high = high if np.isfinite(high) else max(float(known.max()), low)
+    if not np.isfinite(low):
+        low = high - max(1.0, abs(high)) if np.isfinite(high) else 0.0
+    return low, high if np.isfinite(high) else low + max(1.0, abs(low))
+
+
+def _pairs(task: Task, numbers: list[Floats], middle: Floats) -> tuple[Floats, Floats]:
+    """Rows that agree in what never changes and in nothing else."""
+    draws = np.random.default_rng(0)
+    one, two = np.tile(middle, (PAIRS, 1)), np.tile(middle, (PAIRS, 1))
+    for i, feature in enumerate(task.space):
+        if feature.mutable:
+            one[:, i], two[:, i] = draws.choice(numbers[i], (2, PAIRS))
+        elif task.background is not None and len(task.background):
+            one[:, i] = two[:, i] = draws.choice(task.background[:, i], PAIRS)
+        elif feature.listed is not None or np.isfinite(np.subtract(*feature.ends)):
+            one[:, i] = two[:, i] = draws.choice(numbers[i], PAIRS)
+    return one, two
+
+
+def _piece(feature: Feature, numbers: Floats, encoded: Floats, scale: Floats) -> Piece | None:
+    """What was seen, as a line where it is one; None if it cannot be told in between."""
+    added = encoded - encoded[0]
+    if feature.kind != "categorical":
+        width = numbers[-1] - numbers[0]
+        line = added[-1] / width if width > 0 else np.zeros(encoded.shape[1])
+        if (np.abs(added - np.outer(numbers - numbers[0], line)) <= scale).all():
+            return Piece(numbers, added, line)
+    if feature.listed is None:  # a step in between that was not tried may add anything
+        steps = np.inf if feature.step is None else (feature.ends[1] - feature.ends[0]) / feature.step
+        if not np.isfinite(steps) or len(numbers) < np.floor(steps + ON_GRID) + 1:
+            return None
+    return Piece(numbers, added, None)
+
+
+def _culprit(
+    task: Task, parts: list[Piece | None], pairs: tuple[Floats, Floats], one: Floats, two: Floats, scale: Floats
+) -> Feature | None:
+    """The first feature that does not add what it should, if some pair of rows differs by more than its parts."""
+    gap = two - one
+    for i, piece in enumerate(parts):
+        if piece is not None:
+            gap = gap - (piece.part(pairs[1][:, i]) - piece.part(pairs[0][:, i]))
+    wrong = np.flatnonzero(~(np.abs(gap) <= scale).all(axis=1))
+    if not len(wrong):
+        return None
+    row, last = pairs[0][wrong[0]].copy(), one[wrong[0]]
+    for i, piece in enumerate(parts):
+        if piece is None:
+            continue
+        row[i] = pairs[1][wrong[0], i]
+        here = task.encoded(row[None])[0]
+        step = piece.part(pairs[1][wrong[:1], i]) - piece.part(pairs[0][wrong[:1], i])
+        if (np.abs(here - last - step[0]) > scale).any():
+            return task.space.features[i]
+        last = here
+    return task.space.features[0]
