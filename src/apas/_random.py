@@ -1,8 +1,21 @@
-"""Random words that are the same in years: a pure function of (entropy, purpose, position).
+"""Random streams, and points drawn from them: uniform in cubes and balls, and normal.
 
 NumPy promises that the *bit streams* of its bit generators do not change, but makes no such promise for the
 numbers that `numpy.random.Generator` derives from them. So the words come from `PCG64DXSM.random_raw`, whose
 state is set from a SHA-256 digest rather than by NumPy's seeding, and the few lines below turn them into numbers.
+
+With coordinates g_i of density proportional to ``exp(-abs(x)**p)`` and a standard exponential E, all independent, the
+point ``g / (sum(abs(g)**p) + E)**(1/p)`` is uniform in the unit ball of the L_p norm.
+
+Every coordinate takes a fixed number of 64-bit words, whose highest 53 bits are a number of (0, 1) and whose lowest bit
+is a sign; the size follows by inverting the distribution function. For p = 1 that is a logarithm, for p = 2 the inverse
+of the normal distribution. Else ``abs(g) = G**(1/p) * U`` with G of the Gamma(1 + 1/p) distribution, one word, and U
+uniform, a second one: inverting the Gamma(1/p) distribution itself would underflow for large p.
+
+References
+----------
+Barthe, Guédon, Mendelson and Naor (2005), "A probabilistic approach to the geometry of the l_p^n-ball", Annals of
+Probability 33.
 """
 
 from __future__ import annotations
@@ -10,12 +23,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apas._typing import Floats
 from apas.errors import InputError
 
 _LOCAL = threading.local()
@@ -79,3 +94,144 @@ def _bit_generator() -> Any:
     except AttributeError:
         _LOCAL.bits = np.random.PCG64DXSM(0)
         return _LOCAL.bits
+
+
+#: Directions of small models are drawn in groups of this many, parameter by parameter: whole cache lines of samples,
+#: and few draws too many at the ends of a block. It says which word belongs to which draw, and so never changes.
+TILE = 128
+#: Up to this many moving parameters a model counts as small.
+SMALL = 1024
+#: Random numbers of larger models are made in parts of this many, which stay in the processor's cache.
+PART = 1 << 15
+
+
+def unit_cube(size: int, stream: Stream, start: int, stop: int) -> Floats:
+    """Points number `start` to `stop` of a row of independent uniform points of [-1, 1)**size.
+
+    For up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate, and the result is
+    Fortran-contiguous: the order in which small networks are fastest.
+    """
+    if size > SMALL:
+        points = np.empty((stop - start) * size)
+        for part in range(0, len(points), PART):
+            some = points[part : part + PART]
+            np.copyto(some, stream.integers(start * size + part, len(some)))
+            some *= UNIT
+        return points.reshape(-1, size)
+    tiles = _tiles(stream.integers, size, start, stop)
+    cube = np.empty((size, len(tiles), TILE))
+    np.copyto(cube.transpose(1, 0, 2), tiles)
+    cube *= UNIT
+    return _asked_for(cube.reshape(size, -1), start, stop)
+
+
+def _tiles(words: Callable[[int, int], Any], width: int, start: int, stop: int) -> Any:
+    """The words, `width` per point, of all groups of 128 points that hold numbers `start` to `stop`."""
+    first, last = start // TILE, -(-stop // TILE)
+    return words(first * TILE * width, (last - first) * TILE * width).reshape(-1, width, TILE)
+
+
+def _asked_for(numbers: Floats, start: int, stop: int) -> Floats:
+    """Points number `start` to `stop`, Fortran-contiguous, of whole groups of them (size, points)."""
+    if numbers.shape[1] != stop - start:
+        first = start // TILE * TILE
+        numbers = np.ascontiguousarray(numbers[:, start - first : stop - first])
+    return numbers.T
+
+
+#: No number is larger than this: the smallest share is 2**-54, and half of it the quantile of -8.3744.
+LARGEST = 8.4
+
+
+def standard_normals(size: int, stream: Stream, start: int, stop: int) -> Floats:
+    """Points number `start` to `stop` of a row of independent points with `size` standard normal coordinates.
+
+    A coordinate takes one 64-bit word: its highest 53 bits are a share, by which the distribution function of the size
+    is inverted, and its lowest bit is the sign. As in `unit_cube`, 128 points of up to 1024 coordinates are laid out
+    together, coordinate by coordinate.
+    """
+    if size > SMALL:
+        points = np.empty((stop - start) * size)
+        for part in range(0, len(points), PART):
+            some = points[part : part + PART]
+            some[:] = _normals(stream.words(start * size + part, len(some)))
+        return points.reshape(-1, size)
+    words = _tiles(stream.words, size, start, stop)
+    return _asked_for(_normals(np.ascontiguousarray(words.transpose(1, 0, 2)).reshape(size, -1)), start, stop)
+
+
+def _normals(words: NDArray[np.uint64]) -> Floats:
+    from scipy.special import ndtri
+
+    # the lower half of the distribution alone: there `uniform` has its finest numbers, and the far tail all its digits
+    sizes: Floats = -ndtri(0.5 * uniform(words))
+    return np.where(words & np.uint64(1), -sizes, sizes)
+
+
+_Words = NDArray[np.uint64]
+
+
+def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> Floats:
+    """Points number `start` to `stop` of a row of independent uniform points of the unit ball, (stop - start, size).
+
+    Like `unit_cube` for up to 1024 coordinates, 128 points are laid out together, coordinate by coordinate. What a
+    call computes together is always whole groups of 128 points, or else one point, so that no point can depend on
+    which others are asked for, not even in its last bit.
+    """
+    if size > SMALL:
+        points = np.empty((stop - start, size))
+        for i, point in enumerate(points, start):
+            _fill(point, p, stream, i)
+        return points
+    width = _words_per_coordinate(p) * size + 1
+    words = _tiles(stream.words, width, start, stop)
+    coordinates = np.ascontiguousarray(words[:, :-1].transpose(1, 0, 2)).reshape(width - 1, -1)
+    numbers, powers = _numbers(coordinates[:size], coordinates[size:], p)
+    total = powers.sum(axis=0)
+    total -= np.log(uniform(np.ascontiguousarray(words[:, -1]).reshape(-1)))
+    numbers *= total ** (-1.0 / p)
+    return _asked_for(numbers, start, stop)
+
+
+def _fill(point: Floats, p: float, stream: Stream, index: int) -> None:
+    """Point number `index`, in parts that stay in the processor's cache."""
+    size, per = len(point), _words_per_coordinate(p)
+    begin = index * (per * size + 1)
+    total = -float(np.log(uniform(stream.words(begin + per * size, 1)))[0])
+    for part in range(0, size, PART):
+        count = min(PART, size - part)
+        words = stream.words(begin + part, count)
+        more = stream.words(begin + size + part, count if per == 2 else 0)
+        point[part : part + count], powers = _numbers(words, more, p)
+        total += float(powers.sum())
+    point *= total ** (-1.0 / p)
+
+
+def _words_per_coordinate(p: float) -> int:
+    return 1 if p in (1.0, 2.0) else 2
+
+
+def _numbers(words: _Words, more: _Words, p: float) -> tuple[Floats, Floats]:
+    """Numbers of density proportional to ``exp(-abs(x)**p)``, and their sizes to the power p."""
+    share = uniform(words)
+    if p == 1.0:
+        sizes = powers = -np.log(share)
+    elif p == 2.0:
+        from scipy.special import ndtri
+
+        sizes = ndtri(0.5 * share) * -(0.5**0.5)
+        powers = sizes**2
+    else:
+        from scipy.special import gammainccinv
+
+        gamma, factor = gammainccinv(1.0 + 1.0 / p, share), uniform(more)
+        sizes, powers = gamma ** (1.0 / p) * factor, gamma * factor**p
+    return np.where(words & np.uint64(1), -sizes, sizes), powers
+
+
+def uniform(words: _Words) -> Floats:
+    """Numbers of (0, 1] from the highest 53 bits of each word, finest next to 0."""
+    numbers = (words >> np.uint64(11)).astype(np.float64)
+    numbers += 0.5  # never 0, whose logarithm or quantile would be infinite
+    numbers *= 2.0**-53
+    return numbers

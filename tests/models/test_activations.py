@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from apas.models.activations import ACTIVATIONS, LEAKY_SLOPE, activate
+from apas.models.forward import ACTIVATIONS, LEAKY_SLOPE, activate
 
 FORMULAS = {
     "relu": lambda z: max(z, mpmath.mpf(0)),

@@ -5,8 +5,8 @@ import pytest
 
 from apas import FeedForward, InputError, as_model
 from apas.models import forward as gradients
-from apas.models.activations import ACTIVATIONS
 from apas.models.base import Differentiable, offers
+from apas.models.forward import ACTIVATIONS
 
 #: Inputs, hidden layers, outputs: no hidden layer to three, one output to four.
 SIZES = [(3, 1), (3, 2), (3, 4), (3, 5, 1), (4, 3, 2), (3, 4, 3), (2, 4, 3, 1), (3, 4, 5, 4), (2, 3, 4, 3, 2)]

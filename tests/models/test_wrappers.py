@@ -10,9 +10,18 @@ from sklearn.ensemble import RandomForestClassifier
 import apas
 from apas.certification.question import Question
 from apas.metrics.validity import validity
-from apas.models.base import CAPABILITIES, Dense, Differentiable, Model, Predicts, Scaled, offers
+from apas.models.base import (
+    CAPABILITIES,
+    Dense,
+    Differentiable,
+    Model,
+    ModelWrapper,
+    PredictOnly,
+    Predicts,
+    Scaled,
+    offers,
+)
 from apas.models.convert import as_predicting, encoded_rows, predicted_classes
-from apas.models.wrappers import ModelWrapper, PredictOnly
 from apas.shifts.base import coordinates
 
 X = np.random.default_rng(0).normal(size=(60, 2))
@@ -87,7 +96,7 @@ METHODS = ["sampling", "interval", "linear", "attack", "exact", "enumeration", "
 def test_what_moves_parameters_refuses_it_in_a_sentence(method, shifts):
     with pytest.raises(apas.Unsupported) as caught:
         apas.certify(RULE, X[:2], 0.1, target="yes", shifts=shifts, method=method)
-    said = "`model` is a apas.models.wrappers.PredictOnly, which apas cannot shift: it only predicts, and has no `param"
+    said = "`model` is a apas.models.base.PredictOnly, which apas cannot shift: it only predicts, and has no `param"
     assert str(caught.value).startswith(said)
     assert str(caught.value).count(".\n") == 0
     assert str(caught.value).endswith("members classes, n_features, parameters, margin, shifted_margins.")

@@ -13,10 +13,9 @@ from scipy import stats
 
 import apas
 from apas import InputError, Sampling, Unsupported, Verdict
-from apas._random import Stream
+from apas._random import LARGEST, PART, SMALL, TILE, Stream, _normals, standard_normals
 from apas.shifts.base import ShiftSet
 from apas.shifts.gaussian import GaussianShifts
-from apas.shifts.points import LARGEST, PART, SMALL, TILE, _normals, standard_normals
 
 STREAM = Stream(1, "certify")
 
@@ -128,7 +127,7 @@ def test_streams_give_different_points():
 
 def test_other_processes_draw_the_same():
     code = (
-        "from apas._random import Stream; from apas.shifts.points import standard_normals\n"
+        "from apas._random import Stream; from apas._random import standard_normals\n"
         "print(standard_normals(4, Stream(9, 'certify'), 100, 102).tobytes().hex())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,9 +8,8 @@ import pytest
 from scipy import stats
 
 import apas
-from apas._random import Stream
+from apas._random import SMALL, TILE, Stream, unit_cube
 from apas.shifts.base import ShiftSet
-from apas.shifts.points import SMALL, TILE, unit_cube
 
 STREAM = Stream(1, "certify")
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import dblquad
 
 from apas import InputError
-from apas.models.activations import activate
+from apas.models.forward import activate
 from apas.theory.shift_notions import expected_activation, expected_relu
 
 RATIONALS = [Fraction(k, 7) for k in (-20, -5, -1, 0, 1, 3, 11)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apas import FeedForward, Unsupported
-from apas.models.activations import LEAKY_SLOPE
+from apas.models.forward import LEAKY_SLOPE
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_margin, exact_sign
 
 

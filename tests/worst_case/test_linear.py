@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apas.models.activations import ACTIVATIONS, activate
+from apas.models.forward import ACTIVATIONS, activate
 from apas.worst_case.linear import cases, chord_of_magnitude, pencil
 
 #: What rounding in an activation and a line of size 1 may do.

@@ -8,7 +8,7 @@ from problems import network
 
 from apas import FeedForward, LinfShifts
 from apas._random import Stream
-from apas.models.activations import ACTIVATIONS, activate
+from apas.models.forward import ACTIVATIONS, activate
 from apas.worst_case.rays import PIECEWISE_LINEAR, Rays, chord_gaps, first_failures
 
 SHAPES = [((4, 5, 1), "sigmoid"), ((4, 5, 6, 1), "sigmoid"), ((4, 6, 3), "softmax"), ((4, 5, 5, 4, 3), "softmax"), ((4, 1), "sigmoid"), ((4, 3), "softmax"), ((3, 5, 2), "softmax")]  # fmt: skip

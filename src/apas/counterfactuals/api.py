@@ -16,10 +16,9 @@ from apas._typing import Floats
 from apas._validation import check_integer
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
-from apas.counterfactuals.search.loop import Answer, Limits, run_rows
+from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, run_rows
 from apas.counterfactuals.search.observed_split import bind_models, split_models
 from apas.counterfactuals.search.source import CandidateSource, ForRows, OnePath, Search, Task
-from apas.counterfactuals.search.tests import CertifyingTest
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.prototype import Prototype

@@ -1,4 +1,4 @@
-"""What a model offers, as small protocols; parameters with names; and the one place that decides what is valid.
+"""What a model offers, its parameters as one vector, and wrappers that offer what is inside them.
 
 Every model predicts (`Predicts`); one whose parameters can be shifted is a `Model`; what else it has, `offers` tells.
 
@@ -10,7 +10,7 @@ is the wanted score minus the best other one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apas._typing import Array, Bools, Floats, Indices
+from apas._validation import check_names
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from apas.models.feedforward import FeedForward
-
 
 #: The kind of a tensor that stands for one that the model does not have.
 ABSENT = "absent"
@@ -164,7 +164,7 @@ class Predicts(Protocol):
     """A classifier that need not have parameters: enough where only its decisions count.
 
     The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`. Where nothing but
-    the class is known, it is 1 or -1, as of `apas.models.wrappers.PredictOnly`.
+    the class is known, it is 1 or -1, as of `apas.models.base.PredictOnly`.
     """
 
     @property
@@ -323,3 +323,85 @@ def needs_strict(classes: tuple[Any, ...], target: Array) -> Bools:
 def valid(margins: Floats, strict: Bools) -> Bools:
     """Whether each margin means "the model gives the target class"; NaN never does."""
     return np.asarray(np.where(strict, margins > 0, margins >= 0))
+
+
+class ModelWrapper:
+    """A model around an inner one, which has what a subclass defines, and of the rest exactly what the inner one has.
+
+    Members of the inner model are bound once, so that `offers` never sees one that is not there, and no margin takes
+    a detour.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        for name in [name for capability in CAPABILITIES for name in members(capability)]:
+            if not hasattr(type(self), name) and hasattr(inner, name):
+                setattr(self, name, getattr(inner, name))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Class labels of the inner model."""
+        return self._inner.classes  # type: ignore[no-any-return]
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs of the inner model."""
+        return self._inner.n_features  # type: ignore[no-any-return]
+
+    @property
+    def parameters(self) -> Parameters:
+        """Parameters of the inner model."""
+        return self._inner.parameters  # type: ignore[no-any-return]
+
+
+class PredictOnly:
+    """A classifier of which nothing is known but the class that it gives a row: a forest, a rule, a remote service.
+
+    Parameters
+    ----------
+    predict : callable
+        Takes a float64 matrix (rows, features) and gives one class per row.
+    classes : sequence
+        The classes that it can give; of two, the second is class 1.
+    n_features : int
+        Number of columns.
+    feature_names : sequence of str, optional
+        Names of the columns.
+
+    Examples
+    --------
+    >>> rule = PredictOnly(lambda X: X[:, 0] >= 3, classes=(False, True), n_features=1)
+    >>> rule.margin(np.array([[2.0], [4.0]]), True)
+    array([-1.,  1.])
+    """
+
+    def __init__(
+        self,
+        predict: Callable[[Floats], Any],
+        *,
+        classes: Sequence[Any],
+        n_features: int,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        self._predict, self.classes, self.n_features = predict, tuple(classes), n_features
+        self.feature_names = check_names(feature_names, n_features)
+
+    def predict(self, X: Floats) -> Array:
+        """Classes of the rows, shape (rows,)."""
+        given = np.asarray(self._predict(X), dtype=object)
+        if given.shape != (len(X),) or not set(given.tolist()) <= set(self.classes):
+            shown = given.shape if given.shape != (len(X),) else next(c for c in given if c not in self.classes)
+            raise InputError(f"the model must predict one of {list(self.classes)} per row ({len(X)}), got {shown!r}.")
+        return given
+
+    def margin(self, X: Floats, target: Any) -> Floats:
+        """1 for rows that are given the target class, -1 for others: a decision has no size."""
+        wanted = class_indices(self.classes, target, len(X))
+        return np.where(class_indices(self.classes, self.predict(X), len(X)) == wanted, 1.0, -1.0)
+
+    def __repr__(self) -> str:
+        return f"<PredictOnly, {self.n_features} features, classes {list(self.classes)}>"

@@ -22,9 +22,8 @@ from numpy.typing import ArrayLike
 from apas._typing import Floats, Indices
 from apas._validation import check_names, check_probability
 from apas.errors import InputError
-from apas.models.activations import ACTIVATIONS
 from apas.models.base import ABSENT, Parameters, class_indices, margins_from_scores
-from apas.models.forward import input_gradients, parameter_gradients, scores, shifted_scores
+from apas.models.forward import ACTIVATIONS, input_gradients, parameter_gradients, scores, shifted_scores
 
 #: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
 UNIT = 1e-12

@@ -11,8 +11,8 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
+from apas.models.base import ModelWrapper
 from apas.models.feedforward import FeedForward
-from apas.models.wrappers import ModelWrapper
 
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: Layers that change no number once the model is trained.

@@ -12,9 +12,9 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
+from apas.models.base import ModelWrapper
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
-from apas.models.wrappers import ModelWrapper
 
 #: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
 LINEAR = {

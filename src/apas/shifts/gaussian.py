@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._random import Stream
+from apas._random import LARGEST, Stream, standard_normals
 from apas._typing import Floats
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters
 from apas.shifts.base import ShiftWords, magnitudes
-from apas.shifts.points import LARGEST, standard_normals
 from apas.shifts.selection import ScaledShifts, placed
 
 

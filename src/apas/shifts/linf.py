@@ -8,13 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from apas._random import Stream
+from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import ABSENT, Parameters
 from apas.shifts.base import Box
 from apas.shifts.box import box_distances, within_box
-from apas.shifts.points import unit_cube
 from apas.shifts.selection import ScaledShifts, placed
 
 

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apas._fields import Fields
-from apas._random import Stream
+from apas._random import Stream, unit_ball
 from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters
 from apas.shifts.base import Ball
 from apas.shifts.norms import lp_norm, projection, steepest_point, within_ball
-from apas.shifts.points import unit_ball
 from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, read_kinds, read_names, selected
 
 

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apas._fields import Fields
-from apas._random import Stream
+from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Dense, Model, Named, Parameters, Raw, Scaled, offers
 from apas.shifts.base import ShiftWords, magnitudes
-from apas.shifts.points import unit_cube
 from apas.shifts.selection import placed, plain, read_factors, read_names, read_numbers
 
 #: How many numbers of moved rows are held at a time.

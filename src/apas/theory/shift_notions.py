@@ -19,8 +19,8 @@ import numpy as np
 from apas._typing import Floats
 from apas._validation import check_matrix, check_numbers
 from apas.errors import InputError
-from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
+from apas.models.forward import activate
 
 #: A sum of this many uniform terms takes 65,536 corners.
 MOST_TERMS = 16

@@ -15,7 +15,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas.errors import Unsupported
-from apas.models.activations import LEAKY_SLOPE
+from apas.models.forward import LEAKY_SLOPE
 
 #: Activations that map rational numbers to rational numbers.
 PIECEWISE_LINEAR = frozenset({"relu", "leaky_relu", "hard_tanh", "identity"})

@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices
-from apas.models.activations import LEAKY_SLOPE, activate, derivative
 from apas.models.feedforward import FeedForward
+from apas.models.forward import LEAKY_SLOPE, activate, derivative
 from apas.worst_case.intervals import (
     LOWEST,
     POSITIVE,

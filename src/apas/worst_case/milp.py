@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apas._typing import Floats, Indices
-from apas.models.activations import LEAKY_SLOPE
+from apas.models.forward import LEAKY_SLOPE
 from apas.optimize.highs import FEASIBILITY, INTEGRALITY
 from apas.optimize.program import Program, ProgramBuilder
 from apas.worst_case.linear import Objective, Relaxation, Units

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load as load_tensors, save as save_tensors
 
 import apas
-from apas.models.activations import ACTIVATIONS
 from apas.models.digest import model_digest
+from apas.models.forward import ACTIVATIONS
 
 SUFFIXES = [".json", ".safetensors", ".onnx"]
 

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import apas
-from apas.models.activations import ACTIVATIONS
 from apas.models.digest import model_digest
+from apas.models.forward import ACTIVATIONS
 
 RNG = np.random.default_rng(0)
 W0, B0 = RNG.normal(size=(2, 3)).astype(np.float32), RNG.normal(size=3).astype(np.float32)

@@ -7,10 +7,9 @@ import pytest
 from problems import network
 
 from apas import FeedForward, LinfShifts
-from apas._random import Stream
-from apas.models.activations import ACTIVATIONS
+from apas._random import Stream, unit_cube
+from apas.models.forward import ACTIVATIONS
 from apas.shifts.box import inside_box
-from apas.shifts.points import unit_cube
 from apas.worst_case.attack.descent import AttackBox, ParameterMoves, search
 from apas.worst_case.attack.unit_pushes import UnitPushes, worst_corners
 from apas.worst_case.intervals import Boxes, least_margins

@@ -10,10 +10,9 @@ from conftest import spread
 from problems import network
 
 import apas
-from apas._random import Stream
+from apas._random import Stream, unit_ball
 from apas.shifts.lp import LpShifts
 from apas.shifts.norms import lp_norm, steepest_point
-from apas.shifts.points import unit_ball
 from apas.worst_case.ball import bounds as balls
 from apas.worst_case.ball.bounds import ball_radius, is_exact_ball, least_margins_ball, worst_points_ball
 from apas.worst_case.ball.dual import PIECES, BallDual
@@ -26,8 +25,7 @@ from apas.worst_case.ball.slopes import (
     row_reach,
     unit_reach,
 )
-from apas.worst_case.intervals import Boxes
-from apas.worst_case.radius import provable_radius
+from apas.worst_case.intervals import Boxes, provable_radius
 
 ACTIVATIONS = ["relu", "leaky_relu", "hard_tanh", "tanh", "sigmoid", "identity", "softplus", "elu", "gelu"]
 
@@ -312,7 +310,7 @@ def test_the_integral_bound_is_far_better_than_the_box(p):
 
 @pytest.mark.parametrize("activation", PIECES)
 def test_pieces_are_the_activation(activation):
-    from apas.models.activations import activate
+    from apas.models.forward import activate
 
     z = np.linspace(-3, 3, 601)
     values = np.empty_like(z)
@@ -330,7 +328,7 @@ def test_units_are_bounded_by_their_least_value_on_a_grid(activation, seed):
     X, wanted = rows_of(net, 2, seed)
     mask = masks_of(net, seed)[3]
     mask[net.parameters.slices[1]] = 1.0
-    from apas.models.activations import activate
+    from apas.models.forward import activate
 
     for margin in margins_against(net, X, wanted, mask):
         assert BallDual.fits(margin, 2.0).all()

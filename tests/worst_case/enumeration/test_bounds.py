@@ -9,7 +9,7 @@ import pytest
 from problems import network
 
 from apas import FeedForward
-from apas.models.activations import ACTIVATIONS, activate
+from apas.models.forward import ACTIVATIONS, activate
 from apas.worst_case.enumeration import bounds as sensitivity
 from apas.worst_case.enumeration.bounds import BoxPass, margin_ranges, margin_slopes
 from apas.worst_case.intervals import STEEPEST, activation_range, derivative_range, least_margins

@@ -7,8 +7,7 @@ import pytest
 from problems import network
 
 from apas import FeedForward
-from apas.models.activations import ACTIVATIONS
-from apas.models.forward import scores
+from apas.models.forward import ACTIVATIONS, scores
 from apas.worst_case.enumeration.bounds import margin_lines
 from apas.worst_case.intervals import rivals
 

@@ -12,7 +12,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from apas._parallel import in_parallel
-from apas._random import Stream
+from apas._random import Stream, unit_cube
 from apas._typing import Floats, Indices
 from apas._validation import check_integer
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
@@ -23,7 +23,6 @@ from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
 from apas.shifts.base import Ball, Box
 from apas.shifts.box import inside_box
-from apas.shifts.points import unit_cube
 from apas.worst_case.attack.descent import ConvexSet, Draw, LeastMargins, ParameterMoves, search
 from apas.worst_case.attack.unit_pushes import UnitPushes
 

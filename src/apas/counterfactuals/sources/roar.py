@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from apas._random import Stream
+from apas._random import Stream, standard_normals
 from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth import SmoothProblem, derives, first_and_by_cost, usable
@@ -29,7 +29,6 @@ from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError, Unsupported
 from apas.models.base import Differentiable
-from apas.shifts.points import standard_normals
 
 BALLS = ("linf", "l1")
 #: Decimals that are kept of slopes and intercept, as in the published experiments.

@@ -25,10 +25,10 @@ from apas._atomic import write_bytes
 from apas._sanitise import for_error
 from apas._validation import is_path
 from apas.errors import InputError, UnsafeFile, Unsupported
-from apas.models.activations import ACTIVATIONS
 from apas.models.base import Dense, Described, Model, Named, offers
 from apas.models.convert import as_model
 from apas.models.feedforward import OUTPUTS, FeedForward, check_activations
+from apas.models.forward import ACTIVATIONS
 
 #: Where each format is read and written: module, reader, writer. A module is imported when such a file turns up.
 _FORMATS = {

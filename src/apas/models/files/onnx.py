@@ -21,11 +21,10 @@ from apas._optional import require
 from apas._sanitise import for_error
 from apas._typing import Array, Floats
 from apas.errors import InputError, UnsafeFile, Unsupported
-from apas.models.activations import LEAKY_SLOPE
 from apas.models.feedforward import FeedForward
 from apas.models.files.formats import BROKEN, LoadOptions, check_description, describe_network
 from apas.models.files.json import parse_json
-from apas.models.forward import scores
+from apas.models.forward import LEAKY_SLOPE, scores
 
 #: How each activation is written.
 _OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {

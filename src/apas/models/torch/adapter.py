@@ -17,14 +17,13 @@ from torch import nn
 from apas._typing import Array, Floats, Indices
 from apas._validation import check_names, check_numbers
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.base import Parameters, class_indices
+from apas.models.base import ModelWrapper, Parameters, class_indices
 from apas.models.digest import canonical, changed_members, own_class
 from apas.models.feedforward import FeedForward
 from apas.models.torch.head import SILENT, Head, chosen_output, final_layer, unhooked
 from apas.models.torch.passes import Passes, Stage, answer, gradients
 from apas.models.torch.rounding import Rounding
 from apas.models.torch.trace import input_size, probed
-from apas.models.wrappers import ModelWrapper
 
 _Layers = tuple[list[Floats], list[Floats | None], list[str]]
 _NAMES = {

@@ -23,8 +23,8 @@ from functools import cached_property
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices
-from apas.models.activations import activate
 from apas.models.feedforward import FeedForward
+from apas.models.forward import activate
 from apas.shifts.norms import lp_norm
 from apas.worst_case.intervals import (
     activation_range,

@@ -8,14 +8,13 @@ from enumerable_problems import enumerated, random_problem
 
 from apas import FeedForward
 from apas.counterfactuals.search.source import NoneExists, Search, Task
-from apas.counterfactuals.sources.milp import nearest as attempt
+from apas.counterfactuals.sources.milp import source as attempt
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, changes_of, unit_ranges
-from apas.counterfactuals.sources.milp.nearest import Nearest, NearestPoint
 from apas.counterfactuals.sources.milp.program import cheapest_program, widest_program
-from apas.counterfactuals.sources.milp.source import network_of
+from apas.counterfactuals.sources.milp.source import Nearest, NearestPoint, network_of
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
-from apas.models.activations import activate
+from apas.models.forward import activate
 
 
 def searches(task: Task, row: np.ndarray) -> list[Search]:

@@ -18,8 +18,8 @@ import numpy as np
 
 from apas._typing import Bools, Floats
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, Changes, UnitRanges, unit_ranges
-from apas.models.activations import LEAKY_SLOPE, activate
 from apas.models.feedforward import FeedForward
+from apas.models.forward import LEAKY_SLOPE, activate
 from apas.optimize.program import Program, ProgramBuilder, power_above
 from apas.worst_case.intervals import activation_range
 

@@ -1,20 +1,382 @@
-"""`MilpSource`: the paper's own source of candidates, without a commercial solver."""
+"""`MilpSource`: the nearest row with a wanted margin on a piecewise linear network, by mixed-integer programs.
+
+Within the cost of a good point, and with the margin that is asked for, most units can only be on one side of their
+kinks. How far each can go is a linear program; where that settles a unit, the others are settled more easily.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from apas._typing import Floats
 from apas._validation import check_number
-from apas.counterfactuals.search.source import Candidate, Search, Task
-from apas.counterfactuals.sources.milp.nearest import Nearest, NearestPoint
+from apas.counterfactuals.search.source import Candidate, NoneExists, Search, Task
+from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, changes_of, unit_ranges
+from apas.counterfactuals.sources.milp.program import (
+    NOTHING,
+    TIE,
+    ChangeProgram,
+    Contrast,
+    Effect,
+    cheapest_program,
+    widest_program,
+)
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
+from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
-from apas.models.base import Dense, offers
+from apas.models.base import Dense, class_indices, needs_strict, offers
 from apas.models.feedforward import FeedForward
+from apas.optimize.highs import Incumbent, LpRelaxation, advise, least_cost, solve_mixed, verified_bound
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
+
+#: Units that may change sides in one step of an improvement, linear programs for it, and steps.
+FREE, NODES, STEPS = 8, 60, 12
+#: Ranges are wider than what was proved by this part.
+OUTWARD = 1e-9
+#: How much of what is left of a column is tried in one step of a climb, and how many steps there are.
+CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
+
+
+def climb(effect: Effect, margin: float, deadline: float) -> Floats | None:
+    """Amounts with a margin, not cheap: one column after the other, always the one that brings most for its cost.
+
+    None if no single step brings anything before the margin is reached.
+    """
+    changes = effect.changes
+    amounts, paid = np.zeros(len(changes)), 0.0
+    reached = effect.margin(amounts)[0]
+    for _ in range(CLIMB):
+        if reached >= margin or time.monotonic() > deadline:
+            break
+        steps = _steps(effect, amounts)
+        gains = effect.margins(steps)[0] - reached
+        costs = np.array([effect.cost(step)[0] for step in steps]) - paid
+        far = np.flatnonzero(gains >= margin - reached)
+        if len(far):
+            amounts = steps[far[costs[far].argmin()]]
+        else:
+            worth = np.where(gains > 0, gains / np.maximum(costs, 1e-9), 0.0)
+            if not worth.max(initial=0.0) > 0:
+                return None
+            amounts = steps[worth.argmax()]
+        reached, paid = effect.margin(amounts)[0], effect.cost(amounts)[0]
+    return amounts if reached >= margin else None
+
+
+def _steps(effect: Effect, amounts: Floats) -> Floats:
+    """Rows of amounts that differ from some in one column, and in what it excludes or needs."""
+    changes, found = effect.changes, []
+    for column in range(len(changes)):
+        for part in CLIMB_PARTS:
+            step = amounts.copy()
+            rest = part * (changes.top[column] - amounts[column])
+            step[(changes.feature == changes.feature[column]) & (np.arange(len(changes)) != column)] = 0.0
+            step[column] += np.ceil(rest) if changes.integer[column] else rest
+            if changes.parent[column] >= 0:
+                step[changes.parent[column]] = 1.0
+            kept = effect.rounded(step)
+            if kept is not None and (kept != amounts).any():
+                found.append(kept)
+    return np.array(found).reshape(-1, len(changes))
+
+
+#: How far a point may miss its margin, in units of what the margin is a sum of.
+MISS = 1e-7
+#: By what a change is stretched that does not go far enough.
+STRETCHES = np.array([1.01, 1.03, 1.07, 1.15, 1.3, 1.6, 2.0, 3.0, 5.0])
+#: Linear programs for a program as it is, and after its ranges were tightened.
+EASY, HARD = 60, 2000
+#: How often ranges are tightened at most, and what part of the units must settle to do it once more.
+ROUNDS, WORTHWHILE = 5, 0.1
+
+
+@dataclass
+class BudgetedSearch:
+    """The search for the cheapest point with a margin, within a limit of the cost."""
+
+    effect: Effect
+    margin: float
+    budget: float
+    relaxation: LpRelaxation
+    deadline: float
+    beyond: Incumbent = field(default_factory=Incumbent)
+
+    def run(self) -> Incumbent:
+        """The cheapest point within the limit; beyond it, if one was met there and is no worse than any other."""
+        best = self._least(self._program(), EASY, Incumbent())
+        if best.complete:
+            return best
+        if best.values is None:
+            best = self._started()
+        if best.values is not None:
+            best = self._improved(best)
+        program = self._tightened()
+        if program is None:
+            return best
+        best = self._least(program, HARD, best)
+        return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
+
+    def _least(self, program: ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
+        return least_cost(
+            program,
+            self.accept,
+            start=start,
+            nodes=nodes,
+            deadline=self.deadline,
+            relaxation=self.relaxation,
+            violations=program.phases,
+        )
+
+    def accept(self, values: Floats) -> tuple[Floats, float] | None:
+        """The point that values stand for, or one beyond it, if it has the margin and is within the limit."""
+        amounts = self.effect.rounded(values)
+        if amounts is None:
+            return None
+        reached, size = self.effect.margin(amounts)
+        if not reached >= self.margin - MISS * size:
+            stretched = self._stretched(amounts)
+            if stretched is None:
+                return None
+            amounts = stretched
+        cost = self._cost(amounts)
+        if cost <= self._limit:
+            return amounts, cost
+        if cost < self.beyond.cost:  # there may be cheaper ones that are beyond the limit as well
+            self.beyond = Incumbent(amounts, cost)
+        return None
+
+    @property
+    def _limit(self) -> float:
+        slack = 0.0 if self.effect.distance == "l1" else TIE * len(self.effect.changes)
+        return self.budget * (1 + NOTHING) + NOTHING + slack
+
+    def _stretched(self, amounts: Floats) -> Floats | None:
+        changes = self.effect.changes
+        longer = np.where(changes.integer, amounts, np.minimum(STRETCHES[:, None] * amounts, changes.top))
+        far = np.flatnonzero(self.effect.margins(longer)[0] >= self.margin)
+        return longer[far[0]] if len(far) else None
+
+    def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
+        effect = self.effect
+        return cheapest_program(effect.net, self._change_budget, effect.goal, self.margin, tuple(effect.avoid), ranges)
+
+    @property
+    def _change_budget(self) -> ChangeBudget:
+        return ChangeBudget(self.effect.changes, self.budget, self.effect.distance)
+
+    def _started(self) -> Incumbent:
+        """Some point, within the limit or not."""
+        amounts = None if self.beyond.values is not None else climb(self.effect, self.margin, self.deadline)
+        return self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
+
+    def _cost(self, amounts: Floats) -> float:
+        """What the program says that amounts cost."""
+        cost, total = self.effect.cost(amounts)
+        return cost if self.effect.distance == "l1" else cost + TIE * total
+
+    def _improved(self, best: Incumbent) -> Incumbent:
+        """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
+        self.budget = best.cost
+        program = self._program()
+        phases = program.phases
+        for _ in range(STEPS):
+            if phases is None or best.values is None:
+                break
+            layers = self.effect.pre_activations(best.values)
+            values = np.array([layers[i][k] for i, k in zip(phases.layer, phases.unit, strict=True)])
+            beyond = phases.sign * (values - phases.kink)
+            fixed = np.argsort(np.abs(beyond) / phases.width)[FREE:]
+            low, high = program.low.copy(), program.high.copy()
+            low[phases.column[fixed]] = high[phases.column[fixed]] = (beyond[fixed] >= 0).astype(float)
+            further = self._least(replace(program, low=low, high=high), NODES, best)
+            if not further.cost < best.cost * (1 - 1e-6):
+                break
+            best = further
+        self.budget = best.cost
+        return best
+
+    def _tightened(self) -> ChangeProgram | None:
+        """The program with ranges of units that take it into account; None if that leaves nothing."""
+        ranges = unit_ranges(self.effect.net, self._change_budget)
+        program = self._program(ranges)
+        for _ in range(ROUNDS):
+            if not self._tighten(program, ranges):
+                return None
+            before = program.binaries
+            program = self._program(ranges)
+            if program.binaries > (1 - WORTHWHILE) * before:
+                break
+        return program
+
+    def _tighten(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
+        """Narrow the ranges of units whose phase is open to what dual bounds prove; False if there is no point."""
+        phases = program.phases
+        if phases is None:
+            return True
+        self.relaxation.load(program)
+        for i, k, form, const in zip(phases.layer, phases.unit, phases.form, phases.const, strict=True):
+            if time.monotonic() > self.deadline:
+                break
+            low, high = self.relaxation.least(form) + const, const - self.relaxation.least(-form)
+            if low > high:
+                return False
+            spread = OUTWARD * (abs(low) + abs(high))
+            ends = ranges[i]
+            ends[0][k], ends[1][k] = max(ends[0][k], low - spread), min(ends[1][k], high + spread)
+        return True
+
+
+#: How much of each column is tried by itself.
+GUESSED_PARTS = (0.25, 0.5, 1.0)
+#: Guesses are this much larger than they would be if margins were linear.
+SPARE = 1.25
+
+
+class CostGuess:
+    """Costs of margins, from single changes and from what was found for other margins."""
+
+    def __init__(self, effect: Effect) -> None:
+        changes = effect.changes
+        #: Margins and what they cost.
+        self.known: list[tuple[float, float]] = []
+        self.full = float((changes.cost * changes.top).sum())
+        column = np.tile(np.arange(len(changes)), len(GUESSED_PARTS))
+        part = np.outer(GUESSED_PARTS, changes.top)
+        amounts = np.zeros((len(column), len(changes)))
+        row, parent = np.arange(len(column)), changes.parent[column]
+        amounts[row[parent >= 0], parent[parent >= 0]] = 1.0
+        amounts[row, column] = np.where(changes.integer, np.ceil(part), part).reshape(-1)
+        cost, margin = amounts @ changes.cost, effect.margins(amounts)[0]
+        self.start = effect.margin(np.zeros(len(changes)))[0]
+        self.single = (cost, margin) if effect.distance == "l1" else (np.empty(0), np.empty(0))
+        worth = np.divide(margin - self.start, cost, out=np.zeros_like(cost), where=cost > 0)
+        best = np.zeros(int(changes.feature.max(initial=-1)) + 1)
+        np.maximum.at(best, changes.feature[column], worth)
+        #: What a unit of cost adds to the margin at most, by such changes: of one feature, or of all at once.
+        self.worth = float(best.max(initial=0.0) if effect.distance == "l1" else best.sum())
+
+    def cost(self, margin: float) -> float:
+        """A cost that is likely to do for a margin."""
+        needed = margin - self.start
+        enough = [cost for known, cost in self.known if known >= margin]
+        enough += self.single[0][self.single[1] >= margin].tolist()
+        below = max(((m, c) for m, c in self.known if self.start < m < margin), default=None)
+        if below is not None:
+            likely = SPARE * below[1] * needed / (below[0] - self.start)
+        else:
+            likely = SPARE * needed / self.worth if self.worth > 0 else self.full / 4
+        return float(min([max(likely, 0.0), *((1 + NOTHING) * c for c in enough)])) + NOTHING
+
+
+#: How far the model may be from what the program makes of it, in units of what the margin is a sum of.
+AGREEMENT = 1e-4
+#: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
+ALLOWANCE = 1e-8
+
+
+@dataclass(frozen=True)
+class NearestPoint:
+    """An allowed point of the wanted class."""
+
+    point: Floats
+    margin: float
+    reach: float
+    cost: float
+
+
+class Nearest:
+    """Cheapest changes of the input of a search."""
+
+    def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
+        self.search, self.net, self.time_limit = search, net, time_limit
+        self.changes = changes_of(search, parts, net.weights[0], net.biases[0])
+        self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
+        self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
+        self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
+        self.full = float((self.changes.cost * self.changes.top).sum())
+        self.guess = CostGuess(self.effect)
+        self.relaxation = LpRelaxation()
+
+    def at(self, margin: float) -> NearestPoint | None:
+        """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
+        for _ in range(4 if len(self.changes) else 0):
+            best = self._solved(margin)
+            if best.values is None:
+                return None
+            found = self._proper(best.values)
+            if found is not None:
+                self.guess.known.append((margin, found.cost))
+                return found
+            # whoever is valid by a hair is not after rounding
+            margin += 4 * MISS * self.effect.margin(best.values)[1]
+        return None
+
+    def widest(self) -> NearestPoint | None:
+        """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
+        budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
+        program = widest_program(self.net, budget, self.goal, self.search.avoid)
+        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
+        left = deadline - time.monotonic()
+        advice = advise(program, enough=allowance, target=-np.inf, time_limit=left)
+        if advice.point is not None:
+            amounts = self.effect.rounded(advice.point)
+            found = None if amounts is None else self._proper(amounts)
+            if found is not None:
+                return found
+        for counts in (False, True) if advice.bound > allowance or np.isneginf(advice.bound) else ():
+            # what is proved of more points holds of fewer, and most proofs need not tell counts apart
+            whole = program.integer & (counts | (program.high - program.low <= 1))
+            bound = verified_bound(replace(program, integer=whole), above=allowance, deadline=deadline)
+            if bound is not None:
+                raise NoneExists(_none(allowance - bound, self.search))
+        return None
+
+    def _deadline(self) -> float:
+        return min(time.monotonic() + self.time_limit, self.search.task.deadline)
+
+    def _solved(self, margin: float) -> Incumbent:
+        """The search is limited to a cost that is likely to do, and that is raised if it does not."""
+        deadline, budget = self._deadline(), self.guess.cost(margin)
+        while True:
+            budget = budget if budget < self.full else np.inf
+            attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline)
+            best = attempt.run()
+            if best.values is not None or not np.isfinite(budget):
+                return best
+            if time.monotonic() > deadline:
+                return attempt.beyond
+            budget = min(2 * budget, max(attempt.beyond.cost, budget) * (1 + NOTHING) + NOTHING)
+
+    def _proper(self, amounts: Floats) -> NearestPoint | None:
+        """The point that amounts lead to, as the space has it and the model sees it; None if that is not valid."""
+        search, task = self.search, self.search.task
+        wish, point = self.changes.numbers(search.input, amounts), search.input.copy()
+        for i in np.flatnonzero(wish != point).tolist():
+            feature, own = task.space.features[i], search.input[i : i + 1]
+            point[i : i + 1] = feature.snapped(wish[i : i + 1], own)
+            if not feature.allows(point[i : i + 1], own).all():
+                return None
+        margin = float(task.margins(point[None], search.target)[0])
+        expected, size = self.effect.margin(amounts)
+        if not abs(margin - expected) <= AGREEMENT * size:
+            raise Unsupported(
+                "MilpSource needs every feature to enter the model by itself and along straight lines, but the model "
+                f"gives row {search.row} of `X`, changed, a margin of {margin:g} instead of {expected:g}; {INSTEAD}"
+            )
+        fine = margin > 0 if self.strict else margin >= 0
+        if not fine or not search.is_different(point):
+            return None
+        return NearestPoint(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
+
+
+def _none(most: float, search: Search) -> str:
+    beside = " that differs from those found" if search.avoid else ""
+    return f"it is proved that no allowed change{beside} leads to {search.target!r}: no margin exceeds {at_most(most)}"
+
 
 #: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
 CLOSE = 0.004
