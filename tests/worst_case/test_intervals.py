@@ -12,8 +12,7 @@ from problems import CASES, network
 from apas import FeedForward, LinfShifts
 from apas.models.base import class_indices
 from apas.models.forward import ACTIVATIONS
-from apas.worst_case.attack.unit_pushes import worst_corners
-from apas.worst_case.intervals import Boxes, is_exact, least_margins, provable_radius
+from apas.worst_case.intervals import Boxes, is_exact, least_margins, provable_radius, worst_corners
 
 SHAPES = [((4, 1), "sigmoid"), ((4, 5, 1), "sigmoid"), ((4, 5, 3), "softmax"), ((4, 6, 5, 1), "identity"), ((3, 4, 4, 4, 3), "softmax"), ((3, 4, 2), "softmax")]  # fmt: skip
 

@@ -268,3 +268,18 @@ def _score_gradients(scores: Floats, wanted: Indices) -> Floats:
     gradients[every, others.argmax(axis=1)] = -1.0
     gradients[every, wanted] = 1.0
     return gradients
+
+
+def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Least and largest value of an activation over ``[low, high]``."""
+    least, most = activate(name, low.copy()), activate(name, high.copy())
+    if name not in LOWEST:  # the others never fall
+        return least, most
+    lowest = LOWEST[name]
+    bottom = float(activate(name, np.array([lowest]))[0])
+    inside = (low < lowest) & (lowest < high)
+    return np.where(inside, bottom, np.minimum(least, most)), np.maximum(least, most)
+
+
+#: Where the activation that first falls and then rises has its least value.
+LOWEST = {"gelu": -0.7517915246935645}

@@ -19,9 +19,9 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.optimize.highs import advise, verified_bound
-from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, output_push, pushed_parameters, worst_corners
+from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import split_phases
-from apas.worst_case.intervals import Boxes, is_exact, rivals
+from apas.worst_case.intervals import Boxes, is_exact, rivals, worst_corners
 from apas.worst_case.linear import LayerLines, Relaxation, Units, ascend, carried_back
 from apas.worst_case.milp import reduced_program, tolerance
 

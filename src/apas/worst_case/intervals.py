@@ -19,26 +19,13 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, activate
+from apas.models.forward import LEAKY_SLOPE, LOWEST, activate, activation_range
 
 #: A bound on the derivative where it is not 1.
 STEEPEST = {"gelu": 1.13, "sigmoid": 0.25}
-#: Where the activation that first falls and then rises has its least value.
-LOWEST = {"gelu": -0.7517915246935645}
 #: Activations that are never below 0.
 POSITIVE = ("relu", "sigmoid", "softplus")
 _TURN = 2.0**0.5  # where the derivative of gelu is least (-) and largest (+)
-
-
-def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Least and largest value of an activation over ``[low, high]``."""
-    least, most = activate(name, low.copy()), activate(name, high.copy())
-    if name not in LOWEST:  # the others never fall
-        return least, most
-    lowest = LOWEST[name]
-    bottom = float(activate(name, np.array([lowest]))[0])
-    inside = (low < lowest) & (lowest < high)
-    return np.where(inside, bottom, np.minimum(least, most)), np.maximum(least, most)
 
 
 def derivative_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -481,3 +468,36 @@ def _root(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[
             if step >= 6 and not (high - low > CLOSED * high).any():
                 break
     return low, high
+
+
+def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
+    """Per row a direction u of the unit ball with least margin on ``theta + delta u``; None if it is not known.
+
+    With at most one hidden layer of monotone units every term of the margin can be made least by itself.
+    """
+    net, X, wanted = boxes.net, boxes.X, boxes.wanted
+    if not is_exact(net) or (net.activations and net.activations[0] in LOWEST):
+        return None
+    rival = rivals(net, wanted)[:, 0]
+    if len(boxes.outputs) > 1:  # the rival whose bound is least is the one to push for
+        least = np.stack([boxes.against(delta, i) for i in range(len(boxes.outputs))])
+        rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
+    enters = output_signs(net, wanted, rival)
+    if net.activations:
+        pushes = _hidden(boxes, enters, delta)
+    else:
+        pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
+    return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * boxes.radii)
+
+
+def _hidden(boxes: Boxes, enters: Floats, delta: Floats) -> list[Floats]:
+    """Pushes of both layers' weights and biases behind one hidden layer, as signs."""
+    net = boxes.net
+    spread = delta[:, None] * boxes.spread
+    ends = [activate(net.activations[0], boxes.middle - spread), activate(net.activations[0], boxes.middle + spread)]
+    weight, weight_spread = enters @ net.weights[1].T, delta[:, None] * (np.abs(enters) @ boxes.reach[2].T)
+    # of each unit the least of the four products of an end of its activation and an end of its weight
+    best = np.stack([a * (weight + s * weight_spread) for a in ends for s in (-1.0, 1.0)]).argmin(axis=0)
+    unit_side, weight_side = np.where(best < 2, -1.0, 1.0), np.where(best % 2 == 0, -1.0, 1.0)
+    first = np.sign(boxes.X)[:, :, None] * unit_side[:, None, :]
+    return [first, unit_side, weight_side[:, :, None] * enters[:, None, :], -enters]

@@ -27,17 +27,8 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, activate, derivative
-from apas.worst_case.intervals import (
-    LOWEST,
-    POSITIVE,
-    MovingLayer,
-    activation_range,
-    derivative_range,
-    magnitudes,
-    moving_layers,
-    output_terms,
-)
+from apas.models.forward import LEAKY_SLOPE, LOWEST, activate, activation_range, derivative
+from apas.worst_case.intervals import POSITIVE, MovingLayer, derivative_range, magnitudes, moving_layers, output_terms
 
 #: What is taken off a slope that must not be too steep, so that rounding cannot make it so.
 SAFE = 1 - 2.0**-40

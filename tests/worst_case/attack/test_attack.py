@@ -11,8 +11,8 @@ from apas._random import Stream, unit_cube
 from apas.models.forward import ACTIVATIONS
 from apas.shifts.box import inside_box
 from apas.worst_case.attack.descent import AttackBox, ParameterMoves, search
-from apas.worst_case.attack.unit_pushes import UnitPushes, worst_corners
-from apas.worst_case.intervals import Boxes, least_margins
+from apas.worst_case.attack.unit_pushes import UnitPushes
+from apas.worst_case.intervals import Boxes, least_margins, worst_corners
 
 SIZES = [(4, 1), (4, 3), (4, 6, 1), (4, 6, 2), (4, 6, 5, 1), (3, 6, 5, 3), (4, 5, 6, 5, 2)]
 

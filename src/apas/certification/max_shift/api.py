@@ -16,16 +16,24 @@ from __future__ import annotations
 import reprlib
 import time
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apas._random import Stream, entropy_of
+from apas.certification.max_shift.confirm import confirmed, published
+from apas.certification.max_shift.grid import along_grid
+from apas.certification.max_shift.proved import proved_deltas
+from apas.certification.max_shift.rays import along_rays
 from apas.certification.max_shift.result import MaxShift, MaxShifts, not_valid, within_rounding
 from apas.certification.question import Draws, FindsLargestShift, Method, Question
 from apas.errors import InputError, Unsupported
 from apas.models.base import Named, offers
-from apas.shifts.base import Listed, OtherMoves, ShiftSet
+from apas.shifts.base import Ball, Box, Listed, OtherMoves, ShiftSet
+from apas.stats import sample_size
+
+if TYPE_CHECKING:
+    from apas.certification.methods.sampling import Sampling
 
 SEARCHES = ("rays", "confirm", "paper")
 
@@ -146,3 +154,39 @@ def _limit(limit: float | None, question: Question) -> float:
     if not number or not 0 < limit < 1e300:
         raise InputError(f"`limit` of max_shift must be a positive finite number, got {reprlib.repr(limit)}.")
     return float(limit)
+
+
+#: Above this many parameters the search on fresh draws is the default.
+MANY = 100_000
+
+
+def sampled_answers(
+    question: Question, sampler: Sampling, entropy: int, limit: float, search: str | None = None
+) -> list[MaxShift]:
+    """The largest deltas that draws certify, for rows that are valid on the model itself."""
+    if search is None:
+        search = "rays" if len(question.model.parameters) <= MANY else "confirm"
+    claim = sampler.claim(question)
+    # first failures along rays, and proved deltas, are those of a dense network in a bounded set
+    network = question.network if isinstance(question.geometry, Box | Ball) else None
+    proved, _, broken = proved_deltas(question, network, limit)
+    plan = samples, allowed, refuting = sampler.plan(question, claim)
+    if search == "rays":
+        trace = {"search": "rays", "entropy": hex(entropy), "samples": samples}
+        trace |= {"allowed": allowed, "refuting": refuting, "claim": "pathwise"}
+        if network is None:
+            return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
+        return along_rays(question, network, claim, entropy, plan, limit, proved, broken, trace)
+    if search == "confirm":
+        found = confirmed(question, claim, entropy, samples, limit, proved)
+    else:
+        if sampler.n_samples is None:  # as published: no more draws than the claim needs
+            samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
+        found = published(question, entropy, samples, limit)
+    answers = []
+    for i, target in enumerate(question.target):
+        delta = max(float(found.delta[i]), float(proved[i]))
+        reason = found.reason[i] if delta > proved[i] or not delta else "proved for every shift"
+        ends = (delta, np.inf, float(proved[i]), float(broken[i]), False, delta >= limit)
+        answers.append(MaxShift(*ends, claim, target, reason, found.trace[i]))
+    return answers

@@ -19,10 +19,10 @@ from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball
 from apas.shifts.box import inside_box
-from apas.worst_case.attack.unit_pushes import broken_radius, worst_corners
+from apas.worst_case.attack.unit_pushes import broken_radius
 from apas.worst_case.ball.bounds import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
-from apas.worst_case.intervals import Boxes, is_exact, provable_radius
+from apas.worst_case.intervals import Boxes, is_exact, provable_radius, worst_corners
 
 #: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
 TOGETHER = 64

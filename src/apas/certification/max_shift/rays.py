@@ -227,11 +227,11 @@ def along_rays(
     stream, (samples, allowed, refuting) = Stream(entropy, "max_shift/rays"), plan
     start = np.where(proved > 0, proved, limit * 1e-6)
     exact = has_exact_roots(network)
-    parts = row_parts(len(question), question.n_jobs, per_worker=1)
-    jobs = ((question.take(rows), network, stream, samples, refuting, limit, start[rows]) for rows in parts)
-    if len(parts) == 1:
+    if question.n_jobs == 1 or len(start) == 1:
         found_rays = smallest_failures(question, network, stream, samples, refuting, limit, start)
     else:
+        parts = row_parts(len(start), question.n_jobs, per_worker=1)
+        jobs = ((question.take(rows), network, stream, samples, refuting, limit, start[rows]) for rows in parts)
         found_rays = [one for part in in_parallel(smallest_failures, jobs, question.n_jobs) for one in part]
     answers = []
     for i, found in enumerate(found_rays):

@@ -366,7 +366,7 @@ class Sampling:
         self, question: Question, stream: Stream, *, limit: float, search: str | None = None
     ) -> list[MaxShift]:
         """The largest delta that draws certify, by one of the searches of `max_shift`."""
-        from apas.certification.max_shift.searches import sampled_answers  # which counts failures as this method does
+        from apas.certification.max_shift.api import sampled_answers  # which counts failures as this method does
 
         return sampled_answers(question, self, stream.entropy, limit, search)
 

@@ -24,16 +24,9 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activate
+from apas.models.forward import activate, activation_range
 from apas.shifts.norms import lp_norm
-from apas.worst_case.intervals import (
-    activation_range,
-    derivative_range,
-    interval_product,
-    output_signs,
-    output_terms,
-    rivals,
-)
+from apas.worst_case.intervals import derivative_range, interval_product, output_signs, output_terms, rivals
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,8 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.worst_case.intervals import (
-    POSITIVE,
-    STEEPEST,
-    activation_range,
-    derivative_range,
-    interval_product,
-    output_signs,
-    rivals,
-)
+from apas.models.forward import activation_range
+from apas.worst_case.intervals import POSITIVE, STEEPEST, derivative_range, interval_product, output_signs, rivals
 
 #: Least and largest values.
 Range = tuple[Floats, Floats]

@@ -23,7 +23,7 @@ from apas.counterfactuals.search.source import Search
 from apas.counterfactuals.space.encoder import Piece
 from apas.counterfactuals.space.feature import ON_GRID, Feature
 from apas.models.feedforward import FeedForward
-from apas.worst_case.intervals import activation_range
+from apas.models.forward import activation_range
 from apas.worst_case.linear import pencil
 
 #: Per layer the range of the pre-activations of its units.

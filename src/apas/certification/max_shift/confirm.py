@@ -1,4 +1,4 @@
-"""How `Sampling` looks for the largest delta: along rays, on fresh draws, or as published."""
+"""The largest delta by a search on one stream, confirmed on fresh draws; and the search as published."""
 
 from __future__ import annotations
 
@@ -10,58 +10,20 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices
 from apas.certification.claims import Most
-from apas.certification.max_shift.grid import NONE, along_grid, candidates, climb, ladder
-from apas.certification.max_shift.proved import proved_deltas
-from apas.certification.max_shift.rays import along_rays
-from apas.certification.max_shift.result import MaxShift
+from apas.certification.max_shift.grid import NONE, candidates, climb, ladder
 from apas.certification.methods.sampling import first_failures
 from apas.certification.question import Question
-from apas.shifts.base import Ball, Box
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
 
 if TYPE_CHECKING:
-    from apas.certification.methods.sampling import Sampling
+    pass
 
-#: Above this many parameters the search on fresh draws is the default.
-MANY = 100_000
 #: How often a candidate may be tried on fresh draws, and by what factor the next one is smaller.
 TRIES, SHRINK = 12, 0.97
 #: At how many rungs a draw is looked at in a test, and where they begin if nothing is proved, as a share of the top.
 RUNGS, LOWEST = 12, 1 / 32
 #: Where the published search starts, and how far it narrows its bracket.
 PUBLISHED = 1e-4
-
-
-def sampled_answers(
-    question: Question, sampler: Sampling, entropy: int, limit: float, search: str | None = None
-) -> list[MaxShift]:
-    """The largest deltas that draws certify, for rows that are valid on the model itself."""
-    if search is None:
-        search = "rays" if len(question.model.parameters) <= MANY else "confirm"
-    claim = sampler.claim(question)
-    # first failures along rays, and proved deltas, are those of a dense network in a bounded set
-    network = question.network if isinstance(question.geometry, Box | Ball) else None
-    proved, _, broken = proved_deltas(question, network, limit)
-    plan = samples, allowed, refuting = sampler.plan(question, claim)
-    if search == "rays":
-        trace = {"search": "rays", "entropy": hex(entropy), "samples": samples}
-        trace |= {"allowed": allowed, "refuting": refuting, "claim": "pathwise"}
-        if network is None:
-            return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
-        return along_rays(question, network, claim, entropy, plan, limit, proved, broken, trace)
-    if search == "confirm":
-        found = confirmed(question, claim, entropy, samples, limit, proved)
-    else:
-        if sampler.n_samples is None:  # as published: no more draws than the claim needs
-            samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
-        found = published(question, entropy, samples, limit)
-    answers = []
-    for i, target in enumerate(question.target):
-        delta = max(float(found.delta[i]), float(proved[i]))
-        reason = found.reason[i] if delta > proved[i] or not delta else "proved for every shift"
-        ends = (delta, np.inf, float(proved[i]), float(broken[i]), False, delta >= limit)
-        answers.append(MaxShift(*ends, claim, target, reason, found.trace[i]))
-    return answers
 
 
 @dataclass(frozen=True)
