@@ -72,6 +72,11 @@ class Stream:
         increment = int.from_bytes(digest[16:], "little") | 1  # the generator needs an odd one
         object.__setattr__(self, "_state", {"state": state, "inc": increment})
 
+    @classmethod
+    def seeded(cls, rng: int | np.random.Generator | None, purpose: str) -> Stream:
+        """The stream of a purpose for what a user passed as `rng`."""
+        return cls(entropy_of(rng), purpose)
+
     def words(self, start: int, count: int) -> NDArray[np.uint64]:
         """Words number `start` to `start + count` (exclusive)."""
         bits = _bit_generator()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import apas
-from apas.models.base import class_indices, margins_from_scores, needs_strict, valid
+from apas.models.base import class_indices, needs_strict, valid
+from apas.models.forward import margins_from_scores
 
 NAN = float("nan")
 INF = float("inf")

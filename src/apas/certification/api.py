@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from apas._random import Stream, entropy_of
+from apas._random import Stream
 from apas.certification.question import Method, Question, decide
 from apas.certification.results import Certificates
 from apas.models.base import Named, offers
@@ -83,7 +83,7 @@ def certify(
     )
     net = question.model
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
-        items = decide(question, question.method, Stream(entropy_of(rng), "certify"))
+        items = decide(question, question.method, Stream.seeded(rng, "certify"))
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)

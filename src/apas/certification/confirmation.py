@@ -9,9 +9,9 @@ import numpy as np
 from apas._typing import Floats
 from apas.certification.certificate import CornerShift, KeptShift, Witness
 from apas.certification.question import Question
-from apas.models.base import margins_from_scores, valid
+from apas.models.base import valid
 from apas.models.feedforward import FeedForward
-from apas.models.forward import scores
+from apas.models.forward import margins_from_scores, scores
 from apas.shifts.base import Box
 from apas.shifts.box import inside_box, within_box
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apas._random import Stream, entropy_of
+from apas._random import Stream
 from apas.certification.claims import Every, Most
 from apas.certification.question import Draws, EnclosesOutput, Method, Question
 from apas.certification.results import UnderShifts
@@ -220,7 +220,7 @@ def output_range(
             f'output_range asks models that exist ({type(shifts).__name__}) with method="sampling" alone.'
         )
     question = Question.ask(model, X, target=target, delta=delta, shifts=shifts, method=method)
-    chosen, stream = question.method, Stream(entropy_of(rng), "range")
+    chosen, stream = question.method, Stream.seeded(rng, "range")
     if not offers(chosen, EnclosesOutput):
         raise InputError(f"`method` of output_range must be sampling, interval or exact, got {type(chosen).__name__}.")
     with np.errstate(over="ignore", invalid="ignore"):

@@ -7,7 +7,7 @@ a method can do besides deciding a claim it says by having the members of a smal
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -133,10 +133,10 @@ def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`",
         )
 
 
-def _check_listed(shifts: Listed, model: Model, points: Any) -> None:
+def _check_listed(shifts: ShiftSet, models: Sequence[Model], model: Model, points: Any) -> None:
     """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
     warned = False
-    for number, other in enumerate(shifts.models):
+    for number, other in enumerate(models):
         name = f"`models[{number}]` of {type(shifts).__name__}"
         ours, theirs = (m.describe().get("threshold") if offers(m, Described) else None for m in (model, other))
         if None not in (ours, theirs) and ours != theirs and not warned:
@@ -242,8 +242,8 @@ class Question:
         if complaint is not None:
             raise Unsupported(complaint)
         if rows:
-            if offers(shift_set, Listed):
-                _check_listed(shift_set, net, points)
+            if question.listed is not None:
+                _check_listed(shift_set, question.listed, net, points)
             if offers(net, LibraryBacked):
                 check_agreement(net, points, encoded, margins=question._towards_class_1)
         return question
@@ -330,8 +330,12 @@ class Question:
     @cached_property
     def single(self) -> bool:
         """Whether the model, or a listed one, is computed in float32 where it is used."""
-        listed = self.shifts.models if offers(self.shifts, Listed) else ()
-        return any(offers(m, Arithmetic) and m.dtype == "float32" for m in (self.model, *listed))
+        return any(offers(m, Arithmetic) and m.dtype == "float32" for m in (self.model, *(self.listed or ())))
+
+    @cached_property
+    def listed(self) -> Sequence[Model] | None:
+        """The models of a set that lists them; None if it does not."""
+        return self.shifts.models if offers(self.shifts, Listed) else None
 
     def _with_arithmetic(self, words: str) -> str:
         return f"{words}; {IN_FLOAT32}" if self.single else words

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apas._random import Stream, entropy_of
+from apas._random import Stream
 from apas._typing import Floats
 from apas.certification.certificate import NOT_TODAY
 from apas.certification.question import BoundsShare, Draws, Question, default_delta
@@ -253,7 +253,7 @@ def robust_fraction(
         )
     sizes = _check_deltas(default_delta(shifts, deltas))
     question = Question.ask(model, X, target=target, delta=sizes.max(), shifts=shifts, method=method, n_jobs=n_jobs)
-    stream = Stream(entropy_of(rng), "fraction")
+    stream = Stream.seeded(rng, "fraction")
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
         items = question.method.shares(question, sizes, stream) if len(question) else []
     drawn = offers(question.method, Draws) or any(curve.draws for curve in items)

@@ -299,22 +299,6 @@ def _position(positions: dict[Any, int], label: Any, classes: tuple[Any, ...]) -
         raise InputError(f"`target` must be one of the model's classes ({shown}), got {label!r}{hint}.") from None
 
 
-def margins_from_scores(scores: Floats, wanted: Indices, offset: float) -> Floats:
-    """Reduce scores of shape (..., rows, outputs) to margins of shape (..., rows)."""
-    outputs = scores.shape[-1]
-    if outputs <= 2:
-        score = scores[..., 0] if outputs == 1 else scores[..., 1] - scores[..., 0]
-        margins = score - offset
-        margins *= 2 * wanted - 1  # the sign flips for class 0
-        return margins
-    where = np.broadcast_to(wanted[:, None], (*scores.shape[:-1], 1))
-    chosen = np.take_along_axis(scores, where, axis=-1)[..., 0]
-    others = scores.copy()
-    np.put_along_axis(others, where, -np.inf, axis=-1)
-    # `max` keeps a NaN of another class, so that such a row is never valid
-    return np.asarray(chosen - others.max(axis=-1))
-
-
 def needs_strict(classes: tuple[Any, ...], target: Array) -> Bools:
     """Rows whose margin must be above 0 rather than at least 0: all but those that want class 1 of a binary model."""
     return np.asarray(target != classes[1]) if len(classes) == 2 else np.ones(len(target), dtype=bool)

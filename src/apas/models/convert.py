@@ -105,12 +105,11 @@ def as_predicting(obj: Any) -> Predicts:
 def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:
     """Rows as the user gave them (a copy), and in model units."""
     names = model.feature_names if offers(model, Named) else None
-    width = model.n_raw_features if offers(model, Raw) else model.n_features
-    checked = check_matrix(X, width, names)
-    points = checked.copy()
+    raw = model if offers(model, Raw) else None
+    points = check_matrix(X, model.n_features if raw is None else raw.n_raw_features, names).copy()
     if not len(points):
         return points, np.empty((0, model.n_features))
-    return points, model.encode(points) if offers(model, Raw) else check_numbers(points, names)
+    return points, check_numbers(points, names) if raw is None else raw.encode(points)
 
 
 def predicted_classes(model: Predicts, X: Floats, towards: Floats | None = None) -> tuple[Array, Floats]:
@@ -118,10 +117,11 @@ def predicted_classes(model: Predicts, X: Floats, towards: Floats | None = None)
 
     `towards` are the margins towards class 1 of two, if they are known.
     """
-    labels = np.empty(len(model.classes), dtype=object)
-    labels[:] = model.classes
+    classes = model.classes
+    labels = np.empty(len(classes), dtype=object)
+    labels[:] = classes
     if len(labels) == 2:
-        margin = model.margin(X, model.classes[1]) if towards is None else towards
+        margin = model.margin(X, classes[1]) if towards is None else towards
         return labels[(margin >= 0).astype(int)], np.abs(margin)
-    margins = np.stack([model.margin(X, label) for label in model.classes], axis=-1)
+    margins = np.stack([model.margin(X, label) for label in classes], axis=-1)
     return labels[margins.argmax(axis=-1)], margins.max(axis=-1)

@@ -19,11 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apas._typing import Floats, Indices
+from apas._typing import Floats
 from apas._validation import check_names, check_probability
 from apas.errors import InputError
-from apas.models.base import ABSENT, Parameters, class_indices, margins_from_scores
-from apas.models.forward import ACTIVATIONS, input_gradients, parameter_gradients, scores, shifted_scores
+from apas.models.base import ABSENT, Parameters, class_indices
+from apas.models.forward import (
+    ACTIVATIONS,
+    fill_margins,
+    input_gradients,
+    margins_from_scores,
+    parameter_gradients,
+    scores,
+)
 
 #: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
 UNIT = 1e-12
@@ -291,17 +298,10 @@ class FeedForward:
         if isinstance(delta, np.ndarray) and delta.ndim:
             for value in np.unique(delta):  # rows that share a delta share the shifted networks
                 rows = np.flatnonzero(delta == value)
-                self._fill(margins, rows, X[rows], wanted[rows], directions, float(value))
+                fill_margins(margins, self, rows, X[rows], wanted[rows], directions, float(value))
         else:
-            self._fill(margins, None, X, wanted, directions, float(delta))
+            fill_margins(margins, self, None, X, wanted, directions, float(delta))
         return margins
-
-    def _fill(
-        self, margins: Floats, rows: Indices | None, X: Floats, wanted: Indices, directions: Floats, delta: float
-    ) -> None:
-        for part, block in shifted_scores(self, X, directions, delta):
-            where = part if rows is None else rows[part]
-            margins[:, where] = margins_from_scores(block, wanted[part], self.offset)
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """Sum of magnitudes behind any margin of each row while parameter i moves by at most ``delta * radii[i]``.

@@ -23,7 +23,6 @@ import numpy as np
 
 from apas._typing import Floats, Indices
 from apas.errors import InputError
-from apas.models.base import margins_from_scores
 
 if TYPE_CHECKING:
     from apas.models.feedforward import FeedForward
@@ -112,8 +111,16 @@ def scores(weights: Sequence[Floats], biases: Sequence[Floats], activations: Seq
     return a
 
 
-def shifted_scores(net: FeedForward, X: Floats, directions: Floats, delta: float) -> Iterator[tuple[slice, Floats]]:
-    """Outputs of the networks ``parameters + delta * direction``, a block of rows at a time."""
+def fill_margins(
+    margins: Floats,
+    net: FeedForward,
+    rows: Indices | None,
+    X: Floats,
+    wanted: Indices,
+    directions: Floats,
+    delta: float,
+) -> None:
+    """Write margins on the networks ``parameters + delta * direction`` into the columns `rows`, or into all of them."""
     last = directions.flags.f_contiguous and len(directions) > 1
     run = _samples_last if last else _samples_first
     widest = max(w.shape[1] for w in net.weights)
@@ -126,8 +133,9 @@ def shifted_scores(net: FeedForward, X: Floats, directions: Floats, delta: float
         directions = directions * delta
         directions += net.parameters.values
     for start in range(0, len(X), step):
-        rows = slice(start, start + step)
-        yield rows, run(net, extended[rows], directions, delta if few else None)
+        part = slice(start, start + step)
+        block = run(net, extended[part], directions, delta if few else None)
+        margins[:, part if rows is None else rows[part]] = margins_from_scores(block, wanted[part], net.offset)
 
 
 def _samples_last(net: FeedForward, a: Floats, directions: Floats, delta: float | None) -> Floats:
@@ -283,3 +291,19 @@ def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
 
 #: Where the activation that first falls and then rises has its least value.
 LOWEST = {"gelu": -0.7517915246935645}
+
+
+def margins_from_scores(scores: Floats, wanted: Indices, offset: float) -> Floats:
+    """Reduce scores of shape (..., rows, outputs) to margins of shape (..., rows)."""
+    outputs = scores.shape[-1]
+    if outputs <= 2:
+        score = scores[..., 0] if outputs == 1 else scores[..., 1] - scores[..., 0]
+        margins = score - offset
+        margins *= 2 * wanted - 1  # the sign flips for class 0
+        return margins
+    where = np.broadcast_to(wanted[:, None], (*scores.shape[:-1], 1))
+    chosen = np.take_along_axis(scores, where, axis=-1)[..., 0]
+    others = scores.copy()
+    np.put_along_axis(others, where, -np.inf, axis=-1)
+    # `max` keeps a NaN of another class, so that such a row is never valid
+    return np.asarray(chosen - others.max(axis=-1))

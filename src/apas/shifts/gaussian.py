@@ -81,8 +81,8 @@ class GaussianShifts(ScaledShifts):
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""
-        movers, fixed = self._movers(parameters), self._fixed(parameters)
-        return f"{movers} moves by an independent normal number of standard deviation {self._size()}{fixed}"
+        movers, size, fixed = self._words(parameters)
+        return f"{movers} moves by an independent normal number of standard deviation {size}{fixed}"
 
     @property
     def no_worst_case(self) -> str:

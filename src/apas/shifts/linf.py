@@ -89,5 +89,5 @@ class LinfShifts(ScaledShifts):
 
     def region(self, parameters: Parameters) -> str:
         """The set itself in words."""
-        movers, fixed = self._movers(parameters), self._fixed(parameters)
-        return f"the box in which {movers} moves by at most {self._size()}{fixed}"
+        movers, size, fixed = self._words(parameters)
+        return f"the box in which {movers} moves by at most {size}{fixed}"

@@ -130,7 +130,7 @@ class ScaledShifts:
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter moves when delta is 1, shape (k,); of normal shifts the standard deviation."""
         if self._plain(parameters):
-            return np.ones(len(parameters))
+            return np.ones(parameters.values.size)
         radii = moving(parameters, self.kinds, self.layers, self._owner).astype(np.float64)
         if self.relative:
             sizes = np.abs(parameters.values)
@@ -164,17 +164,15 @@ class ScaledShifts:
         """Margins of the rows on every shifted model, shape (directions, rows)."""
         return model.shifted_margins(X, target, directions, delta)
 
-    def _size(self) -> str:
-        """By how much a parameter moves, in words."""
+    def _words(self, parameters: Parameters) -> tuple[str, str, str]:
+        """What moves, by how much, and what does not move: words of a sentence."""
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
-        return size + (" times its scale" if self.scale is not None else "")
-
-    def _movers(self, parameters: Parameters) -> str:
-        """What moves, in words."""
+        size += " times its scale" if self.scale is not None else ""
         count = int(np.count_nonzero(self.radii(parameters)))
         what = selected(parameters, self.kinds, self.layers, self._owner)
-        return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}"
+        movers = f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}"
+        return movers, size, self._fixed(parameters)
 
     def _fixed(self, parameters: Parameters) -> str:
         """What does not move, in words that follow a comma; empty if everything moves."""

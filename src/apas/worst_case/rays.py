@@ -21,9 +21,8 @@ from itertools import pairwise
 import numpy as np
 
 from apas._typing import Floats, Indices
-from apas.models.base import margins_from_scores
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, activate
+from apas.models.forward import LEAKY_SLOPE, activate, margins_from_scores
 from apas.worst_case.intervals import rivals
 
 #: Largest second derivative of the smooth activations, and the one Lipschitz constant that is not 1.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apas._random import Stream, entropy_of
+from apas._random import Stream
 from apas.certification.max_shift.confirm import confirmed, published
 from apas.certification.max_shift.grid import along_grid
 from apas.certification.max_shift.proved import proved_deltas
@@ -115,7 +115,7 @@ def max_shift(
             f"got {type(chosen).__name__}; it has no largest shift to offer."
         )
     _check_search(search, question.method)
-    farthest, stream = _limit(limit, question), Stream(entropy_of(rng), "max_shift")
+    farthest, stream = _limit(limit, question), Stream.seeded(rng, "max_shift")
     claim, near = question.method.claim(question), question.doubtful_rows()
     ok = question.valid_rows() & ~near if len(question) else near
     answers: list[MaxShift] = []

@@ -23,9 +23,9 @@ from apas.certification.max_shift.proved import first_break
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.question import ROUNDING, Question
 from apas.display.progress import Progress
-from apas.models.base import class_indices, margins_from_scores
+from apas.models.base import class_indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activate
+from apas.models.forward import activate, margins_from_scores
 from apas.worst_case.rays import PIECEWISE_LINEAR, Rays, first_failures
 
 #: Neighbouring values of the grid on which networks without exact roots are looked at.

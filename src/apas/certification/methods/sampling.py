@@ -29,7 +29,6 @@ from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
-from apas.models.base import offers
 from apas.shifts.base import Listed
 from apas.stats import allowed_failures, coverage_lower, coverage_upper, refuting_failures, sample_size
 
@@ -339,8 +338,8 @@ class Sampling:
 
     def samples(self, question: Question, claim: Most) -> int:
         """How many draws to make; whether they are enough for the claim is not asked."""
-        if offers(question.shifts, Listed):
-            return models_used(question.shifts, self.n_samples)
+        if question.listed is not None:
+            return models_used(question.shifts, self.n_samples)  # type: ignore[arg-type]
         if self.n_samples is not None:
             return self.n_samples
         cheap = min(20_000, 10**8 // max(1, int(np.count_nonzero(question.radii))))
@@ -351,7 +350,7 @@ class Sampling:
         coverage, confidence = claim.coverage, claim.row_confidence
         samples = self.samples(question, claim)
         allowed, refuting = _thresholds(samples, coverage, confidence)
-        if allowed < 0 and offers(question.shifts, Listed) and samples == len(question.shifts.models):
+        if allowed < 0 and question.listed is not None and samples == len(question.listed):
             raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
             needed, together = _needed(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)

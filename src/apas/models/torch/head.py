@@ -14,7 +14,7 @@ from torch import nn
 from apas._typing import Floats, Indices
 from apas._validation import check_probability
 from apas.errors import InputError
-from apas.models.base import margins_from_scores
+from apas.models.forward import margins_from_scores
 
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: The same with one number per class instead of one, and the other way round.
