@@ -42,7 +42,7 @@ CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
 
 def climb(effect: Effect, margin: float, deadline: float) -> Floats | None:
-    """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none brings any."""
+    """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none does."""
     changes = effect.changes
     amounts, paid = np.zeros(len(changes)), 0.0
     reached = effect.margin(amounts)[0]
