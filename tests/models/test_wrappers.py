@@ -1,7 +1,6 @@
 """Wrappers offer what the model behind them offers, and a model that can only predict is one where no more is needed."""
 
 import pickle
-import re
 
 import numpy as np
 import pytest
@@ -130,18 +129,13 @@ def test_a_set_says_which_model_lacks_the_parameters(shifts):
         question(shifts).radii.any()
 
 
+def test_attack_says_what_the_model_lacks():
+    assert apas.Attack().unsupported(question(apas.LinfShifts())).startswith("Attack needs a model with gradients")
+
+
 @pytest.mark.parametrize(
-    ("method", "said"),
-    [
-        (apas.Attack(), "Attack needs a model with gradients .*which PredictOnly does not offer"),
-        (apas.IntervalBounds(), "IntervalBounds needs a dense network"),
-        (apas.LinearBounds(), "LinearBounds needs a dense network"),
-        (apas.Exact(), "Exact needs a dense network"),
-        (apas.Enumeration(), "Enumeration needs a dense network, but PredictOnly cannot"),
-    ],
-    ids=["attack", "interval", "linear", "exact", "enumeration"],
+    "method", [apas.IntervalBounds(), apas.LinearBounds(), apas.Exact(), apas.Enumeration()], ids=lambda m: m.name
 )
-def test_a_method_says_what_the_model_lacks(method, said):
-    complaint = method.unsupported(question(apas.LinfShifts()))
-    assert complaint is not None
-    assert re.match(said, complaint)
+def test_what_has_no_parameters_has_no_geometry(method):
+    with pytest.raises(apas.Unsupported, match="LinfShifts moves the parameters of a model, but PredictOnly has none"):
+        method.unsupported(question(apas.LinfShifts()))

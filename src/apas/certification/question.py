@@ -49,6 +49,7 @@ from apas.shifts.base import (
     OtherMoves,
     ShiftSet,
     Unbounded,
+    coordinates,
     magnitudes,
 )
 from apas.shifts.gaussian import GaussianShifts
@@ -289,7 +290,12 @@ class Question:
     @cached_property
     def coordinates(self) -> Parameters:
         """What moves: the parameters of the model, unless the shift set says otherwise."""
-        return self.shifts.coordinates(self.model) if offers(self.shifts, OtherMoves) else self.model.parameters
+        if offers(self.shifts, OtherMoves):
+            return self.shifts.coordinates(self.model)
+        try:
+            return self.model.parameters
+        except AttributeError:  # a model that can only predict: say so
+            return coordinates(self.shifts, self.model)
 
     @cached_property
     def radii(self) -> Floats:

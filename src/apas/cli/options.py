@@ -182,7 +182,7 @@ def pick_method(
     exact = Exact(time_limit=given["time-limit"])
     if name == "exact":
         return exact
-    return Cascade(*(exact if hasattr(m, "time_limit") else m for m in Cascade().methods))
+    return Cascade(*(exact if getattr(m, "name", "") == exact.name else m for m in Cascade().methods))
 
 
 # What is asked about.

@@ -9,8 +9,9 @@ from problems import network
 from apas import FeedForward, LinfShifts
 from apas._random import Stream, unit_cube
 from apas.models.forward import ACTIVATIONS
+from apas.shifts.base import Box
 from apas.shifts.box import inside_box
-from apas.worst_case.attack.descent import AttackBox, ParameterMoves, search
+from apas.worst_case.attack.descent import ParameterMoves, search
 from apas.worst_case.attack.unit_pushes import UnitPushes
 from apas.worst_case.intervals import Boxes, least_margins, worst_corners
 
@@ -117,7 +118,7 @@ class TestUnitPushes:
 
 class TestBox:
     def test_projects_and_descends(self):
-        box = AttackBox(np.array([1.0, 0.0, 2.0]))
+        box = Box(np.array([1.0, 0.0, 2.0]))
         moves = np.array([[3.0, 1.0, -9.0], [0.5, 0.0, 1.0]])
         assert box.project(moves, 0.5).tolist() == [[0.5, 0.0, -1.0], [0.5, 0.0, 1.0]]
         assert box.project(moves, np.array([0.5, 0.1])).tolist() == [[0.5, 0.0, -1.0], [0.1, 0.0, 0.2]]
@@ -127,7 +128,7 @@ class TestBox:
         rng = np.random.default_rng(6)
         net = network((3, 4, 1), "sigmoid", "relu", 0)
         base, radii = net.parameters, rng.uniform(0, 1, len(net.parameters))
-        values = AttackBox(radii).pull_inside(base, base.values + 0.1 * radii * rng.choice([-1, 1], len(radii)), 0.1)
+        values = Box(radii).pull_inside(base, base.values + 0.1 * radii * rng.choice([-1, 1], len(radii)), 0.1)
         for v, b, r in zip(values.tolist(), base.values.tolist(), radii.tolist(), strict=True):
             assert abs(Fraction(v) - Fraction(b)) <= Fraction(0.1) * Fraction(r)
         np.testing.assert_allclose(np.abs(values - base.values), 0.1 * radii, rtol=1e-9)
@@ -140,7 +141,7 @@ class TestSearch:
             for activation in ("relu", "tanh"):
                 units = landscape(sizes, activation, seed=seed)
                 goal = np.full(5, -np.inf)
-                found = search(units, AttackBox(np.ones(units.size)), draws(units.size), goal, restarts=10, steps=40)
+                found = search(units, Box(np.ones(units.size)), draws(units.size), goal, restarts=10, steps=40)
                 k = len(units.net.parameters)
                 directions = LinfShifts().directions(units.net.parameters, Stream(seed, "draws"), 0, 4000)
                 directions[2000:] = np.sign(directions[2000:])
@@ -156,7 +157,7 @@ class TestSearch:
         gaps = []
         for seed in range(3):
             units = landscape((5, 10, 8, 1), "relu", seed=seed)
-            goal, box = np.full(5, -np.inf), AttackBox(np.ones(units.size))
+            goal, box = np.full(5, -np.inf), Box(np.ones(units.size))
             usual = search(units, box, draws(units.size), goal, restarts=20, steps=100)
             longer = search(units, box, draws(units.size, 1), goal, restarts=300, steps=100)
             gaps += list(usual.margins - longer.margins)
@@ -165,7 +166,7 @@ class TestSearch:
 
     def test_rows_do_not_depend_on_each_other(self):
         units = landscape((5, 12, 8, 3), "relu", rows=9)
-        box, goal = AttackBox(np.ones(units.size)), np.linspace(-3, 0, 9)
+        box, goal = Box(np.ones(units.size)), np.linspace(-3, 0, 9)
         whole = search(units, box, draws(units.size), goal, restarts=6, steps=15)
         for rows in (np.array([4]), np.array([8, 0, 3])):
             some = search(units.take(rows), box, draws(units.size), goal[rows], restarts=6, steps=15)
@@ -177,7 +178,7 @@ class TestSearch:
 
         units = landscape((4, 8, 6, 1), "tanh", rows=7)
         monkeypatch.setattr(module, "BLOCK", 6 * units.size)  # all starts of a row together, rows one by one
-        box, goal = AttackBox(np.ones(units.size)), np.full(7, -np.inf)
+        box, goal = Box(np.ones(units.size)), np.full(7, -np.inf)
         whole = search(units, box, draws(units.size), goal, restarts=6, steps=15)
         monkeypatch.setattr(module, "BLOCK", 1 << 20)
         blocks = search(units, box, draws(units.size), goal, restarts=6, steps=15)
@@ -188,7 +189,7 @@ class TestSearch:
 
     def test_broken_rows_stop(self):
         units = landscape((4, 8, 6, 1), "relu")
-        box = AttackBox(np.ones(units.size))
+        box = Box(np.ones(units.size))
         easy = search(units, box, draws(units.size), np.full(5, np.inf), restarts=10, steps=20)
         assert (easy.used == 1).all()
         hard = search(units, box, draws(units.size), np.full(5, -np.inf), restarts=10, steps=20)
@@ -196,16 +197,14 @@ class TestSearch:
 
     def test_warm_start_is_never_lost(self):
         units = landscape((4, 8, 6, 1), "relu")
-        box, goal = AttackBox(np.ones(units.size)), np.full(5, -np.inf)
+        box, goal = Box(np.ones(units.size)), np.full(5, -np.inf)
         best = search(units, box, draws(units.size), goal, restarts=20, steps=50)
         again = search(units, box, draws(units.size, 9), goal, restarts=1, steps=1, warm=best.points)
         assert (again.margins <= best.margins).all()
 
     def test_points_stay_in_the_ball(self):
         units = landscape((4, 8, 6, 1), "relu")
-        found = search(
-            units, AttackBox(np.ones(units.size)), draws(units.size), np.full(5, -np.inf), restarts=5, steps=20
-        )
+        found = search(units, Box(np.ones(units.size)), draws(units.size), np.full(5, -np.inf), restarts=5, steps=20)
         assert (np.abs(found.points) <= 1).all()
 
 
@@ -228,6 +227,6 @@ class TestParameterMoves:
         k, goal = len(units.net.parameters), np.full(5, -np.inf)
         target = np.array(units.wanted.tolist(), dtype=object)
         moves = ParameterMoves(units.net, units.X, target, np.ones(k, dtype=bool), units.delta)
-        ours = search(units, AttackBox(np.ones(units.size)), draws(units.size), goal, restarts=10, steps=50)
-        plain = search(moves, AttackBox(np.ones(k)), draws(k), goal, restarts=10, steps=50)
+        ours = search(units, Box(np.ones(units.size)), draws(units.size), goal, restarts=10, steps=50)
+        plain = search(moves, Box(np.ones(k)), draws(k), goal, restarts=10, steps=50)
         np.testing.assert_allclose(plain.margins, ours.margins, rtol=0.01)
