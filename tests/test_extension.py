@@ -1,0 +1,346 @@
+"""One file outside of the package: a shift set, a model kind, a claim, a method, a source and a metric of one's own.
+
+Each goes through every verb that it takes part in, and is refused only where a file is to be written. What single
+parts do in depth is checked beside them: certification/test_capabilities, contracts/test_own_parts,
+metrics/test_own_metrics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import apas
+from apas import Candidate, Feature, FeatureSpace, InputError, Verdict
+from apas._random import Stream
+from apas.certification.certificate import Certificate, Evidence, Rechecked
+from apas.certification.claims import Claim
+from apas.certification.max_shift.result import MaxShift
+from apas.certification.output_range import OutputRange
+from apas.certification.question import BoundsShare, EnclosesOutput, FindsLargestShift, Method
+from apas.certification.robust_fraction import FractionCurve
+from apas.contracts.audit import Outcome
+from apas.contracts.verify_evidence import Checked
+from apas.counterfactuals.result import Status
+from apas.counterfactuals.search.source import CandidateSource
+from apas.models.base import Differentiable, Model, offers
+from apas.shifts.base import Bounded, Box, Finite, Listed, Measurable, ShiftSet, ShiftWords, Worded
+
+
+class Scorecard:
+    """Accepts if w1 x1 + w2 x2 + w3 x1 x2 + b is at least 0: no dense network, but it has gradients."""
+
+    classes = ("reject", "accept")
+    n_features = 2
+    feature_names = ("income", "debt")
+
+    def __init__(self, weights, bias):
+        self.parameters = apas.Parameters.from_arrays(
+            [weights, [bias]], names=["score.weight", "score.bias"], kinds=["weight", "bias"], layers=["score", "score"]
+        )
+
+    def margin(self, X, target):
+        return self._sign(target) * (self._terms(X) @ self.parameters.values)
+
+    def shifted_margins(self, X, target, directions, delta):
+        return self._sign(target) * (self._terms(X) @ self.parameters.values + delta * (directions @ self._terms(X).T))
+
+    def parameter_gradient(self, X, target, moves=None):
+        terms, sign = self._terms(X), self._sign(target)
+        values = self.parameters.values + (0.0 if moves is None else moves)
+        return sign * (terms * values).sum(axis=1), np.reshape(sign, (-1, 1)) * terms
+
+    def input_gradient(self, X, target, moves=None):
+        w = np.broadcast_to(self.parameters.values + (0.0 if moves is None else moves), (len(X), 4))
+        slopes = np.column_stack([w[:, 0] + w[:, 2] * X[:, 1], w[:, 1] + w[:, 2] * X[:, 0]])
+        return self.parameter_gradient(X, target, moves)[0], np.reshape(self._sign(target), (-1, 1)) * slopes
+
+    def describe(self):
+        return {"kind": "scorecard", "terms": ["income", "debt", "income * debt", "1"]}
+
+    def _terms(self, X):
+        return np.column_stack([X[:, 0], X[:, 1], X[:, 0] * X[:, 1], np.ones(len(X))])
+
+    def _sign(self, target):
+        return np.where(np.asarray(target) == "accept", 1.0, -1.0)
+
+
+@dataclass(frozen=True)
+class SteadyBias:
+    """Weights move by at most delta each, biases by a share of that."""
+
+    share: float = 0.5
+    words: ClassVar[ShiftWords] = ShiftWords(changes="recalibrations of the model")
+
+    def radii(self, parameters):
+        kinds = np.repeat(parameters.kinds, [part.stop - part.start for part in parameters.slices])
+        return np.where(kinds == "bias", self.share, 1.0)
+
+    def geometry(self, parameters):
+        return Box(self.radii(parameters))
+
+    def directions(self, parameters, stream, start, stop):
+        k = len(parameters)
+        words = stream.words(k * start, k * (stop - start)).reshape(stop - start, k)
+        return ((words >> 11) / 2**52 - 1) * self.radii(parameters)
+
+    def margins(self, model, X, target, directions, delta):
+        return model.shifted_margins(X, target, directions, delta)
+
+    def contains(self, base, other, delta):
+        return self.distance(base, other) <= delta
+
+    def distance(self, base, other):
+        return float((np.abs(other.values - base.values) / self.radii(base)).max())
+
+    def region(self, parameters):
+        return f"weights move by at most delta, biases by at most {self.share} delta"
+
+    def measure(self, parameters):
+        return f"uniform where {self.region(parameters)}"
+
+    def to_dict(self):
+        return {"kind": "steady bias", "share": self.share}
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Some scorecards that exist, as differences from the one that is in use."""
+
+    models: tuple
+    base: Scorecard
+    default_delta: ClassVar[float] = 1.0
+
+    def directions(self, parameters, stream, start, stop):
+        return np.stack([m.parameters.values - self.base.parameters.values for m in self.models[start:stop]])
+
+    def margins(self, model, X, target, directions, delta):
+        return model.shifted_margins(X, target, directions, delta)
+
+    def radii(self, parameters):
+        return np.abs(self.directions(parameters, None, 0, len(self.models))).max(axis=0)
+
+    def geometry(self, parameters):
+        return Finite(self.models)
+
+    def contains(self, base, other, delta):
+        return any(np.array_equal(other.values, m.parameters.values) for m in self.models)
+
+    def region(self, parameters):
+        return f"the scorecards of {len(self.models)} branches"
+
+    def measure(self, parameters):
+        return f"one of {self.region(parameters)}, each as likely"
+
+    def to_dict(self):
+        return {"kind": "branches", "models": [m.parameters.values.tolist() for m in self.models]}
+
+
+@dataclass(frozen=True)
+class Credible:
+    """At least a share of the shifts keeps the class, with a posterior probability after a uniform prior."""
+
+    coverage: float
+    probability: str
+    measure: str
+    rows: int = 1
+    against: ClassVar[str] = "with too small a credible share"
+
+    @property
+    def risk(self):
+        return 1 - Fraction(self.probability)
+
+    @property
+    def confidence(self):
+        return float(self.probability)
+
+    @property
+    def row_confidence(self):
+        return Fraction(self.probability)
+
+    def __str__(self):
+        return f"at least {self.coverage} of the shifts, posterior probability {self.probability}"
+
+    def among(self, count, what="row"):
+        return f"{self} for each {what}" if count > 1 else str(self)
+
+    def subject(self, *, refuted=False):
+        return f"{'fewer than' if refuted else 'at least'} {self.coverage} of the shifts keep"
+
+    def sureness(self):
+        return f"with posterior probability {self.probability}"
+
+    def meaning(self, size, *, per_test=False):
+        return f"{self.sureness()}, {self.subject()} the promised class ({self.measure}; {size})."
+
+    def to_dict(self):
+        return {"kind": "credible", **vars(self)}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was counted, and what counts it again."""
+
+    draws: int
+    failures: int
+    entropy: int
+    purpose: str
+
+    def to_dict(self):
+        return {"kind": "tally", **vars(self)}
+
+    def recheck(self, question, certificate):
+        drawn = question.directions(Stream(self.entropy, self.purpose), 0, self.draws)
+        again = int((question.margins(drawn)[:, 0] <= 0).sum())
+        return again == self.failures, f"counted again: {again} of {self.draws} draws fail"
+
+
+@dataclass(frozen=True)
+class Bayes:
+    """The posterior of the share of shifts that keep the class, after a uniform prior and some draws."""
+
+    coverage: float = 0.9
+    probability: str = "0.999"
+    n: int = 400
+    name: ClassVar[str] = "bayes"
+
+    def claim(self, question):
+        return Credible(self.coverage, self.probability, question.measure)
+
+    def unsupported(self, question):
+        return "Bayes draws from no list." if question.listed is not None else None
+
+    def run(self, question, stream):
+        failures, claim = self._failures(question, stream), self.claim(question)
+        answers = []
+        for i, failed in enumerate(failures):
+            sure = self._posterior(failed).sf(self.coverage)
+            certified, refuted = sure >= float(self.probability), 1 - sure >= float(self.probability)
+            verdict = Verdict.CERTIFIED if certified else Verdict.REFUTED if refuted else Verdict.UNKNOWN
+            found = Tally(self.n, int(failed), stream.entropy, stream.purpose)
+            reason = f"{failed} of {self.n} draws failed"
+            answers.append(
+                Certificate(claim, verdict, float(question.delta[i]), question.target[i], self.name, found, reason)
+            )
+        return answers
+
+    def largest_shift(self, question, stream, *, limit, search):
+        answers, claim = [], self.claim(question)
+        for i, target in enumerate(question.target):
+            alone, delta = question.take(slice(i, i + 1)), limit
+            while delta > limit / 1000 and not self.run(alone.at(delta), stream)[0].is_certified:
+                delta /= 2
+            found = delta if delta > limit / 1000 else 0.0
+            reason = "the first of the halved limits that is credible"
+            ends = (found, np.inf, 0.0, np.inf, False, found == limit)
+            answers.append(MaxShift(*ends, claim, target, reason, {"method": self.name, "draws": self.n}))
+        return answers
+
+    def shares(self, question, deltas, stream):
+        curves = []
+        risk = (1 - float(self.probability)) / len(deltas)
+        counts = np.array([self._failures(question.at(delta), stream) for delta in deltas])
+        valid = question.valid_rows()
+        for i, target in enumerate(question.target):
+            posterior = self._posterior(counts[:, i])
+            ends = posterior.ppf(risk / 2), posterior.ppf(1 - risk / 2)
+            more = (self.n, float(self.probability), target, question.measure, bool(valid[i]))
+            curves.append(FractionCurve(deltas, posterior.mean(), *ends, *more))
+        return curves
+
+    def ranges(self, question, stream):
+        margins, claim = question.margins(question.directions(stream, 0, self.n)), self.claim(question)
+        low, high = np.sort(margins, axis=0)[[0, -1]]
+        rows = zip(low, high, question.base_margins, question.delta, question.target, strict=True)
+        return [
+            OutputRange(float(a), float(b), claim, claim, (True, True), float(m), float(d), t, self.name)
+            for a, b, m, d, t in rows
+        ]
+
+    def _failures(self, question, stream):
+        return (question.margins(question.directions(stream, 0, self.n)) <= 0).sum(axis=0)
+
+    def _posterior(self, failures):
+        return stats.beta(1 + self.n - failures, 1 + failures)
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Proves every shift of a box for models that are linear in their parameters, by their gradients."""
+
+    name: ClassVar[str] = "slopes"
+
+    def claim(self, question):
+        return apas.Every(question.region, question.claim_rows)
+
+    def unsupported(self, question):
+        fits = isinstance(question.geometry, Box) and offers(question.model, Differentiable)
+        return None if fits else "Slopes needs a box, and a model with gradients."
+
+    def run(self, question, stream):
+        margins, slopes = question.model.parameter_gradient(question.X, question.one_target)
+        least = margins - question.delta * (np.abs(slopes) @ question.geometry.radii)
+        rows = zip(least.tolist(), question.delta.tolist(), question.target, strict=True)
+        return [
+            Certificate(
+                self.claim(question),
+                Verdict.CERTIFIED if bound > 1e-9 else Verdict.UNKNOWN,
+                delta,
+                target,
+                self.name,
+                Least(bound),
+                f"the margin is at least {bound:.6g}",
+            )
+            for bound, delta, target in rows
+        ]
+
+
+@dataclass(frozen=True)
+class Least:
+    """A bound on the margin, and nothing that would check it again."""
+
+    bound: float
+    draws: ClassVar[int] = 0
+    failures: ClassVar[int] = 0
+
+    def to_dict(self):
+        return {"kind": "least", "bound": self.bound}
+
+
+@dataclass(frozen=True)
+class Raised:
+    """Raises one feature, step by step."""
+
+    feature: str
+    step: float
+    ordered: ClassVar[bool] = True
+
+    def unsupported(self, task):
+        return None if self.feature in task.space.names else f"Raised needs a feature {self.feature!r}."
+
+    def candidates(self, search):
+        place = search.task.space.names.index(self.feature)
+        for value in np.arange(search.input[place], search.task.space[self.feature].high, self.step):
+            point = search.input.copy()
+            point[place] = value
+            yield Candidate(search.snapped(point))
+
+
+def raised_income(inputs):
+    """By how much the income rises."""
+    return inputs.points[:, 0] - inputs.inputs[:, 0]
+
+
+CARD = Scorecard([1.0, -1.0, 0.5], bias=0.2)
+NET = apas.FeedForward(
+    [[[1.0, -0.5], [-1.0, 0.3]], [[1.0], [0.7]]],
+    [[0.4, 0.3], [-0.2]],
+    classes=("reject", "accept"),
+    feature_names=("income", "debt"),
+)
+ROWS = np.array([[2.0, 0.5], [0.3, 0.45], [0.1, 0.9]])
