@@ -7,7 +7,9 @@ metrics/test_own_metrics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import html
+import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -344,3 +346,257 @@ NET = apas.FeedForward(
     feature_names=("income", "debt"),
 )
 ROWS = np.array([[2.0, 0.5], [0.3, 0.45], [0.1, 0.9]])
+LATER = Scorecard([1.0, -1.5, 0.5], bias=-0.2)
+BRANCHES = Branches((Scorecard([1.1, -1.0, 0.5], bias=0.2), Scorecard([1.0, -1.2, 0.5], bias=0.1)), CARD)
+HALF = apas.Sampling(coverage=0.5, confidence=0.5)
+SPACE = FeatureSpace(
+    [
+        Feature("income", "continuous", low=0, high=3, step=0.01),
+        Feature("debt", "continuous", low=0, high=3, direction="decrease"),
+    ]
+)
+ASK = {"target": "accept", "shifts": SteadyBias(), "rng": 0}
+WORDS = "weights move by at most delta, biases by at most 0.5 delta"
+
+
+def test_each_part_offers_what_its_members_say():
+    assert offers(CARD, Model)
+    assert offers(CARD, Differentiable)
+    for shifts in (SteadyBias(), BRANCHES):
+        assert offers(shifts, ShiftSet)
+        assert offers(shifts, Bounded)
+    assert offers(SteadyBias(), Measurable)
+    assert offers(SteadyBias(), Worded)
+    assert offers(BRANCHES, Listed)
+    for capability in (Method, FindsLargestShift, BoundsShare, EnclosesOutput):
+        assert offers(Bayes(), capability)
+    assert offers(Credible(0.9, "0.99", ""), Claim)
+    assert offers(Tally(1, 0, 0, ""), Evidence)
+    assert offers(Tally(1, 0, 0, ""), Rechecked)
+    assert offers(Raised("income", 0.1), CandidateSource)
+
+
+def shown(page):
+    """The text of a page, without its scripts."""
+    text = re.sub(r"<(script|style).*?</\1>", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))
+
+
+def refused(found, tmp_path, what):
+    """That answers are refused in one sentence where they would be written, and nowhere else."""
+    with pytest.raises(InputError, match=what) as error:
+        apas.save_certificates(found, tmp_path / "file.json")
+    assert "cannot be written to a file" in str(error.value)
+    assert str(error.value).count(". ") == 0
+    if hasattr(found, "certified"):
+        with apas.Ledger(tmp_path / "ledger.db") as ledger, pytest.raises(InputError, match=what):
+            ledger.add(found, [f"A-{i}" for i in range(len(found))])
+
+
+@pytest.mark.parametrize(
+    ("method", "verdicts", "checks"),
+    [
+        ("sampling", "CERTIFIED CERTIFIED REFUTED", "HOLDS HOLDS HOLDS"),
+        (apas.Attack(restarts=2), "UNKNOWN REFUTED REFUTED", "HOLDS HOLDS HOLDS"),
+        (Bayes(), "CERTIFIED CERTIFIED REFUTED", "HOLDS HOLDS HOLDS"),
+        (Slopes(), "CERTIFIED UNKNOWN REFUTED", "NOT_CHECKED NOT_CHECKED HOLDS"),
+        (apas.Cascade(Slopes(), apas.Attack(restarts=2)), "CERTIFIED REFUTED REFUTED", "NOT_CHECKED HOLDS HOLDS"),
+    ],
+    ids=str,
+)
+def test_certified_verified_audited_and_reported(method, verdicts, checks, tmp_path):
+    found = apas.certify(CARD, ROWS, 0.1, method=method, **ASK)
+    assert [c.verdict.name for c in found] == verdicts.split()
+    assert WORDS in found.summary()
+    assert all(WORDS in c.sentence() for c in found if c.valid_today)
+    assert [row.check.name for row in apas.verify(found, CARD)] == checks.split()
+    report = apas.audit(found, LATER, base=CARD)
+    outside = [row.outcome for row, c in zip(report, found, strict=True) if c.is_certified]
+    assert outside == [Outcome.HELD, Outcome.BROKEN_OUTSIDE][: len(outside)]
+    page = shown(apas.write_report(found, tmp_path / "page.html", new_model=LATER))
+    assert "of the recalibrations of the model that were asked about" in page
+    assert WORDS in page
+    assert "LinfShifts" not in page
+    assert ("By sampling:" in page) == (method == "sampling")
+    refused(found, tmp_path, "certificates about SteadyBias cannot be written to a file")
+
+
+@pytest.mark.parametrize("method", ["interval", "linear", "exact", "cascade", "enumeration"])
+def test_worst_cases_by_geometry(method):
+    found = apas.certify(NET, ROWS, 0.02, method=method, **ASK)
+    assert all(c.is_certified for c in found)
+    assert [row.check for row in apas.verify(found, NET)] == [Checked.HOLDS] * 3
+    low = apas.output_range(NET, ROWS, 0.02, method="interval", **ASK)
+    assert all(0 < r.low < r.high for r in low)
+
+
+def test_the_largest_shift(tmp_path):
+    drawn, own = (apas.max_shift(CARD, ROWS, method=method, **ASK) for method in ("sampling", Bayes()))
+    assert (drawn.deltas > 0).tolist() == (own.deltas > 0).tolist() == [True, True, False]
+    assert [row.check for row in apas.verify(drawn, CARD)] == [Checked.HOLDS] * 3
+    checked = apas.verify(own, CARD)
+    assert [row.check for row in checked] == [Checked.NOT_CHECKED, Checked.NOT_CHECKED, Checked.HOLDS]
+    assert (
+        checked.rows[0].reason == "nothing is known that would search again: a claim of type Credible has no recheck()"
+    )
+    said = "with posterior probability 0.999, at least 0.9 of the shifts keep class 'accept' at delta = 0.625 "
+    assert own[0].sentence().startswith(said)
+    page = shown(apas.write_report(own, tmp_path / "page.html", new_model=LATER))
+    assert said in page
+    assert "every shift by up to" not in page
+    both = apas.certify(CARD, ROWS, 0.1, method=Bayes(), **ASK)
+    assert said in shown(apas.write_report(both, tmp_path / "both.html", max_shifts=own))
+    refused(own, tmp_path, "certificates about SteadyBias")
+    for method in ("interval", "sampling"):
+        proved = apas.max_shift(NET, ROWS, method=method, **ASK)
+        assert (proved.deltas > 0).all()
+        assert [row.check for row in apas.verify(proved, NET)] == [Checked.HOLDS] * 3
+
+
+def test_a_claim_that_searches_again():
+    @dataclass(frozen=True)
+    class Repeated(Credible):
+        def recheck(self, question, answer):
+            again = Bayes().run(question, Stream(0, "max_shift"))[0]
+            return again.is_certified == (
+                answer.delta > 0
+            ), f"asked again at {float(question.delta[0])}: {again.reason}"
+
+    class Repeating(Bayes):
+        def claim(self, question):
+            return Repeated(self.coverage, self.probability, question.measure)
+
+    checked = apas.verify(apas.max_shift(CARD, ROWS, method=Repeating(), **ASK), CARD)
+    assert [row.check for row in checked] == [Checked.HOLDS] * 3
+    assert checked.rows[0].reason.startswith("asked again at 0.625: ")
+
+
+def test_shares_and_ranges():
+    drawn, own = (apas.robust_fraction(CARD, ROWS, [0.1, 0.5], method=m, **ASK) for m in ("sampling", Bayes()))
+    for known, curve in zip(drawn, own, strict=True):
+        assert (np.maximum(known.lower, curve.lower) <= np.minimum(known.upper, curve.upper)).all()
+    assert "by 400 draws" in own[1].sentence()
+    computed = FractionCurve([0.1], [0.9], [0.8], [1.0], 0, 0.99, "accept", "a prior", True)
+    assert computed.sentence().startswith("with confidence 0.99: the share of shifts")
+    drawn, own = (apas.output_range(CARD, ROWS, 0.1, method=m, **ASK) for m in ("sampling", Bayes()))
+    assert [r.side for r in own] == ["above", "above", "below"]
+    assert all(known.low <= r.low and r.high <= known.high for known, r in zip(drawn, own, strict=True))
+    assert "every one" not in own[0].sentence()
+    assert (
+        own[0].sentence().endswith("each end by itself for: at least 0.9 of the shifts, posterior probability 0.999.")
+    )
+    assert WORDS in own[0].sentence()
+
+
+@pytest.mark.parametrize("method", ["exact", HALF], ids=["exact", "sampling"])
+def test_a_list(method, tmp_path):
+    found = apas.certify(CARD, ROWS, None, target="accept", shifts=BRANCHES, method=method, rng=0)
+    assert [c.is_certified for c in found] == [True, False, False]
+    assert apas.verify(found, CARD).ok
+    inside, outside = (apas.audit(found, model, base=CARD).rows[0].inside for model in (BRANCHES.models[1], LATER))
+    assert (inside, outside) == (True, False)
+    page = shown(apas.write_report(found, tmp_path / "page.html", new_model=BRANCHES.models[1]))
+    assert "there is no size of shifts to vary" in page
+    assert "the 2 listed models" in page
+    refused(found, tmp_path, "certificates about Branches cannot be written to a file")
+    for verb in (apas.robust_fraction, apas.output_range):
+        answers = verb(CARD, ROWS, None, target="accept", shifts=BRANCHES, method=HALF, rng=0)
+        assert "scorecards of 2 branches" in answers[0].sentence()
+
+
+@pytest.mark.parametrize("method", ["sampling", Slopes()], ids=str)
+@pytest.mark.parametrize("source", [Raised("income", 0.05), "wachter"], ids=str)
+def test_generated_and_evaluated(source, method, tmp_path):
+    rejected = [[0.1, 0.4], [0.1, 0.9]]
+    found = apas.generate(CARD, rejected, 0.1, space=SPACE, source=source, method=method, **ASK)
+    assert found.status.tolist() == [Status.FOUND] * 2
+    assert [c.is_certified for c in found.certificates] == [True, True]
+    rows = apas.evaluate(found, metrics=["validity", raised_income]).rows
+    assert rows["valid"].tolist() == [True, True]
+    assert (rows["raised_income"] > 0).all()
+    assert {row.check for row in apas.verify(found, CARD)} == {
+        Checked.HOLDS if method == "sampling" else Checked.NOT_CHECKED
+    }
+    assert {row.outcome for row in apas.audit(found, LATER, base=CARD)} == {Outcome.BROKEN_OUTSIDE}
+    assert "recalibrations" in shown(apas.write_report(found, tmp_path / "page.html"))
+    refused(found, tmp_path, "certificates about SteadyBias")
+
+
+def test_generated_for_a_list():
+    found = apas.generate(
+        CARD,
+        [[0.1, 0.4]],
+        None,
+        target="accept",
+        space=SPACE,
+        shifts=BRANCHES,
+        source=Raised("income", 0.05),
+        method="exact",
+    )
+    assert found.certificates[0].is_certified
+    assert "the scorecards of 2 branches" in found.certificates[0].sentence()
+    assert apas.verify(found, CARD).ok
+
+
+def test_what_is_refused_besides():
+    with pytest.raises(apas.Unsupported, match="Bayes claims 'at least 0.9 of the shifts, posterior probability"):
+        apas.generate(CARD, [[0.1, 0.4]], 0.1, space=SPACE, method=Bayes(), **ASK)
+    with pytest.raises(apas.Unsupported, match="Bayes draws from no list"):
+        apas.certify(CARD, ROWS, 1, target="accept", shifts=BRANCHES, method=Bayes())
+    with pytest.raises(apas.Unsupported, match="Slopes needs a box"):
+        apas.certify(CARD, ROWS, 0.1, target="accept", shifts="l2", method=Slopes())
+
+
+def test_known_shifts_and_methods_are_saved_for_a_model_and_a_source_of_ones_own(tmp_path):
+    found = apas.generate(CARD, [[0.1, 0.4]], 0.1, target="accept", space=SPACE, source=Raised("income", 0.05), rng=0)
+    apas.save_certificates(found, tmp_path / "file.json")
+    assert apas.verify(tmp_path / "file.json", CARD).ok
+
+
+def test_the_claim_and_the_evidence_alone_are_refused_when_saved(tmp_path):
+    for method, what in ((Bayes(), "with evidence of type Tally"), (Slopes(), "with evidence of type Least")):
+        found = apas.certify(CARD, ROWS[:1], 0.1, target="accept", method=method, rng=0)
+        refused(found, tmp_path, what)
+    found = apas.max_shift(CARD, ROWS[:1], target="accept", method=Bayes(), rng=0)
+    refused(found, tmp_path, "with a claim of type Credible")
+
+
+def test_broken_inside(tmp_path):
+    """A claim with a risk is not said to leave out a share that it does not leave out; a proof of one's own is wrong."""
+
+    class Surely(Credible):
+        def __str__(self):
+            return "every shift, posterior probability 0.999"
+
+    class Proof(Credible):
+        risk = 0
+
+        def __str__(self):
+            return "every shift, by slopes"
+
+    @dataclass(frozen=True)
+    class Hasty(Slopes):
+        """Certifies whatever it is asked."""
+
+        kind: type
+
+        def claim(self, question):
+            return self.kind(1.0, "0.999", question.region)
+
+        def run(self, question, stream):
+            return [replace(c, verdict=Verdict.CERTIFIED) for c in super().run(question, stream)]
+
+    near = Scorecard([0.91, -1.09, 0.41], bias=0.16)
+    row = [[0.3, 0.45]]
+    for kind, wrong, said, headline in (
+        (Surely, 0, "0.999, and is false with its risk: here it is", "certificates that are not proofs may be false"),
+        (Proof, 1, "THE CERTIFICATE WAS WRONG", "CERTIFICATES THAT CANNOT BE RIGHT: 1."),
+    ):
+        found = apas.certify(CARD, row, 0.1, method=Hasty(kind), **ASK)
+        report = apas.audit(found, near, base=CARD, repairs=False)
+        assert report.rows[0].outcome is Outcome.BROKEN_INSIDE
+        assert report.wrong_certificates == wrong
+        assert said in report.rows[0].reason
+        page = shown(apas.write_report(found, tmp_path / "page.html", audit=report, model=CARD))
+        assert headline in page
+        assert "leave out a share" not in page
