@@ -267,8 +267,11 @@ class Drawn(Protocol):
 class Rechecked(Protocol):
     """Evidence, or a claim, that says what checks it again; `verify` knows how to check that of the package."""
 
-    def recheck(self, question: Question, certificate: Certificate) -> tuple[bool | None, str]:
-        """Whether a certificate about the one row of a question holds, None if nobody can say; and why, in words."""
+    def recheck(self, question: Question, certificate: Any) -> tuple[bool | None, str]:
+        """Whether a certificate about the one row of a question holds, None if nobody can say; and why, in words.
+
+        A claim is asked about a `MaxShift` too: its delta is that of the question.
+        """
 
 
 @dataclass(frozen=True)

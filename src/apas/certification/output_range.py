@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apas._random import Stream
-from apas.certification.claims import Every, Most
+from apas.certification.claims import Claim, Most, is_proof
 from apas.certification.question import Draws, EnclosesOutput, Method, Question
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
@@ -38,8 +38,9 @@ class OutputRange:
     low, high : float
         Drawn: the least and the largest margin of the draws. Proved: all margins lie between them. Infinite where no
         end is known.
-    low_claim, high_claim : Every or Most
-        What each end is worth by itself: `Most` with the share of shifts whose margin does not pass it, or `Every`.
+    low_claim, high_claim : Claim
+        What each end is worth by itself: `Most` with the share of shifts whose margin does not pass it, `Every`, or one
+        of a method's own.
     attained : tuple of bool
         Whether a shift is known that reaches each end, up to rounding.
     margin : float
@@ -53,8 +54,8 @@ class OutputRange:
 
     low: float
     high: float
-    low_claim: Every | Most
-    high_claim: Every | Most
+    low_claim: Claim
+    high_claim: Claim
     attained: tuple[bool, bool]
     margin: float
     delta: float
@@ -84,12 +85,14 @@ class OutputRange:
             share = _shortened(self.low_claim).share
             odds = f"{'each ' if len(ends) > 1 else ''}with confidence {self.low_claim.confidence!r}"
             return f"at least {share} of the shifts have {what} of {', and as many of '.join(ends)}, {odds}{but}."
+        if not is_proof(self.low_claim):
+            return f"the {what} are {' and '.join(ends)}, each end by itself for: {self.low_claim}{but}."
         between = f"lies between {at_least(self.low)} and {at_most(self.high)}" if not but else f"is {ends[0]}"
         return f"every one of the {what} {between}{but}."
 
     def _missing(self) -> str:
         """Why an end is infinite."""
-        if not isinstance(self.low_claim, Most):
+        if is_proof(self.low_claim):
             return "the bound is no finite number"
         if self.undefined:
             return f"{self.undefined} of the drawn models give{'s' if self.undefined == 1 else ''} no number"
@@ -140,7 +143,7 @@ class OutputRanges(UnderShifts[OutputRange]):
         but = f"; {endless} without a known end" if endless else ""
         claim = self[0].low_claim
         alone = f"{' of each row' if len(self) > 1 else ''} by itself"
-        odds = f" for each end{alone}" if isinstance(claim, Most) and claim.confidence < 1 else ""
+        odds = f" for each end{alone}" if claim.risk else ""
         return f"{self._counted()}: {counts} the threshold{but} ({_rounded(claim)}{odds})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -163,7 +166,7 @@ def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def _rounded(claim: Every | Most) -> str:
+def _rounded(claim: Claim) -> str:
     """The claim in words."""
     return str(_shortened(claim) if isinstance(claim, Most) else claim)
 

@@ -18,7 +18,7 @@ from apas._random import Stream
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_delta, check_flag, check_jobs, is_frame
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
-from apas.certification.claims import Every, Most, Verdict
+from apas.certification.claims import Claim, Most, Verdict
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models.base import (
     Arithmetic,
@@ -466,7 +466,7 @@ class Method(Protocol):
     Its attribute `name`, or its class in lower case, stands in certificates of rows that it need not be asked about.
     """
 
-    def claim(self, question: Question) -> Every | Most:
+    def claim(self, question: Question) -> Claim:
         """What the method will speak about."""
         ...
 

@@ -78,9 +78,9 @@ class FractionCurve:
         shown = range(count) if count <= NAMED else (0, count // 2, count - 1)
         shares = ", ".join(_share(self.lower[i], self.upper[i], self.deltas[i]) for i in shown)
         odds = "for certain"
-        if self.draws:
+        if self.confidence < 1:
             together = f" for all {count} deltas together" if count > 1 else ""
-            odds = f"with confidence {self.confidence!r}{together}, by {self.draws} draws"
+            odds = f"with confidence {self.confidence!r}{together}{f', by {self.draws} draws' if self.draws else ''}"
         more = "" if count <= NAMED else f" (of {count} deltas)"
         but = "" if self.valid else "; the model itself does not give that class"
         return f"{odds}: the share of shifts that keep class {self.target!r} is {shares}{more} ({self.measure}){but}."
@@ -170,7 +170,7 @@ class FractionCurves(UnderShifts[FractionCurve]):
             ends.append(_share(low, high, first.deltas[j]))
         together = " at all deltas together" if len(first.deltas) > 1 else ""
         alone = " for each row by itself" if len(self) > 1 else ""
-        odds = f"with confidence {first.confidence!r}{alone}{together}" if first.draws else "for certain"
+        odds = f"with confidence {first.confidence!r}{alone}{together}" if first.confidence < 1 else "for certain"
         not_today = sum(not curve.valid for curve in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
         return (

@@ -207,7 +207,9 @@ class AuditReport(RowResults[AuditRow]):
     @property
     def wrong_certificates(self) -> int:
         """How many certificates about every shift the new model contradicts."""
-        return sum(row.outcome is Outcome.BROKEN_INSIDE and row.claim == EVERY for row in self)
+        # a proof of somebody's own has words of its own
+        wrong = (row for row in self if row.outcome is Outcome.BROKEN_INSIDE)
+        return sum(row.claim == EVERY or row.reason.startswith(_WRONG) for row in wrong)
 
     def heading(self) -> str:
         """Whether the promises are kept, in a few words; what has expired is not passed over."""
@@ -500,7 +502,8 @@ def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _B
         )
         outcome, reason = Outcome.BROKEN_INSIDE, _WRONG + rounding
     else:
-        said = f"the certificate speaks of {item.claim}, and this is one of the rest; {beside.why(inside, item)}"
+        rest = "this is one of the rest" if item.claim.coverage < 1 else "is false with its risk: here it is"
+        said = f"the certificate speaks of {item.claim}, and {rest}; {beside.why(inside, item)}"
         outcome, reason = Outcome.BROKEN_INSIDE, f"not valid{doubt}, though inside of the certified set: {said}"
     claim, verdict = str(item.claim), item.verdict.name
     return AuditRow(

@@ -389,7 +389,7 @@ def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -
 def _answers(found: Certificates | MaxShifts, question: Question, told: Any, fresh: Fresh | None) -> list[_Answer]:
     complaints = row_complaints(found, question, told)
     if isinstance(found, MaxShifts):
-        answers = dict(enumerate(searched_again(question, list(found))))
+        answers = dict(enumerate(searched_again(question, list(found), None if found.model is None else _rechecked)))
     else:
         answers = _certificates(question, list(found), fresh, from_file=found.model is None)
     return [answers[i] if said is None else (Checked.FAILS, said) for i, said in enumerate(complaints)]
@@ -420,12 +420,15 @@ def _certificates(
     return answers
 
 
-def _rechecked(alone: Question, item: Certificate) -> _Answer:
+def _rechecked(alone: Question, item: Certificate | MaxShift) -> _Answer:
     """What a claim or evidence that is not the package's own says about itself."""
-    for part in (item.evidence, item.claim):
+    for part in (item.claim,) if isinstance(item, MaxShift) else (item.evidence, item.claim):
         if offers(part, Rechecked):
             holds, reason = part.recheck(alone, item)
             return {True: Checked.HOLDS, False: Checked.FAILS, None: Checked.NOT_CHECKED}[holds], reason
+    if isinstance(item, MaxShift):
+        kind = type(item.claim).__name__
+        return Checked.NOT_CHECKED, f"nothing is known that would search again: a claim of type {kind} has no recheck()"
     kinds = f"evidence of type {type(item.evidence).__name__} for a claim of type {type(item.claim).__name__}"
     return Checked.NOT_CHECKED, f"nothing is known that would check {kinds} again: neither has a recheck()"
 

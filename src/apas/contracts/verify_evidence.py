@@ -17,7 +17,7 @@ import numpy as np
 from apas._fields import Fields
 from apas._random import Stream
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift
-from apas.certification.claims import Claim, Most, Verdict, search_tries
+from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decided
@@ -28,7 +28,7 @@ from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
-from apas.shifts.base import Listed, Normed
+from apas.shifts.base import Ball, Box, Listed
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.worst_case.intervals import is_exact
 
@@ -449,10 +449,17 @@ def _same_share(
 
 #: How much a delta may differ on another machine, as a share of it.
 SAME_DELTA = 1e-9
+#: Proofs and searches that lead to a largest shift and can be repeated.
+_PROOFS, _SEARCHES = ("interval", "linear", "exact"), ("rays", "confirm", "paper")
 
 
-def searched_again(question: Question, items: Sequence[MaxShift]) -> list[_Answer]:
-    """Check every largest shift, row by row: a row's answer does not depend on the others."""
+def searched_again(
+    question: Question, items: Sequence[MaxShift], own: Callable[[Question, MaxShift], _Answer] | None
+) -> list[_Answer]:
+    """Check every largest shift, row by row: a row's answer does not depend on the others.
+
+    `own` checks what no search of the package has found; None where that cannot be, as in a file.
+    """
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near if len(question) else near
     shared = [(item.claim, item.trace.get("entropy")) for item in items]
@@ -464,12 +471,14 @@ def searched_again(question: Question, items: Sequence[MaxShift]) -> list[_Answe
             same = replace(item, trace={}, seconds=0.0) == within_rounding(item.target, item.claim)
             answers.append((Checked.HOLDS if same else Checked.FAILS, NEAR_BOUNDARY))
             continue
-        answer = _checked(question.take(slice(i, i + 1)), item, ok) if crowded is None else (Checked.FAILS, crowded)
-        answers.append(answer)
+        alone = question.take(slice(i, i + 1))
+        answers.append(_checked(alone, item, ok, own) if crowded is None else (Checked.FAILS, crowded))
     return answers
 
 
-def _checked(alone: Question, item: MaxShift, valid: bool) -> _Answer:
+def _checked(
+    alone: Question, item: MaxShift, valid: bool, own: Callable[[Question, MaxShift], _Answer] | None
+) -> _Answer:
     if valid == (item.reason == NOT_VALID):
         return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
     if not valid:
@@ -477,6 +486,9 @@ def _checked(alone: Question, item: MaxShift, valid: bool) -> _Answer:
         return (
             (Checked.HOLDS, NOT_VALID) if nothing else (Checked.FAILS, "a row that is not valid has no largest shift")
         )
+    told = item.trace.get("method") in _PROOFS if item.claim.coverage == 1 else item.trace.get("search") in _SEARCHES
+    if own is not None and not (told and CLAIMS.know(item.claim)):
+        return own(alone, item)
     some = replace(alone, claim_rows=item.claim.rows)
     try:
         now = _searched(some, item)
@@ -489,9 +501,8 @@ def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     trace, claim = Fields(dict(item.trace), "trace"), item.claim
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:
-        kind = trace.choice("method", "interval", "linear", "exact")
-        ball = offers(alone.shifts, Normed) and alone.shifts.order < math.inf
-        closed = ball or (alone.network is not None and is_exact(alone.network))
+        kind = trace.choice("method", *_PROOFS)
+        closed = isinstance(alone.geometry, Ball) or (alone.network is not None and is_exact(alone.network))
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
         # with closed forms all methods give the same
@@ -501,8 +512,8 @@ def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     samples = trace.integer("samples", 1)
     if samples > MOST_DRAWS:
         return Checked.NOT_CHECKED, f"{samples} draws are more than are made again ({MOST_DRAWS})"
-    network = alone.network if offers(alone.shifts, Normed) else None
-    search = trace.choice("search", "rays", "confirm", "paper")
+    network = alone.network if isinstance(alone.geometry, Box | Ball) else None
+    search = trace.choice("search", *_SEARCHES)
     if search == "confirm" and item.trace.get("claim") == "pointwise":  # as it was once written
         return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"
     if search == "rays" and network is None and "rungs" not in item.trace:

@@ -103,7 +103,7 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     matched = subject.matched
     if matched is None:
         return NO_MODEL
-    if offers(subject.rows.shifts, Fingerprinted):
+    if offers(subject.rows.shifts, Fingerprinted) or offers(subject.rows.shifts, Listed):
         return "The shifted models are a list of models that exist; there is no size of shifts to vary."
     deltas = _deltas(subject, later)
     if not len(deltas):

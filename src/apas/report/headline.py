@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from apas.certification.certificate import NOT_TODAY, Certificate
-from apas.certification.claims import Claim, is_proof
+from apas.certification.claims import CLAIMS, Claim, is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
 from apas.contracts.audit import Outcome
@@ -48,7 +48,7 @@ def headline(subject: Subject, later: Later | None) -> list[str]:
         found.append(
             f"For {missing} of the {subject.searches} that were asked for nothing was found; they have no line."
         )
-    return [*found, *_kept(later)]
+    return [*found, *_kept(subject, later)]
 
 
 def _certified(subject: Subject) -> list[str]:
@@ -130,7 +130,7 @@ def _reached(subject: Subject) -> list[str]:
     return [first, f"{spread} {'Of that search:' if searched else 'Certified means:'} {' '.join(means[:SPELLED])}"]
 
 
-def _kept(later: Later | None) -> list[str]:
+def _kept(subject: Subject, later: Later | None) -> list[str]:
     if later is None:
         return []
     said = []
@@ -149,9 +149,18 @@ def _kept(later: Later | None) -> list[str]:
                 f"CERTIFICATES THAT CANNOT BE RIGHT: {wrong}. They speak of every shift, but the "
                 "later model lies in their set and breaks them. Check them with apas verify."
             )
-        unlucky = counts["BROKEN_INSIDE"] - wrong
+        inside = [
+            c
+            for row, c in zip(later.audit, subject.certificates or (), strict=True)
+            if row.outcome is Outcome.BROKEN_INSIDE
+        ]
+        risky = sum(c.claim.coverage == 1 and c.claim.risk > 0 for c in inside)
         reasons = [
-            (unlucky, "broken inside of the certified set: certificates about most shifts leave out a share"),
+            (
+                counts["BROKEN_INSIDE"] - wrong - risky,
+                "broken inside of the certified set: certificates about most shifts leave out a share",
+            ),
+            (risky, "broken inside of the certified set: certificates that are not proofs may be false"),
             (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
             (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
         ]
@@ -258,7 +267,7 @@ def _shown(subject: Subject) -> list[str]:
     kinds = sorted({c.method for c in subject.certificates or ()})
     if kinds:
         said.append(f"Method of the certificates: {', '.join(kinds)}. Each line of the table names its evidence.")
-    if _estimated(subject):
+    if any(claim.risk and CLAIMS.know(claim) for claim in _claims(subject)):
         said.append(
             "By sampling: shifted models were drawn at random, and those that do not give the promised class were "
             "counted. A row is certified if so few failed as would be improbable if fewer shifts than claimed kept the "

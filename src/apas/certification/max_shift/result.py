@@ -12,7 +12,7 @@ import numpy as np
 from apas._fields import Fields
 from apas._typing import Floats
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_TODAY, NOT_VALID
-from apas.certification.claims import CLAIMS, Every, Most
+from apas.certification.claims import CLAIMS, Claim, Most, is_proof
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
 from apas.errors import InputError
@@ -45,7 +45,8 @@ class MaxShift:
         Whether `delta` is the largest one at which the claim holds, up to rounding.
     reached_limit : bool
         Whether the search ended at its limit: nothing more was asked.
-    claim : Every or Most
+    claim : Claim
+        `Every`, `Most`, or one of a method's own.
     target : object
     reason : str
     trace : mapping
@@ -60,7 +61,7 @@ class MaxShift:
     broken_at: float
     exact: bool
     reached_limit: bool
-    claim: Every | Most
+    claim: Claim
     target: Any
     reason: str
     trace: Mapping[str, Any] = field(hash=False)
@@ -84,7 +85,7 @@ class MaxShift:
         `provable`: the network may break between two rungs, and recover. There are none of a search that has no
         confidence of its own (`per_test`).
         """
-        if isinstance(self.claim, Every) or self.trace.get("exact_roots") or 0 < self.delta <= self.provable:
+        if is_proof(self.claim) or self.trace.get("exact_roots") or 0 < self.delta <= self.provable:
             return None
         if "rungs" in self.trace or not self.delta or self.per_test:
             return tuple(self.trace.get("rungs", ()))
@@ -122,10 +123,13 @@ class MaxShift:
             return f"nothing is certified for {who}: {self.reason}."
         if isinstance(self.claim, Most):
             what = f"{self.claim}, keep {who} at delta = {self.written()} ({self.claim.measure})"
-        else:
+        elif is_proof(self.claim):
             what = f"every shift by up to delta = {self.written()} keeps {who} ({self.claim.measure})"
+        else:
+            sure = f"{self.claim.sureness()}, {self.claim.subject()} {who}"
+            what = f"{sure} at delta = {self.written()} ({self.claim.measure})"
         refuted = ""
-        if isinstance(self.claim, Most) and np.isfinite(self.upper):
+        if not is_proof(self.claim) and np.isfinite(self.upper):
             refuted = f"; along the whole way up to delta = {at_most(self.upper)} it is refuted"
         return f"{what}; {self.reason}{refuted}."
 
@@ -175,12 +179,12 @@ class MaxShift:
         return self.sentence()
 
 
-def not_valid(target: Any, claim: Every | Most) -> MaxShift:
+def not_valid(target: Any, claim: Claim) -> MaxShift:
     """What is said of a row that the model itself does not give its class."""
     return MaxShift(0.0, 0.0, 0.0, 0.0, True, False, claim, target, NOT_VALID, {})
 
 
-def within_rounding(target: Any, claim: Every | Most) -> MaxShift:
+def within_rounding(target: Any, claim: Claim) -> MaxShift:
     """What is known of a row whose class on the model itself is owed to rounding: nothing."""
     return MaxShift(0.0, math.inf, 0.0, math.inf, False, False, claim, target, NEAR_BOUNDARY, {})
 

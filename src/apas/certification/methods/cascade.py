@@ -9,7 +9,7 @@ import numpy as np
 
 from apas._random import Stream
 from apas.certification.certificate import Certificate
-from apas.certification.claims import Every, Most, Verdict
+from apas.certification.claims import Claim, Verdict
 from apas.certification.methods.attack import Attack
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds
 from apas.certification.methods.exact import Exact
@@ -57,7 +57,7 @@ class Cascade:
             chosen += method.methods if isinstance(method, Cascade) else (method,)
         object.__setattr__(self, "methods", tuple(chosen))
 
-    def claim(self, question: Question) -> Every | Most:
+    def claim(self, question: Question) -> Claim:
         """What all of the methods speak about."""
         return self._usable(question)[0].claim(question)
 
@@ -71,7 +71,7 @@ class Cascade:
         if len(claims) > 1:
             listed = ", ".join(f"{type(m).__name__} of {str(m.claim(question))!r}" for m in usable)
             return f"Cascade needs methods that speak of the same claim, got {listed}; ask them one by one."
-        if len(usable) > 1 and _has_risk(claims.pop()):
+        if len(usable) > 1 and claims.pop().risk:
             return (
                 f"Cascade takes one method whose claim has a confidence below 1, got {len(usable)}, each of which "
                 "would spend the whole risk; use one Sampling with more n_samples."
@@ -84,7 +84,7 @@ class Cascade:
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row, from the method that decided it, or from the last one asked."""
         usable = self._usable(question)
-        if _has_risk(usable[0].claim(question)):
+        if usable[0].claim(question).risk:
             # alone and under its own name: who reads "cascade: sampling" could not tell how many samples there were
             return usable[0].run(question, stream)
         answers: list[Any] = [None] * len(question)
@@ -104,7 +104,7 @@ class Cascade:
         self, question: Question, stream: Stream, *, limit: float, search: str | None = None
     ) -> list[MaxShift]:
         """What the tightest of the methods that prove gives."""
-        usable = [m for m in self._usable(question) if not _has_risk(m.claim(question))]
+        usable = [m for m in self._usable(question) if not m.claim(question).risk]
         proving = [m for m in usable if offers(m, FindsLargestShift)]
         if not proving:
             raise Unsupported(
@@ -113,8 +113,3 @@ class Cascade:
             )
         tightest = max(proving, key=lambda m: getattr(m, "tightness", 0))
         return tightest.largest_shift(question, stream, limit=limit, search=search)
-
-
-def _has_risk(claim: Every | Most) -> bool:
-    """Whether a claim may be false by bad luck of the draws; what has no confidence is proved."""
-    return getattr(claim, "confidence", 1.0) < 1
