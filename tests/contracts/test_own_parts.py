@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from certificatefiles import network, rows
+from certificate_files import network, rows
 
 import apas
 from apas.certification.certificate import Certificate, Rechecked
