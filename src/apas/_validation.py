@@ -1,4 +1,4 @@
-"""Checks at the door: every public function turns what it got into what it needs here, once.
+"""Checks at the door: public functions turn what they got into what they need, once.
 
 Each message says which argument it is about, what it must be, what it was, and what to do.
 """

@@ -4,7 +4,7 @@
 that weight alone. On all terraces but the last two the share of valid shifts is just below the coverage, and they come first,
 since they are nearer: a search is offered many false rows, each with a fresh chance to look good. *Lines*: with as many inputs
 as here, the default search can fit the draws it sees. Either way the true share has a closed form, and a claim that is
-certified on draws which the search has seen is false far too often: `test_certified_on_what_was_searched` shows it.
+certified on draws which the search has seen is false far too often: `test_certified_on_what_was_searched_the_limit_would_be_exceeded` shows it.
 
 Limits of time are kept by a clock that goes on by a random amount each time it is read, so that a search ends anywhere in it,
 and the same on every machine; one test uses the real clock. At nominal failure 10 %, 300 repetitions may fail 51 times and

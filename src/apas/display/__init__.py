@@ -1,1 +1,1 @@
-"""What results look like: tables, progress, plots. Imports nothing of ours but the errors."""
+"""What results look like: tables, progress, plots. Imports nothing of ours but other leaves."""

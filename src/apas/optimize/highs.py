@@ -81,7 +81,7 @@ def dual_bound(program: Program, y: Floats, cost: Floats, low: Floats, high: Flo
     y = np.where(np.isfinite(ends), y, 0.0)  # a side that does not exist proves nothing
     sides = np.where(y == 0, 0.0, ends)
     reduced, sizes = cost - y @ program.matrix, np.abs(cost) + np.abs(y) @ np.abs(program.matrix)
-    # the two orders of summation differ in the last bit, and both have gone into published bounds
+    # the two orders of summation differ in the last bit: one is in saved certificates, the other in candidates
     if counted:
         bound = float(y @ sides) + float(np.minimum(reduced * low, reduced * high).sum())
         scale = float(np.abs(y) @ np.abs(sides)) + float((sizes * np.maximum(np.abs(low), np.abs(high))).sum())

@@ -1,1 +1,1 @@
-"""The paper's experiments, its data, and the demo's bank: nothing else imports this."""
+"""The paper's experiments, its data, and the demo's bank: imported by the command line and by lazy names alone."""

@@ -90,7 +90,7 @@ def _made_by(label: str, quick: bool) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment, the module `apas.experiments.NAME`."""
+    """An experiment, the module `apas.paper.NAME`."""
 
     name: str
     title: str

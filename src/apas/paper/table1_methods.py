@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,10 +35,6 @@ from apas.paper.published import (
     run_recourse,
 )
 from apas.shifts.observed import ObservedShifts
-
-if TYPE_CHECKING:
-    pass
-
 
 #: What is claimed about networks trained from scratch, and how many of them certify and are searched.
 CLAIM: Final = Sampling(coverage=0.95, confidence=0.95)

@@ -108,8 +108,8 @@ Geometry: TypeAlias = Box | Ball | Finite
 class ShiftSet(Protocol):
     """Every model that counts as a small change of a base model, and how to draw one.
 
-    A shifted model has parameters ``theta + delta * u`` with a direction ``u`` from the set's unit ball; a set of
-    which that is not true says so by offering `OtherMoves`. Ask it through `apas.shifts.base`, which knows.
+    A shifted model has parameters ``theta + delta * u`` with a direction ``u`` that the set draws; a set of which that
+    is not true says so by offering `OtherMoves`.
     """
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
@@ -121,7 +121,7 @@ class ShiftSet(Protocol):
         ...
 
     def radii(self, parameters: Parameters) -> Floats:
-        """How far each parameter may move when delta is 1, shape (k,)."""
+        """How far each parameter may move when delta is 1, shape (k,); the standard deviation if there is no limit."""
         ...
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:

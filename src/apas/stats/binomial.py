@@ -24,7 +24,7 @@ Risk: TypeAlias = Fraction | Decimal
 
 # Below this the exponent of exp(log_risk) leaves the range in which `decimal` computes.
 _LOWEST_LOG_RISK = Fraction(-(10**15))
-# Digits of exp(log_risk) that are surely right: more than any comparison below looks at.
+# Digits of exp(log_risk) that are surely right; it is then rounded down, so that no claim is stronger than asked.
 _EXPONENTIAL_DIGITS = 50
 
 

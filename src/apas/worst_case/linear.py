@@ -11,7 +11,7 @@ the least of the two: the two *cases* that `apas.worst_case.branch_and_bound` di
 
 The margin is carried backwards through the network as ``lin . a - rho . abs(a) + const``, a lower bound on it in terms
 of the activations a of one layer: ``rho`` collects how far the weights above can move against a. Each activation is
-replaced by a line below it (`apas.worst_case.linear`), each ``-abs(a)`` by its chord, until the first hidden layer is
+replaced by a line below it (`pencil`), each ``-abs(a)`` by its chord, until the first hidden layer is
 reached, whose activations fill a box exactly; there the least value is a closed form.
 
 Any slopes within their pencils give a sound bound. The bound is concave in the slopes of one layer, and its gradient
@@ -44,7 +44,7 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Pencil:
-    """LayerLines through the pivot (`at`, `value`) with slopes from `flat` to `steep`; all arrays of one shape."""
+    """Lines through the pivot (`at`, `value`) with slopes from `flat` to `steep`; all arrays of one shape."""
 
     flat: Floats
     steep: Floats
@@ -61,7 +61,7 @@ class Pencil:
 
 
 def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
-    """LayerLines below the activation (or its mirror image) on [low, high]."""
+    """Lines below the activation (or its mirror image) on [low, high]."""
     zero = np.zeros_like(low)
     if name == "identity":
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
@@ -117,7 +117,7 @@ def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
 
 
 def _clip(low: Floats, high: Floats) -> Pencil:
-    """LayerLines below y cut off at -1 and 1."""
+    """Lines below y cut off at -1 and 1."""
     at_low, at_high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
     # from the lower kink, or from the lower end beyond it, to the upper end
     begin = np.maximum(low, -1.0)
@@ -256,7 +256,7 @@ class LayerLines:
 
     @classmethod
     def open(cls, name: str, units: Units) -> LayerLines:
-        """LayerLines for the whole range of each unit."""
+        """Lines for the whole range of each unit."""
         # the one activation that is not monotone: its argument can be anywhere, not only at l or u
         low_u, high_l = (units.low_l, units.high_u) if name in LOWEST else (units.low_u, units.high_l)
         down = pencil(name, units.low_l, high_l, mirrored=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from apas.certification.max_shift.grid import NONE, candidates, climb, ladder
 from apas.certification.methods.sampling import first_failures
 from apas.certification.question import Question
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
-
-if TYPE_CHECKING:
-    pass
 
 #: How often a candidate may be tried on fresh draws, and by what factor the next one is smaller.
 TRIES, SHRINK = 12, 0.97

@@ -143,7 +143,7 @@ def _failing(question: Question, stream: Stream, samples: int) -> Bools:
 def along_grid(
     question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
 ) -> list[MaxShift]:
-    """The same for models that can only be asked for margins, some rows at a time."""
+    """First failures on rungs along rays, as an answer per row, for models that can only be asked for margins."""
     answers: list[MaxShift] = []
     with Progress(len(question), "looking along rays") as progress:
         for begin in range(0, len(question), TOGETHER):

@@ -80,7 +80,7 @@ def first_break(question: Question, directions: Floats, delta: Floats) -> Floats
             part = rows[start : start + TOGETHER]
             some = question if len(part) == len(question) else question.take(part)
             reached = delta[part] * (1 + more)
-            # a push that stays inside although delta * direction is rounded
+            # a shift that stays inside although delta * direction is rounded
             moves = directions[part] * (reached * (1 - 2.0**-50))[:, None]
             margins = np.diag(some.shifts.margins(some.model, some.X, some.one_target, moves, 1.0))
             fails = margins < -some.at(reached).band

@@ -1,4 +1,4 @@
-"""Ways to decide a claim, one per file, and the short names that users give them."""
+"""Ways to decide a claim, and the short names that users give them."""
 
 from __future__ import annotations
 

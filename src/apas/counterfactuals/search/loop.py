@@ -104,7 +104,7 @@ class DrawnSearchTest:
 
     @property
     def few(self) -> bool:
-        """Whether there are fewer draws than tell the share that fails to within a third of a percent."""
+        """Whether the draws are so few that the worst shift of all is much worse than the worst that was drawn."""
         return self.samples < FEW
 
     def slacks(self, points: Floats) -> Floats:

@@ -201,7 +201,7 @@ class _Unit:
         self.writer.row(None, values, *((-np.inf, side) if sign > 0 else (side, np.inf)))
 
     def kinked(self, slope: float, *, large: bool, small: bool) -> None:
-        """Relu, or leaky with a slope below 0: the larger of two lines."""
+        """Relu, or leaky relu with its slope left of 0: the larger of two lines."""
         if small:
             self.at_most(1.0, 0.0, sign=-1.0)
             if slope:
@@ -241,7 +241,7 @@ NOTHING = 1e-9
 
 @dataclass(frozen=True)
 class Effect:
-    """Moves of one input, and the network that they act on."""
+    """Changes of one input, and the network that they act on."""
 
     net: FeedForward
     changes: Changes
