@@ -130,11 +130,11 @@ def generate(
     origin = pick(source, SOURCES, CandidateSource, "source")
     if distance not in DISTANCES:
         raise InputError(f'`distance` must be "l1" or "linf", got {distance!r}.')
-    limits = Limits(
-        check_integer(k, "k", "generate", least=1),
-        check_integer(max_candidates, "max_candidates", "generate", least=1),
-        began + _seconds(time_limit),
-    )
+    counts = [check_integer(n, name, "generate", least=1) for n, name in ((k, "k"), (max_candidates, "max_candidates"))]
+    seconds = np.inf if time_limit is None else time_limit
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
+        raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
+    limits = Limits(*counts, began + float(seconds))
     space = default_space(net, space, background, X)
     bound = space.bind(net)
     if offers(shift_set, Listed):
@@ -189,14 +189,6 @@ def generate(
     )
 
 
-def _seconds(time_limit: float | None) -> float:
-    if time_limit is None:
-        return np.inf
-    if isinstance(time_limit, bool) or not isinstance(time_limit, Real) or not time_limit > 0:
-        raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
-    return float(time_limit)
-
-
 def _check_method(method: Method, question: Question) -> None:
     name = type(method).__name__
     if offers(method, OnlyRefutes) and method.only_refutes:
@@ -241,18 +233,15 @@ def _run(
     searches: list[Search], deltas: Floats, source: CandidateSource, test: CertifyingTest, limits: Limits, n_jobs: int
 ) -> list[Answer]:
     with Progress(len(searches) * limits.k, "looking for counterfactuals") as progress:
-        if n_jobs == 1 or len(searches) < 2:
-            parts = [slice(a, a + BATCH) for a in range(0, len(searches), BATCH)]
-            return [a for p in parts for a in run_rows(searches[p], deltas[p], source, test, limits, progress.advance)]
-        size = max(1, min(BATCH, -(-len(searches) // (2 * workers(n_jobs)))))
-        parts = [slice(a, a + size) for a in range(0, len(searches), size)]
-        jobs = ((searches[p], deltas[p], source, test, limits, _silent) for p in parts)
+        alone = n_jobs == 1 or len(searches) < 2
+        size = BATCH if alone else max(1, min(BATCH, -(-len(searches) // (2 * workers(n_jobs)))))
+        parts = (slice(a, a + size) for a in range(0, len(searches), size))
+        # workers do not report: their parts are counted when they come back
+        jobs = ((searches[p], deltas[p], source, test, limits, progress.advance if alone else None) for p in parts)
+        if alone:
+            return [answer for job in jobs for answer in run_rows(*job)]
         found: list[Answer] = []
         for part in in_parallel(run_rows, jobs, n_jobs):
             found += part
             progress.advance(len(part))
         return found
-
-
-def _silent(_: int) -> None:
-    """Workers do not report: their parts are counted when they come back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +71,7 @@ def draw_graph(
         box = {"boxstyle": "round,pad=0.35", "facecolor": FILL.get(node.kind, "white"), "edgecolor": "black"}
         ax.text(x, y, node.name, ha="center", va="center", fontsize=9, zorder=3, bbox=box if node.kind else None)
         if node.bias:
-            above = {"xytext": (0, 17 if labels else 12), "textcoords": "offset points", "ha": "center"}
+            above: dict[str, Any] = {"xytext": (0, 17 if labels else 12), "textcoords": "offset points", "ha": "center"}
             ax.annotate(f"bias {node.bias}", (x, y), **above, fontsize=7, zorder=2, bbox={**WHITE, "pad": 0.5})
     xs, ys = zip(*(node.place for node in nodes), strict=True)
     ax.set_xlim(min(xs) - 0.7, max(xs) + 0.7)

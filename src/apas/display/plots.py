@@ -133,7 +133,7 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
     order = sorted(range(len(shifts)), key=lambda i: shifts[i].delta)
     places = range(len(order))
     certified = "where the published search ended" if any(item.per_test for item in shifts) else "certified"
-    hollow = {"fillstyle": "none"}  # the triangles stay visible where a proof and a failing shift meet
+    hollow: dict[str, Any] = {"fillstyle": "none"}  # the triangles stay visible where a proof and a failing shift meet
     for name, label, marker, colour, size, filling in (
         ("delta", certified, "o", "#1b4f7f", 4, {}),
         ("provable", "proved for every shift", "s", "#1b7f4d", 4, {}),

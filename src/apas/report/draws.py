@@ -6,13 +6,12 @@ draws that certified: the curves are a second look at the same question, not the
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from apas._random import Stream, entropy_of
+from apas._random import Stream
 from apas._typing import Array, Floats, Integers
 from apas._validation import is_frame
 from apas.certification.methods.sampling import Sampling
@@ -53,16 +52,12 @@ class Curves:
         first = self.found[0]
         order = first.deltas.argsort()
         # the ends of a band are rounded outwards, so that it holds as it is written
-        lower = [[float(at_least(v)) for v in c.lower[order].tolist()] for c in self.found]
-        upper = [[float(at_most(v)) for v in c.upper[order].tolist()] for c in self.found]
         return {
             "deltas": first.deltas[order].tolist(),
             "estimate": [_digits(c.estimate[order]) for c in self.found],
-            "lower": lower,
-            "upper": upper,
-            "draws": first.draws,
-            "confidence": first.confidence,
-            "measure": first.measure,
+            "lower": [[float(at_least(v)) for v in c.lower[order].tolist()] for c in self.found],
+            "upper": [[float(at_most(v)) for v in c.upper[order].tolist()] for c in self.found],
+            **{name: getattr(first, name) for name in ("draws", "confidence", "measure")},
         }
 
 
@@ -89,13 +84,6 @@ class Histograms:
         counted = {name: getattr(self, name).tolist() for name in ("counts", "unfit", "failures", "deltas")}
         edges = {"starts": _digits(self.starts), "widths": _digits(self.widths)}
         return {**edges, **counted, "draws": self.draws, "listed": self.listed}
-
-
-def page_entropy(rng: Any, subject: Subject) -> int:
-    """The seed of a page: what the caller says, or a number that the certificates fix, so that pages repeat."""
-    if rng is not None:
-        return entropy_of(rng)
-    return int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
 
 
 def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves | str:
@@ -131,9 +119,12 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
         return NO_MODEL
     if offers(subject.rows.shifts, Fingerprinted) and not offers(subject.rows.shifts, Listed):
         return "The shifted models are a list of models of which the file holds only fingerprints."
-    deltas = _own_deltas(subject)
+    items: Any = subject.rows
+    deltas = np.array([item.delta for item in items], dtype=np.float64)
     if not deltas.any():
         return UNCERTIFIED
+    # where none is certified, a delta in the middle of the others
+    deltas = np.where(deltas > 0, deltas, np.median(deltas[deltas > 0]))
     question = asked(subject.rows, subject.matched)[0].at(deltas)
     rows, draws = _affordable(question)
     listed = offers(question.shifts, Listed)
@@ -178,13 +169,6 @@ def _deltas(subject: Subject, later: Later | None) -> Floats:
         return np.empty(0)
     grid = np.linspace(0, 1.3 * max(ends), DELTAS + 1)[1:]
     return np.unique([float(f"{delta:.4g}") for delta in grid] + (own if len(own) <= OWN else []))
-
-
-def _own_deltas(subject: Subject) -> Floats:
-    """The delta of each row; where none is certified, one that is in the middle of the others."""
-    items: Any = subject.rows
-    deltas = np.array([item.delta for item in items], dtype=np.float64)
-    return np.where(deltas > 0, deltas, np.median(deltas[deltas > 0])) if deltas.any() else deltas
 
 
 def _affordable(question: Question) -> tuple[int, int]:

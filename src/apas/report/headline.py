@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from apas.certification.certificate import NOT_TODAY, Certificate
+from apas.certification.certificate import NOT_TODAY
 from apas.certification.claims import Claim, is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
@@ -56,18 +56,12 @@ def _certified(subject: Subject) -> list[str]:
     assert certificates is not None
     counts = Counter(c.verdict.name for c in certificates if c.valid_today)
     total, good = len(certificates), counts["CERTIFIED"]
-    who = "The explanation is" if total == 1 else f"All {total} explanations are"
+    who = f"{good} of {total} explanations {_are(good)}"
     if good == total:
-        first = f"{who} certified to survive {_asked(subject)}."
-    else:
-        first = f"{good} of {total} explanations {_are(good)} certified to survive {_asked(subject)}"
-        rest = []
-        if counts["REFUTED"]:
-            rest.append(f"{counts['REFUTED']} {_are(counts['REFUTED'])} refuted: there is evidence against the claim")
-        if counts["UNKNOWN"]:
-            rest.append(f"{counts['UNKNOWN']} {_are(counts['UNKNOWN'])} undecided, which is no promise")
-        rest += _not_today(certificates)
-        first = "; ".join([first, *rest]) + "."
+        who = "The explanation is" if total == 1 else f"All {total} explanations are"
+    others = {"REFUTED": "refuted: there is evidence against the claim", "UNKNOWN": "undecided, which is no promise"}
+    rest = [f"{n} {_are(n)} {what}" for name, what in others.items() if (n := counts[name])]
+    first = "; ".join([f"{who} certified to survive {_asked(subject)}", *rest, *_not_today(certificates)]) + "."
     means = claims_in_words(subject)
     more = f" And {len(means) - SPELLED} more claims, see the table." if len(means) > SPELLED else ""
     return [first, f"Certified means: {' '.join(means[:SPELLED])}{more}"]
@@ -87,11 +81,6 @@ def _asked(subject: Subject) -> str:
     return f"{which} of the {words_of(subject.rows.shifts).changes} that were asked about"
 
 
-def shift_in_words(subject: Subject) -> str:
-    """What a shift is on this page, without a full stop."""
-    return words_of(subject.rows.shifts).one
-
-
 def claims_in_words(subject: Subject) -> list[str]:
     """What "certified" means for each claim, as a sentence; of largest shifts, what holds at each row's own delta."""
     items = subject.certificates if subject.certificates is not None else subject.radii
@@ -106,16 +95,14 @@ def claims_in_words(subject: Subject) -> list[str]:
 def _reached(subject: Subject) -> list[str]:
     radii = subject.radii
     assert radii is not None
-    deltas = radii.deltas
-    some = int(np.count_nonzero(deltas))
-    rest = _not_today(radii)
+    some, rest = int(np.count_nonzero(radii.deltas)), _not_today(radii)
     if not some:
         return ["; ".join([f"For none of {len(radii)} explanations is any shift of the model certified", *rest]) + "."]
     searched = any(item.per_test for item in radii)
     whole_way = searched or all(item.rungs is None for item in radii if item.delta)
     # between rungs nothing is certified, so a delta that is one must not be rounded
     write = at_least if whole_way else exactly
-    low, middle, high = (write(float(v)) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
+    low, middle, high = (write(float(v)) for v in np.percentile(radii.deltas[radii.deltas > 0], [0, 50, 100]))
     first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model"
     if searched:  # where the search passed no test, a delta may still be proved
         first = f"For {some} of {len(radii)} explanations the published search ended at, or a proof reaches, a shift"
@@ -133,16 +120,11 @@ def _reached(subject: Subject) -> list[str]:
 def _kept(later: Later | None) -> list[str]:
     if later is None:
         return []
-    said = []
-    counts = later.counts
-    promised = sum(counts.values()) - counts["NOT_PROMISED"]
+    said, counts = [], later.counts
     if later.audit is not None:
-        kept = counts["HELD"]
-        said.append(
-            f"A later model keeps {kept} of {promised} promises."
-            if promised
-            else "A later model had no promise to keep."
-        )
+        promised = sum(counts.values()) - counts["NOT_PROMISED"]
+        kept = f"keeps {counts['HELD']} of {promised} promises" if promised else "had no promise to keep"
+        said.append(f"A later model {kept}.")
         wrong = later.audit.wrong_certificates
         if wrong:
             said.append(
@@ -158,7 +140,8 @@ def _kept(later: Later | None) -> list[str]:
         said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
         rest = [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]
         if rest:
-            said.append(f"Of {len(rest)} without a promise, {sum(rest)} {_have(sum(rest))} the class on it.")
+            have = "has" if sum(rest) == 1 else "have"
+            said.append(f"Of {len(rest)} without a promise, {sum(rest)} {have} the class on it.")
     if later.measured is not None:
         said.append(f"From the certified to the later model, {measured_in_words(later)}.")
     if later.beyond:
@@ -181,18 +164,13 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _have(count: int) -> str:
-    return "has" if count == 1 else "have"
-
-
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
 def figures(subject: Subject, later: Later | None) -> list[Figure]:
     """The large numbers at the top."""
-    found = []
-    total = len(subject.rows)
+    found, total = [], len(subject.rows)
     if subject.certificates is not None:
         good = int(subject.certificates.certified.sum())
         deltas = sorted({c.delta for c in subject.certificates})
@@ -204,11 +182,8 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
         found.append(Figure(spread, "delta asked about: size of the shifts"))
     if subject.radii is not None and (subject.radii.deltas > 0).any():
         middle = float(np.median(subject.radii.deltas[subject.radii.deltas > 0]))
-        what = (
-            "delta that the published search led to"
-            if any(r.per_test for r in subject.radii)
-            else "largest certified delta"
-        )
+        searched = any(r.per_test for r in subject.radii)
+        what = "delta that the published search led to" if searched else "largest certified delta"
         found.append(Figure(at_least(middle), f"median of the {what}, where there is one"))
     if later is not None and later.measured is not None:
         found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
@@ -243,14 +218,7 @@ def methods(
 
 
 def _claims(subject: Subject) -> list[Claim]:
-    items = [*(subject.certificates or ()), *(subject.radii or ())]
-    return [item.claim for item in items]
-
-
-def _pairs(subject: Subject) -> list[tuple[Certificate, MaxShift]]:
-    """Certificates with the largest shifts of their rows, where both speak of most shifts and both are known."""
-    both = zip(subject.certificates or (), subject.radii or (), strict=False)
-    return [(c, r) for c, r in both if c.claim.coverage < 1 and r.claim.coverage < 1]
+    return [item.claim for item in [*(subject.certificates or ()), *(subject.radii or ())]]
 
 
 def _shown(subject: Subject) -> list[str]:
@@ -264,7 +232,8 @@ def _shown(subject: Subject) -> list[str]:
             "counted. A row is certified if so few failed as would be improbable if fewer shifts than claimed kept the "
             "class; the confidence says how improbable."
         )
-    if _proved(subject):
+    proved = any(c.is_certified and is_proof(c.claim) for c in subject.certificates or ())
+    if proved or any(r.provable > 0 for r in subject.radii or ()):
         said.append("Worst case: a bound that holds for every model of the set was proved; no sampling is involved.")
     if any(c.witness is not None and c.claim.coverage == 1 for c in subject.certificates or ()):
         said.append("Rows that are refuted about every shift come with one on which the promised class is lost.")
@@ -284,7 +253,9 @@ def _shown(subject: Subject) -> list[str]:
             "Where a line says that the whole way up to a size is refuted, too many rays have lost the class somewhere "
             "on the way. At a larger size by itself, enough shifts may keep it again."
         )
-    if any(c.is_certified and 0 < r.delta < c.delta for c, r in _pairs(subject)):
+    both = zip(subject.certificates or (), subject.radii or (), strict=False)
+    most = [(c, r) for c, r in both if c.claim.coverage < 1 and r.claim.coverage < 1]
+    if any(c.is_certified and 0 < r.delta < c.delta for c, r in most):
         said.append(
             "Some rows are certified at the delta asked about, while their largest certified delta is smaller. "
             "The two are answers of different draws, each true with its confidence."
@@ -294,11 +265,6 @@ def _shown(subject: Subject) -> list[str]:
             "The largest shifts were searched as published: their confidence holds for each test, not for the search."
         )
     return said
-
-
-def _proved(subject: Subject) -> bool:
-    certified = any(c.is_certified and is_proof(c.claim) for c in subject.certificates or ())
-    return certified or any(r.provable > 0 for r in subject.radii or ())
 
 
 def _estimated(subject: Subject) -> bool:
@@ -390,11 +356,9 @@ def provenance(
     now = {"apas": sys.modules["apas"].__version__, "numpy": np.__version__, "python": platform.python_version()}
     libraries = {name: version(name) for name in ("jinja2", "plotly")}
     found.append(("page made with", ", ".join(f"{n} {v}" for n, v in {**now, **libraries}.items())))
-    seeds = {_seed(c.evidence) for c in subject.certificates or ()} - {None}
-    found += _listed("seeds of the certificates", seeds)
-    found += _listed("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()} - {None})
-    drawn = isinstance(bars, Histograms) and not bars.listed
-    if isinstance(curves, Curves) or drawn:
+    found += _listed("seeds of the certificates", {_seed(c.evidence) for c in subject.certificates or ()})
+    found += _listed("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()})
+    if isinstance(curves, Curves) or (isinstance(bars, Histograms) and not bars.listed):
         found.append(("seed of the page's own draws", hex(entropy)))
     return found
 
@@ -405,7 +369,7 @@ def _seed(evidence: Any) -> str | None:
 
 
 def _listed(name: str, seeds: set[Any]) -> list[tuple[str, str]]:
-    texts = sorted(str(seed) for seed in seeds)
+    texts = sorted(str(seed) for seed in seeds - {None})
     if not texts:
         return []
     more = f" and {len(texts) - SEEDS} more" if len(texts) > SEEDS else ""

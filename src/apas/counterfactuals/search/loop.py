@@ -125,9 +125,8 @@ class DrawnSearchTest:
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
         margins = np.concatenate(list(self._margins_and_band(np.vstack([point[None], others]))[0]))
-        order = np.argsort(margins[:, 0])
         width = max(3, self.rank // 2)
-        ranks = order[max(0, self.rank - width) : self.rank + width + 1]
+        ranks = np.argsort(margins[:, 0])[max(0, self.rank - width) : self.rank + width + 1]
         return np.asarray(np.nan_to_num(margins[ranks, 1:] - margins[ranks, :1]).mean(axis=0))
 
     def near(self, point: Floats) -> DrawnSearchTest:
@@ -279,10 +278,8 @@ class CertifyingTest:
             return len(self.searched.models), 0  # the test allows next to none
         assert self.draws is not None
         model, claim = self.task.model, self._claim(self.draws)
-        nobody = np.empty(0, dtype=object)
-        samples = self.draws.samples(
-            Question(model, np.empty((0, model.n_features)), nobody, np.empty(0), self.shifts), claim
-        )
+        nobody = np.empty((0, model.n_features)), np.empty(0, dtype=object), np.empty(0)
+        samples = self.draws.samples(Question(model, *nobody, self.shifts), claim)
         return samples, _allowed(samples, claim)
 
     def _claim(self, method: Draws, tries: int = 1) -> Most:
@@ -302,7 +299,10 @@ class CertifyingTest:
         block = block_size(question)
         drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
         least = least_margins((question.margins(directions) for directions in drawn), allowed + 1)
-        slacks = _on_grid(np.partition(least, bearable, axis=0)[bearable] - question.band, question.band)
+        slacks = np.partition(least, bearable, axis=0)[bearable] - question.band
+        # rounded down to multiples of a power of two, which is exact; what is negative stays so
+        grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(question.band, np.finfo(float).tiny))))
+        slacks = np.floor(slacks / grid) * grid
         hopeful = least.max(axis=0) > question.band
         return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
 
@@ -318,12 +318,6 @@ def _look_at_bound(certificate: Certificate) -> Look:
         return Look(max(0.0, bound or 0.0), True, certificate)
     # what is not certified must have a slack below 0, also where the bound itself is 0 and the class needs more
     return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate)
-
-
-def _on_grid(slacks: Floats, band: Floats) -> Floats:
-    """Slacks rounded down to multiples of a power of two, which is exact; what is negative stays so."""
-    grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(band, np.finfo(float).tiny))))
-    return np.asarray(np.floor(slacks / grid) * grid)
 
 
 #: Rows of each path that are tested together before it is seen whether one failed.
@@ -442,7 +436,7 @@ class RowSearch:
 def run_rows(
     searches: list[Search], deltas: Floats, source: CandidateSource, test: CertifyingTest, limits: Limits, report: Any
 ) -> list[Answer]:
-    """`limits.k` answers per search, in order; `report` is told how many searches have ended."""
+    """`limits.k` answers per search, in order; `report`, if there is one, is told how many searches have ended."""
     waiting = [RowSearch(s, 0, float(d), source) for s, d in zip(searches, deltas, strict=True)]
     done: dict[tuple[int, int], Answer] = {}
     while waiting:
@@ -453,15 +447,14 @@ def run_rows(
         _look(single, test)
         _test(single, test)
         _test_paths([row for row in going if row.candidate.path is not None], test)
-        still = []
+        still, before = [], len(done)
         for row in waiting:
-            if row.ended is None:
-                still.append(row)
-                continue
-            done[row.search.row, row.rank] = row.answer()
-            report(1)
-            still += _next_rank(row, test, limits, done, report)
+            if row.ended is not None:
+                done[row.search.row, row.rank] = row.answer()
+            still += [row] if row.ended is None else _next_rank(row, test, limits, done)
         waiting = still
+        if report is not None:
+            report(len(done) - before)
     return [done[s.row, rank] for s in searches for rank in range(limits.k)]
 
 
@@ -536,10 +529,8 @@ def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: in
         if row.best is not None:
             row.ended = (Status.FOUND, row.best[2].reason)
         elif test.draws is not None:
-            why = (
-                "the safest of the rows found failed its test, and a second test would need confidence that is used up"
-            )
-            row.ended = (Status.BUDGET, why)
+            why = "failed its test, and a second test would need confidence that is used up"
+            row.ended = (Status.BUDGET, f"the safest of the rows found {why}")
     return going
 
 
@@ -557,7 +548,7 @@ def _bisect(row: RowSearch, test: CertifyingTest, failed: Floats) -> None:
 
 
 def _next_rank(
-    row: RowSearch, test: CertifyingTest, limits: Limits, done: dict[tuple[int, int], Answer], report: Any
+    row: RowSearch, test: CertifyingTest, limits: Limits, done: dict[tuple[int, int], Answer]
 ) -> list[RowSearch]:
     """The search for the next counterfactual of a row; where one was not found, the further ones are not either."""
     answer, point = done[row.search.row, row.rank]
@@ -568,5 +559,4 @@ def _next_rank(
         return [RowSearch(search, row.rank + 1, row.delta, row.source)]
     for rank in range(row.rank + 1, limits.k):
         done[row.search.row, rank] = replace(answer, rank=rank, candidates=0, tests=0), point
-        report(1)
     return []

@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,11 +117,6 @@ class _RowUnits:
     def snapped(self, points: Floats) -> Floats:
         return self.search.task.space.snapped(points, np.broadcast_to(self.search.input, points.shape).copy())
 
-    def usable(self, points: Floats) -> Floats:
-        """Snapped, different from each other and from what the row already has."""
-        points = np.unique(self.snapped(points), axis=0)
-        return points[[self.search.is_different(p) for p in points]]
-
 
 def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Floats | None, SearchTest]:
     """A cheap point near `start` with slack at least 0 on all draws of the trial, and the trial of points near it.
@@ -139,11 +135,6 @@ def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Flo
         elif best is not None:
             break
     return best, near
-
-
-def safest_near(search: Search, trial: SearchTest, start: Floats) -> Floats:
-    """A point near `start` with as much slack as there is, up to 0."""
-    return _trust_region(_RowUnits.of(search).held(trial, start), trial, start)
 
 
 def _trust_region(row: _RowUnits, trial: SearchTest, start: Floats) -> Floats:
@@ -185,14 +176,11 @@ def _linear_step(
     """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
     if not row.smooth.any():
         return None
-    tries, widths = [], []
-    for w in WIDTHS * width:
-        for extra in EXTRA:
-            tries.append(_linear_optimum(row, point, slack - extra * w * np.abs(slopes).max(initial=0.0), slopes, w))
-            widths.append(w)
+    widths = np.repeat(WIDTHS * width, len(EXTRA))
+    extra = np.tile(EXTRA, len(WIDTHS)) * widths * np.abs(slopes).max(initial=0.0)
+    tries = [_linear_optimum(row, point, slack - e, slopes, w) for e, w in zip(extra, widths, strict=True)]
     points = row.snapped(np.array(tries))
-    slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
-    return _better(row, points, slacks, np.array(widths), point, slack)
+    return _better(row, points, np.nan_to_num(trial.slacks(points), nan=-np.inf), widths, point, slack)
 
 
 def _better(
@@ -202,13 +190,11 @@ def _better(
     costs = np.where((slacks >= 0) & different, row.costs(points), np.inf)
     i = int(costs.argmin())
     now = float(row.costs(point[None])[0]) if slack >= 0 else np.inf
-    if costs[i] < now * (1 - GAIN):
-        return points[i], float(slacks[i]), float(widths[i])
-    if slack < 0 and not np.isfinite(costs[i]):  # nothing passes yet: climb
+    better = costs[i] < now * (1 - GAIN)
+    if not better and slack < 0 and not np.isfinite(costs[i]):  # nothing passes yet: climb
         i = int(np.where(different, slacks, -np.inf).argmax())
-        if slacks[i] > slack:
-            return points[i], float(slacks[i]), float(widths[i])
-    return None
+        better = slacks[i] > slack
+    return (points[i], float(slacks[i]), float(widths[i])) if better else None
 
 
 def _linear_optimum(row: _RowUnits, point: Floats, slack: float, slopes: Floats, width: float) -> Floats:
@@ -263,14 +249,14 @@ def _discrete_step(
     if not len(others):
         return None
     slacks = np.nan_to_num(trial.slacks(others), nan=-np.inf)
-    tries, widths = [], []
-    for other, s in zip(others, slacks, strict=True):
-        for w in (FIRST, 4 * FIRST, 1.0):
-            tries.append(_linear_optimum(row, other, s, slopes, w) if np.isfinite(s) else other)
-            widths.append(FIRST)
+    tries = [
+        _linear_optimum(row, other, s, slopes, w) if np.isfinite(s) else other
+        for other, s in zip(others, slacks, strict=True)
+        for w in (FIRST, 4 * FIRST, 1.0)
+    ]
     points = row.snapped(np.array([*others, *tries]))
     again = np.concatenate([slacks, np.nan_to_num(trial.slacks(points[len(others) :]), nan=-np.inf)])
-    return _better(row, points, again, np.array([FIRST] * len(others) + widths), point, slack)
+    return _better(row, points, again, np.full(len(points), FIRST), point, slack)
 
 
 def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
@@ -290,7 +276,10 @@ def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
         for other in sorted((values | {float(x[j])}) - {float(value)}):
             found.append(point.copy())
             found[-1][j] = other
-    return row.usable(np.array(found)) if found else np.empty((0, len(point)))
+    if not found:
+        return np.empty((0, len(point)))
+    points = np.unique(row.snapped(np.array(found)), axis=0)
+    return points[[row.search.is_different(p) for p in points]]
 
 
 _Asking = Generator[Candidate, float | None, Floats | None]
@@ -377,7 +366,8 @@ def _safer(search: Search, trial: SearchTest, best: Floats | None, start: Floats
             break
         found.append(point)
     last = found[-1] if found else anchor
-    top = safest_near(search, trial.demanding(2 * SPARE[-1] * lost), last)
+    most = trial.demanding(2 * SPARE[-1] * lost)
+    top = _trust_region(_RowUnits.of(search).held(most, last), most, last)
     between = [search.snapped(last + part * (top - last)) for part in BETWEEN]
     return [*found, *between, top]
 
@@ -401,15 +391,15 @@ def _first_row(
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
     if source.unsupported(search.task) is None:
-        asking = source.candidates(search)
-        slack: float | None = None
-        begun = False
+        asking, slack, begun = source.candidates(search), None, False
         while True:
             try:
                 candidate = asking.send(slack) if begun and isinstance(asking, Generator) else next(asking)
             except StopIteration:
                 return None, iter(())
-            if candidate.final and not _is_open(trial, candidate.point):
+            # of a row that does not pass nothing may tell how far it is from that: then a larger margin is asked for
+            is_open = candidate.final and trial is not None and np.isnan(trial.slacks(candidate.point[None])[0])
+            if candidate.final and not is_open:
                 return candidate.point, asking
             begun, slack = True, (yield replace(candidate, final=False))
     if trial is not None and len(rows_of_class(search.task, search.target)):
@@ -417,16 +407,9 @@ def _first_row(
     return None, iter(())
 
 
-def _is_open(trial: SearchTest | None, point: Floats) -> bool:
-    """Whether a row does not pass and nothing tells how far it is from that; then a larger margin is asked for."""
-    return trial is not None and bool(np.isnan(trial.slacks(point[None])[0]))
-
-
 def _between_known(search: Search, trial: SearchTest) -> Floats | None:
     """The cheapest row that survives on the way from the input to a known row that does."""
-    known = []
-    for candidate, _ in zip(NearestNeighbours().candidates(search), range(KNOWN), strict=False):
-        known.append(candidate.point)
+    known = [candidate.point for candidate in islice(NearestNeighbours().candidates(search), KNOWN)]
     if not known:
         return None
     slacks = np.nan_to_num(trial.slacks(np.array(known)), nan=-np.inf)
@@ -440,7 +423,7 @@ def _between_known(search: Search, trial: SearchTest) -> Floats | None:
 
 
 def _path(search: Search, trial: SearchTest, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
-    """Rows around the optimum from the safest to the cheapest."""
+    """Rows around the optimum from the safest to the cheapest, without those that cost no less than a safer one."""
     if not anchors:
         return None
     points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
@@ -450,8 +433,12 @@ def _path(search: Search, trial: SearchTest, anchors: list[Floats], allowed: Pla
         points = allowed.pull_in(search, trial, points)
     if not len(points):
         return None
-    slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
-    return _pareto_path(points, slacks, np.array([search.cost(p) for p in points]))
+    slacks, costs = np.nan_to_num(trial.slacks(points), nan=-np.inf), [search.cost(p) for p in points]
+    kept: list[int] = []
+    for i in np.argsort(-slacks, kind="stable").tolist():
+        if not kept or costs[i] < costs[kept[-1]]:
+            kept.append(i)
+    return points[kept]
 
 
 def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
@@ -460,12 +447,3 @@ def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
     fixed = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
     inputs = np.repeat(search.input[None], len(ways), axis=0)
     return search.task.space.snapped(np.where(fixed, anchor, points), inputs)
-
-
-def _pareto_path(points: Floats, slacks: Floats, costs: Floats) -> Floats:
-    """Rows by falling slack, those that cost no less than a safer one left out."""
-    kept: list[int] = []
-    for i in np.argsort(-slacks, kind="stable"):
-        if not kept or costs[i] < costs[kept[-1]]:
-            kept.append(int(i))
-    return points[kept]

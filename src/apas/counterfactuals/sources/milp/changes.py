@@ -68,11 +68,9 @@ class Changes:
 def changes_of(search: Search, parts: Sequence[Piece | None], weights: Floats, bias: Floats) -> Changes:
     """All that may be done to the input of a search."""
     x, space = search.input, search.task.space
-    strange = [i for i, p in enumerate(parts) if p is not None and not p.covers(float(x[i]))]
+    strange = {i: p.numbers[0] for i, p in enumerate(parts) if p is not None and not p.covers(float(x[i]))}
     rows = np.tile(x, (1 + len(strange), 1))
-    for row, i in enumerate(strange, start=1):
-        piece = parts[i]
-        rows[row, i] = piece.numbers[0] if piece is not None else x[i]
+    rows[range(1, len(rows)), list(strange)] = list(strange.values())
     reached = search.task.encoded(rows) @ weights + bias
     own = dict(zip(strange, reached[0] - reached[1:], strict=True))
     avoided = frozenset().union(*search.avoid)
@@ -220,19 +218,15 @@ class ChangeBudget:
         if not len(changes):
             return np.zeros(forms.shape[1])
         each = np.maximum(forms, 0.0) * top[:, None]
-        bound = self._feature_by_feature(np.where(changes.parent[:, None] < 0, forms * top[:, None], each))
-        if self.distance == "l1" and np.isfinite(self.cost):
-            bound = np.minimum(bound, self._greedy(forms, top))
-        return np.asarray(bound + OUTWARD * each.sum(axis=0))
-
-    def _feature_by_feature(self, values: Floats) -> Floats:
-        """Of each feature the best way to change it, or not to."""
-        changes = self.changes
+        values = np.where(changes.parent[:, None] < 0, forms * top[:, None], each)
         for child in changes.children:
             values[changes.parent[child]] += values[child]
             values[child] = 0.0
-        best = np.maximum.reduceat(np.maximum(values, 0.0), changes.starts, axis=0)
-        return np.asarray(best.sum(axis=0))
+        # of each feature the best way to change it, or not to
+        bound = np.maximum.reduceat(np.maximum(values, 0.0), changes.starts, axis=0).sum(axis=0)
+        if self.distance == "l1" and np.isfinite(self.cost):
+            bound = np.minimum(bound, self._greedy(forms, top))
+        return np.asarray(bound + OUTWARD * each.sum(axis=0))
 
     def _greedy(self, forms: Floats, top: Floats) -> Floats:
         """All of the cost goes where it adds most: the fractional knapsack, which is solved in order of worth."""
