@@ -17,7 +17,7 @@ from apas._validation import check_integer
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, run_rows
-from apas.counterfactuals.search.observed_split import bind_models, split_models
+from apas.counterfactuals.search.observed_split import relisted, split_models
 from apas.counterfactuals.search.source import CandidateSource, ForRows, OnePath, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
@@ -25,6 +25,7 @@ from apas.counterfactuals.sources.prototype import Prototype
 from apas.counterfactuals.sources.roar import Roar
 from apas.counterfactuals.sources.robust_optimum import RobustOptimum
 from apas.counterfactuals.sources.wachter import Wachter
+from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_space, own_columns
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
@@ -137,8 +138,8 @@ def generate(
     limits = Limits(*counts, began + float(seconds))
     space = default_space(net, space, background, X)
     bound = space.bind(net)
-    if offers(shift_set, Listed):
-        shift_set = bind_models(shift_set, space, bound)
+    if offers(shift_set, Listed) and isinstance(bound, CodedModel):  # so are the listed models, then
+        shift_set = relisted(shift_set, [space.bind(other) for other in shift_set.models])
     inputs = space.numbers(X)
     known = None if background is None else space.numbers(own_columns(background, space), "background")
     if offers(origin, ForRows):
@@ -192,9 +193,8 @@ def generate(
 def _check_method(method: Method, question: Question) -> None:
     name = type(method).__name__
     if offers(method, OnlyRefutes) and method.only_refutes:
-        raise Unsupported(
-            f"{name} can only refute, so nothing would ever be found; use Exact, IntervalBounds or Sampling."
-        )
+        instead = "use Exact, IntervalBounds or Sampling"
+        raise Unsupported(f"{name} can only refute, so nothing would ever be found; {instead}.")
     claim = method.claim(replace(question, tries=2))
     if not claim.risk:  # proved: there is no risk to divide
         return

@@ -172,9 +172,7 @@ class Counterfactual:
             "target": plain(self.target),
             "status": self.status.name,
             "cost": None if np.isnan(self.cost) else self.cost,
-            "candidates": self.candidates,
-            "tests": self.tests,
-            "reason": self.reason,
+            **{name: getattr(self, name) for name in ("candidates", "tests", "reason")},
             "certificate": certificate,
         }
 
@@ -375,11 +373,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         return super().to_frame().assign(changes=self.changes().to_numpy())
 
     def _line(self, item: Counterfactual) -> dict[str, Any]:
-        certificate = item.certificate
-        said = {
-            name: getattr(item, name) for name in ("row", "rank", "target", "cost", "candidates", "tests", "reason")
-        }
-        verdict = None if certificate is None else certificate.verdict.name
+        said = {n: getattr(item, n) for n in ("row", "rank", "target", "cost", "candidates", "tests", "reason")}
+        verdict = None if item.certificate is None else item.certificate.verdict.name
         return {**said, "status": item.status.name, "verdict": verdict}
 
     def _about(self) -> dict[str, Any]:
@@ -387,7 +382,4 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     def _entries(self) -> list[dict[str, Any]]:
         lines = zip(self, cells(self.points), cells(self.inputs), strict=True)
-        return [
-            {"values": values if item.is_found else None, "from": start, **item.to_dict()}
-            for item, values, start in lines
-        ]
+        return [{"values": to if item.is_found else None, "from": start, **item.to_dict()} for item, to, start in lines]

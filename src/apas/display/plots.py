@@ -140,8 +140,7 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
         ("broken_at", "a failing shift is known", "v", "#b3261e", 8, hollow),
     ):
         values = [getattr(shifts[i], name) for i in order]
-        shown = [(x, y) for x, y in zip(places, values, strict=True) if 0 < y < float("inf")]
-        if shown:
+        if shown := [(x, y) for x, y in zip(places, values, strict=True) if 0 < y < float("inf")]:
             ax.plot(*zip(*shown, strict=True), marker, color=colour, label=label, markersize=size, **filling)
     not_today = [x for x, i in zip(places, order, strict=True) if not shifts[i].valid_today]
     _mark_not_today(ax, not_today, "no shift is certified")
@@ -259,8 +258,7 @@ def outcome_plot(rows: Sequence[Any], labels: Sequence[str], measured: float | N
     """Per row the delta it was certified at, marked by what became of it; and how far the model moved."""
     ax = new_axes(ax, "AuditReport.plot")
     for name, (marker, colour, style) in STYLES.items():
-        places = [i for i, row in enumerate(rows) if row.outcome.name == name]
-        if places:
+        if places := [i for i, row in enumerate(rows) if row.outcome.name == name]:
             deltas = [rows[i].delta for i in places]
             ax.plot(places, deltas, marker, color=colour, label=f"{name} ({len(places)})", linestyle="", **style)
     if measured is not None:

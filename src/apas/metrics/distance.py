@@ -20,9 +20,8 @@ def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
             raise TypeError
         found = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            f"`{argument}` must hold rows of numbers of equal length; encode what is not a number."
-        ) from None
+        wanted = "rows of numbers of equal length; encode what is not a number"
+        raise InputError(f"`{argument}` must hold {wanted}.") from None
     if found.ndim == 1 and not len(found):
         return np.empty((0, 0))
     if found.ndim != 2:

@@ -201,9 +201,8 @@ def report_file(
     target = check_path(path)
     for given, name in ((certificates, "certificates"), (audit, "audit"), (max_shifts, "max_shifts")):
         if is_path(given) and same_file(target, os.fsdecode(given)):
-            raise InputError(
-                f"`path` must be another file than `{name}`, which it would overwrite, got {str(target)!r}."
-            )
+            other = f"another file than `{name}`, which it would overwrite"
+            raise InputError(f"`path` must be {other}, got {str(target)!r}.")
     if title is not None and not isinstance(title, str):
         raise InputError(f"`title` must be a text, got {type(title).__name__}.")
     for module in ("jinja2", "plotly"):

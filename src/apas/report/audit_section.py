@@ -119,9 +119,8 @@ def _from_file(name: str) -> tuple[AuditReport, str]:
     try:
         top = Fields(read_object(name, "audit"))
         if top.content.get("format") != AuditReport.FORMAT:
-            raise InputError(
-                f'it must hold an object with "format": "{AuditReport.FORMAT}"; write it with `apas audit --json`.'
-            )
+            wanted = f'an object with "format": "{AuditReport.FORMAT}"'
+            raise InputError(f"it must hold {wanted}; write it with `apas audit --json`.")
         rows = [Fields.of(row, f"rows[{i}]") for i, row in enumerate(top.items(AuditReport.ROWS))]
         told = top.inner("shifts")
         report = AuditReport(

@@ -43,11 +43,9 @@ class Figure:
 def headline(subject: Subject, later: Later | None) -> list[str]:
     """What a reader should know after ten seconds, a sentence or two per entry."""
     found = _certified(subject) if subject.certificates is not None else _reached(subject)
-    if subject.searches is not None and subject.searches > len(subject.rows):
-        missing = subject.searches - len(subject.rows)
-        found.append(
-            f"For {missing} of the {subject.searches} that were asked for nothing was found; they have no line."
-        )
+    total = subject.searches
+    if total is not None and (missing := total - len(subject.rows)) > 0:
+        found.append(f"For {missing} of the {total} that were asked for nothing was found; they have no line.")
     return [*found, *_kept(later)]
 
 
@@ -138,8 +136,7 @@ def _kept(later: Later | None) -> list[str]:
             (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
         ]
         said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
-        rest = [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]
-        if rest:
+        if rest := [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]:
             have = "has" if sum(rest) == 1 else "have"
             said.append(f"Of {len(rest)} without a promise, {sum(rest)} {have} the class on it.")
     if later.measured is not None:
@@ -175,8 +172,7 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
         good = int(subject.certificates.certified.sum())
         deltas = sorted({c.delta for c in subject.certificates})
         found.append(Figure(f"{good} of {total}", "explanations certified", "good" if good == total else ""))
-        never = int((~subject.certificates.valid_today).sum())
-        if never:
+        if never := int((~subject.certificates.valid_today).sum()):
             found.append(Figure(f"{never} of {total}", "not valid today: the model itself refuses them", "bad"))
         spread = exactly(deltas[0]) if len(deltas) == 1 else f"{exactly(deltas[0])} to {exactly(deltas[-1])}"
         found.append(Figure(spread, "delta asked about: size of the shifts"))
@@ -205,10 +201,9 @@ def methods(
 ) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
     searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
+    first = "What the published search asks" if searched else "What certified means"
     found = {
-        "What the published search asks" if searched else "What certified means": [
-            capital(said) for said in claims_in_words(subject)
-        ][:8],
+        first: [capital(said) for said in claims_in_words(subject)][:8],
         "How it was shown": _shown(subject),
         "What is assumed": _assumed(subject),
         "What is not promised": _not_promised(subject, later),
@@ -223,8 +218,7 @@ def _claims(subject: Subject) -> list[Claim]:
 
 def _shown(subject: Subject) -> list[str]:
     said = []
-    kinds = sorted({c.method for c in subject.certificates or ()})
-    if kinds:
+    if kinds := sorted({c.method for c in subject.certificates or ()}):
         said.append(f"Method of the certificates: {', '.join(kinds)}. Each line of the table names its evidence.")
     if _estimated(subject):
         said.append(
@@ -328,12 +322,10 @@ def _plots(curves: Curves | str, bars: Histograms | str) -> list[str]:
             "only guides the eye."
         )
     if isinstance(bars, Histograms):
-        which = (
-            f"{bars.draws:,} further shifted models, at the delta that is named below, in the same directions for all"
-        )
-        if bars.listed:
-            which = f"the {bars.draws:,} listed models, which are those that the certificates are about"
-        said.append(f"Histograms show the margins on {which}. They are a picture, not a bound.")
+        which = "further shifted models, at the delta that is named below, in the same directions for all"
+        which = "listed models, which are those that the certificates are about" if bars.listed else which
+        of = f"{'the ' if bars.listed else ''}{bars.draws:,} {which}"
+        said.append(f"Histograms show the margins on {of}. They are a picture, not a bound.")
     said.append(
         "The margin says how far the model's score lies on the side of the promised class: above 0 the row has that "
         "class, below 0 it has not."

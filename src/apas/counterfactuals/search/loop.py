@@ -328,6 +328,7 @@ HALVINGS = 10
 PROBES = 20
 #: An answer, and the numbers per cell of what was found (NaN if nothing).
 Answer = tuple[Counterfactual, Floats]
+_Answers = dict[tuple[int, int], Answer]  # by row and rank
 
 
 @dataclass(frozen=True)
@@ -383,10 +384,8 @@ class RowSearch:
             if time.monotonic() > limits.deadline:
                 return self.give_up("time is up")
             try:
-                stream = self.stream
-                self.candidate = (
-                    stream.send(self.slack) if isinstance(stream, Generator) and self.asked else next(stream)
-                )
+                begun = self.stream if isinstance(self.stream, Generator) and self.asked else None
+                self.candidate = next(self.stream) if begun is None else begun.send(self.slack)
             except StopIteration as end:
                 if time.monotonic() > limits.deadline:  # what a source gave up for that is not exhausted
                     return self.give_up("time is up")
@@ -428,9 +427,8 @@ class RowSearch:
         """How the search ended, once it has."""
         search, (status, reason) = self.search, self.ended or (Status.BUDGET, "")
         cost, point, certificate = self.best or (np.nan, np.full_like(search.input, np.nan), None)
-        return Counterfactual(
-            search.row, self.rank, search.target, status, cost, self.candidates, self.tests, certificate, reason
-        ), point
+        spent = self.candidates, self.tests
+        return Counterfactual(search.row, self.rank, search.target, status, cost, *spent, certificate, reason), point
 
 
 def run_rows(
@@ -438,7 +436,7 @@ def run_rows(
 ) -> list[Answer]:
     """`limits.k` answers per search, in order; `report`, if there is one, is told how many searches have ended."""
     waiting = [RowSearch(s, 0, float(d), source) for s, d in zip(searches, deltas, strict=True)]
-    done: dict[tuple[int, int], Answer] = {}
+    done: _Answers = {}
     while waiting:
         for row in waiting:
             row.advance(limits)
@@ -547,9 +545,7 @@ def _bisect(row: RowSearch, test: CertifyingTest, failed: Floats) -> None:
             failed = middle
 
 
-def _next_rank(
-    row: RowSearch, test: CertifyingTest, limits: Limits, done: dict[tuple[int, int], Answer]
-) -> list[RowSearch]:
+def _next_rank(row: RowSearch, test: CertifyingTest, limits: Limits, done: _Answers) -> list[RowSearch]:
     """The search for the next counterfactual of a row; where one was not found, the further ones are not either."""
     answer, point = done[row.search.row, row.rank]
     if answer.is_found and row.rank + 1 < limits.k:

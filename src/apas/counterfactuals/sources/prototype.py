@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -132,15 +133,12 @@ class Prototype:
                 yield from self._levels_of_descents(problem, part, prototype)
 
     def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, prototype: Floats) -> Iterator[Level]:
-        def descend(confidences: Floats, weights: Floats) -> tuple[Floats, Floats]:
-            return self._descend(problem, confidences, weights, prototype)
-
-        first = np.full(len(asked), float(self.weight))
+        first, descend = np.full(len(asked), float(self.weight)), partial(self._descend, problem, prototype)
         costs, points = try_strengths(descend, asked, first, self.rounds)
         return levels_of(problem, asked, costs, _draw_back(problem, asked, points))
 
     def _descend(
-        self, problem: SmoothProblem, asked: Floats, weights: Floats, prototype: Floats
+        self, problem: SmoothProblem, prototype: Floats, asked: Floats, weights: Floats
     ) -> tuple[Floats, Floats]:
         """Cost (that of the elastic net) and place of the best point of each descent, infinite where there is none."""
         start, count = problem.start, len(asked)

@@ -81,6 +81,7 @@ FIRST, LAST, GAIN = 0.02, 2e-4, 3e-4
 #: A derivative is a difference over this part of the range.
 STEP = 1e-4
 ROUNDS = 40
+_Step = tuple[Floats, float, float]  # a point, its slack and the width of its region
 
 
 @dataclass(frozen=True)
@@ -145,14 +146,11 @@ def _trust_region(row: _RowUnits, trial: SearchTest, start: Floats) -> Floats:
             break
         slopes = _slopes(row, trial, point)
         found = _linear_step(row, trial, point, slack, slopes, width)
-        if found is None:
-            found = _discrete_step(row, trial, point, slack, slopes)
-        if found is None:
-            width /= 8
-            if width < LAST:
-                break
-            continue
-        point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
+        found = found or _discrete_step(row, trial, point, slack, slopes)
+        if found is not None:
+            point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
+        elif (width := width / 8) < LAST:
+            break
     return point
 
 
@@ -172,7 +170,7 @@ def _slopes(row: _RowUnits, trial: SearchTest, point: Floats) -> Floats:
 
 def _linear_step(
     row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats, width: float
-) -> tuple[Floats, float, float] | None:
+) -> _Step | None:
     """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
     if not row.smooth.any():
         return None
@@ -185,7 +183,7 @@ def _linear_step(
 
 def _better(
     row: _RowUnits, points: Floats, slacks: Floats, widths: Floats, point: Floats, slack: float
-) -> tuple[Floats, float, float] | None:
+) -> _Step | None:
     different = np.array([row.search.is_different(p) for p in points], dtype=bool)
     costs = np.where((slacks >= 0) & different, row.costs(points), np.inf)
     i = int(costs.argmin())
@@ -241,9 +239,7 @@ def _linear_optimum_linf(
     return np.clip(base + np.sign(slopes) * steps * row.spans, low, high)
 
 
-def _discrete_step(
-    row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats
-) -> tuple[Floats, float, float] | None:
+def _discrete_step(row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats) -> _Step | None:
     """The best change of one feature that moves in steps, the smooth ones making up for it."""
     others = _discrete_neighbours(row, point)
     if not len(others):
@@ -346,7 +342,7 @@ class RobustOptimum:
         if trial.few:
             anchors += _safer(search, trial, best, search.input if start is None else start)
         elif best is not None:
-            anchors += _clearly_safer(search, trial, near, best, anchors)
+            anchors += _clearly_safer(search, trial, near, *anchors)
         allowed = Plausible.of(search.task) if self.plausible else None
         path = _path(search, near, anchors, allowed)
         if path is not None:
@@ -372,10 +368,9 @@ def _safer(search: Search, trial: SearchTest, best: Floats | None, start: Floats
     return [*found, *between, top]
 
 
-def _clearly_safer(
-    search: Search, trial: SearchTest, near: SearchTest, best: Floats, anchors: list[Floats]
-) -> list[Floats]:
+def _clearly_safer(search: Search, trial: SearchTest, near: SearchTest, *anchors: Floats) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
+    best = anchors[0]
     known = np.vstack([_along(search, best, WAY[:1]), *anchors])
     slacks = np.nan_to_num(near.slacks(known), nan=-np.inf)
     wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])

@@ -79,18 +79,10 @@ def changes_of(search: Search, parts: Sequence[Piece | None], weights: Floats, b
         if piece is not None:
             here = own[i] if i in own else piece.part(x[i : i + 1])[0]
             _FeatureColumns(columns, i, feature, piece, float(x[i]), here, indicated=i in avoided).add()
-    empty: tuple[Sequence[float], ...] = ((),) * 7
-    number, gain, shift, cost, top, integer, parent = zip(*columns, strict=True) if columns else empty
-    return Changes(
-        reached[0],
-        np.array(number, dtype=np.intp),
-        np.array(shift, dtype=float),
-        np.array(cost, dtype=float),
-        np.array(gain).reshape(len(gain), weights.shape[1]),
-        np.array(top, dtype=float),
-        np.array(integer, dtype=bool),
-        np.array(parent, dtype=np.intp),
-    )
+    kinds = {"feature": np.intp, "shift": float, "cost": float, "top": float, "integer": bool, "parent": np.intp}
+    arrays = {name: np.array([getattr(c, name) for c in columns], dtype=kind) for name, kind in kinds.items()}
+    gain = np.array([c.gain for c in columns], dtype=float).reshape(len(columns), weights.shape[1])
+    return Changes(reached[0], gain=gain, **arrays)
 
 
 class _Column(NamedTuple):
@@ -258,9 +250,7 @@ def unit_ranges(net: FeedForward, budget: ChangeBudget, *, scores: bool = False)
     return ranges
 
 
-def _carried_back(
-    net: FeedForward, budget: ChangeBudget, ranges: Sequence[tuple[Floats, Floats]], forms: Floats
-) -> Floats:
+def _carried_back(net: FeedForward, budget: ChangeBudget, ranges: UnitRanges, forms: Floats) -> Floats:
     """Upper bounds on ``a @ forms`` for the activations a of the last layer that `ranges` has, by lines."""
     const = np.zeros(forms.shape[1])
     for i in range(len(ranges) - 1, -1, -1):

@@ -186,9 +186,8 @@ class _Unit:
         column, value = self.writer.binary(), np.zeros(self.writer.total)
         value[self.a] = self.scale
         width = self.high - self.low
-        self.writer.phases.append(
-            PhaseBinary(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
-        )
+        phase = PhaseBinary(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
+        self.writer.phases.append(phase)
         return column
 
     def at_most(self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0) -> None:

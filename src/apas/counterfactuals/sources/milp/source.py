@@ -422,31 +422,23 @@ class MilpSource:
         if self.step is not None:
             check_number(self.step, "step", "MilpSource", above=0.0)
         if self.max_margin < self.margin:
-            raise InputError(
-                f"`max_margin` of MilpSource must not be below `margin`, got {self.max_margin:g} and {self.margin:g}."
-            )
+            got = f"got {self.max_margin:g} and {self.margin:g}"
+            raise InputError(f"`max_margin` of MilpSource must not be below `margin`, {got}.")
 
     def unsupported(self, task: Task) -> str | None:
         """None if the model, its preprocessing and the space can be written as a program, else why not."""
         if not offers(task.model, Dense):
             return f"MilpSource needs a dense network, got {task.model!r}; {INSTEAD}"
-        others = sorted(set(task.model.as_feedforward().activations) - PIECEWISE_LINEAR)
-        if others:
+        if others := sorted(set(task.model.as_feedforward().activations) - PIECEWISE_LINEAR):
             return (
                 "MilpSource needs relu, leaky_relu, hard_tanh or identity units, since others have no straight pieces, "
                 f"got {', '.join(others)}; {INSTEAD}"
             )
         for feature in task.space:
-            low, high = feature.ends
-            ends = (
-                np.isfinite(low) or feature.direction == "increase",
-                np.isfinite(high) or feature.direction == "decrease",
-            )
-            if feature.mutable and not all(ends):
-                return (
-                    f"MilpSource needs a range of feature {feature.name!r}, got {low:g} to {high:g}; give it `low` and "
-                    "`high`."
-                )
+            (low, high), ways = feature.ends, zip(feature.ends, ("increase", "decrease"), strict=True)
+            if feature.mutable and any(not np.isfinite(end) and feature.direction != way for end, way in ways):
+                got = f"got {low:g} to {high:g}; give it `low` and `high`."
+                return f"MilpSource needs a range of feature {feature.name!r}, {got}"
         return task.once("milp/pieces", lambda: pieces_of(task)).complaint
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
