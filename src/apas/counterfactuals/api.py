@@ -146,16 +146,9 @@ def generate(
         origin.check_rows(len(inputs))
     entropy = entropy_of(rng)
     task = Task(bound, space, distance, known, entropy, limits.deadline)
-    question = Question.ask(
-        bound,
-        space.table(inputs),
-        target=target,
-        delta=delta,
-        shifts=shift_set,
-        method=method,
-        n_jobs=n_jobs,
-        labels=partial(wanted_classes, one_way=True),
-    )
+    options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
+    labels = partial(wanted_classes, one_way=True)
+    question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
     chosen, targets, deltas = question.method, question.target, question.delta
     _check_method(chosen, question)
     complaint = origin.unsupported(task)

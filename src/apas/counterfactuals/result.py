@@ -306,15 +306,9 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         """The certificates of those that were found and certified, with their points and inputs."""
         has = np.array([item.certificate is not None for item in self], dtype=bool)
         points, inputs = (rows.iloc[has] if is_frame(rows) else rows[has] for rows in (self.points, self.inputs))
-        return Certificates(
-            [item.certificate for item in self if item.certificate is not None],
-            points=points,
-            inputs=inputs,
-            model_digest=self.model_digest,
-            shifts=self.shifts,
-            feature_names=self.feature_names,
-            model=self.model,
-        )
+        certificates = [item.certificate for item in self if item.certificate is not None]
+        same = {name: getattr(self, name) for name in ("model_digest", "shifts", "feature_names", "model")}
+        return Certificates(certificates, points=points, inputs=inputs, **same)
 
     def changes(self) -> Series[str]:
         """What each counterfactual changes, in words: "income 2,100 -> 2,300"; printed in full, however long it is."""
@@ -341,16 +335,14 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     def _direction(self) -> str:
         """From which class to which the counterfactuals lead, in words."""
-        pairs = Counter(f"from class {a} to class {b}" for a, b in zip(self._given(), self.target, strict=True))
+        classes = self.model.classes
+        if len(classes) == 2:  # of these the model gives the one that is not wanted
+            given = [classes[0] if target == classes[1] else classes[1] for target in self.target]
+        else:
+            given = list(predicted_classes(self.model, encoded_rows(self.model, self.space.table(self.origins))[1])[0])
+        pairs = Counter(f"from class {a} to class {b}" for a, b in zip(given, self.target, strict=True))
         several = f"({', '.join(f'{n} {words}' for words, n in pairs.items())})"
         return next(iter(pairs)) if len(pairs) == 1 else several
-
-    def _given(self) -> list[Any]:
-        """What the model says about the inputs: of two classes the one that is not wanted."""
-        classes = self.model.classes
-        if len(classes) == 2:
-            return [classes[0] if target == classes[1] else classes[1] for target in self.target]
-        return list(predicted_classes(self.model, encoded_rows(self.model, self.space.table(self.origins))[1])[0])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what each counterfactual changes, feature by feature, in units of the features' ranges."""
@@ -358,8 +350,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
         features = self.space.features
         moved = np.where(self.found[:, None], self.numbers - self.origins, 0.0) / [f.span for f in features]
-        unordered = np.array([f.kind == "categorical" for f in features])
-        moved[(moved != 0) & unordered] = np.nan
+        moved[(moved != 0) & np.array([f.kind == "categorical" for f in features])] = np.nan
         texts = [change_texts(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
         several = any(item.rank for item in self)
         rows = [

@@ -78,8 +78,7 @@ def new_axes(ax: Axes | None, feature: str) -> Axes:
     """`ax` itself, or the axes of a new figure."""
     if ax is not None:
         return ax
-    plt = require("matplotlib.pyplot", feature=feature, extra="plot")
-    _, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    _, axes = require("matplotlib.pyplot", feature=feature, extra="plot").subplots(figsize=(7, 4), layout="constrained")
     return axes  # type: ignore[no-any-return]
 
 

@@ -357,8 +357,7 @@ def evaluate(
         raise InputError(f"`delta` of evaluate must be one number for all rows, got {reprlib.repr(delta)}.")
     space, net = counterfactuals.space, counterfactuals.model
     if background is not None:
-        known = space.numbers(own_columns(background, space), "background")
-        background = encoded_rows(net, space.table(known))[1]
+        background = encoded_rows(net, space.table(space.numbers(own_columns(background, space), "background")))[1]
     given = MetricInputs(
         counterfactuals,
         background,

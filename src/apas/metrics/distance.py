@@ -268,8 +268,7 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
         return filled(there, np.empty(0))
     from sklearn.neighbors import LocalOutlierFactor
 
-    fitted = LocalOutlierFactor(n_neighbors=count, novelty=True).fit(known)
-    return filled(there, fitted.predict(rows[there]))
+    return filled(there, LocalOutlierFactor(n_neighbors=count, novelty=True).fit(known).predict(rows[there]))
 
 
 def distance_to_data(background: Any, points: Any) -> Floats:
@@ -299,5 +298,4 @@ def distance_to_data(background: Any, points: Any) -> Floats:
         return filled(there, np.empty(0))
     from sklearn.metrics import pairwise_distances_argmin_min
 
-    apart = pairwise_distances_argmin_min(rows[there], known, metric="manhattan")[1]
-    return filled(there, apart / known.shape[1])
+    return filled(there, pairwise_distances_argmin_min(rows[there], known, metric="manhattan")[1] / known.shape[1])

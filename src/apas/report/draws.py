@@ -137,8 +137,7 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
             parts.append(some.margins(some.directions(stream, start, stop)))
             progress.advance(stop - start)
     margins = np.concatenate(parts)
-    failures = np.count_nonzero(~(margins > some.band), axis=0)
-    return _counted(margins, failures, some.delta, listed=listed)
+    return _counted(margins, np.count_nonzero(~(margins > some.band), axis=0), some.delta, listed=listed)
 
 
 def _counted(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) -> Histograms:
@@ -154,8 +153,7 @@ def _counted(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) 
     counts = np.zeros((margins.shape[1], BARS), dtype=np.int64)
     for i in range(margins.shape[1]):
         counts[i] = np.bincount(bars[finite[:, i], i].astype(np.intp), minlength=BARS)
-    unfit = np.count_nonzero(~finite, axis=0)
-    return Histograms(starts, widths, counts, unfit, failures, deltas, len(margins), listed)
+    return Histograms(starts, widths, counts, np.count_nonzero(~finite, axis=0), failures, deltas, len(margins), listed)
 
 
 def _deltas(subject: Subject, later: Later | None) -> Floats:

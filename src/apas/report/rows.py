@@ -77,8 +77,7 @@ def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> tu
     if before is None:
         every = [Change(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
     else:
-        triples = zip(names, before, after, strict=True)
-        every = [Change(name, *_pair(a, b)) for name, a, b in triples if differ(a, b)]
+        every = [Change(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
     return tuple(every[:LISTED]), max(0, len(every) - LISTED)
 
 

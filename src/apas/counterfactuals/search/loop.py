@@ -441,9 +441,7 @@ def run_rows(
         for row in waiting:
             row.advance(limits)
         going = [row for row in waiting if row.ended is None]
-        single = [row for row in going if row.candidate.path is None]
-        _look(single, test)
-        _test(single, test)
+        _look_and_test([row for row in going if row.candidate.path is None], test)
         _test_paths([row for row in going if row.candidate.path is not None], test)
         still, before = [], len(done)
         for row in waiting:
@@ -464,16 +462,12 @@ def _asked_about(rows: list[RowSearch], points: Floats | None = None) -> tuple[F
     return found, targets, np.array([row.delta for row in rows])
 
 
-def _look(rows: list[RowSearch], test: CertifyingTest) -> None:
-    """Give each search the slack of its candidate, and the certificate where to look is to test."""
+def _look_and_test(rows: list[RowSearch], test: CertifyingTest) -> None:
+    """Look at candidates, then test those that are worth it: one batch for all rows at the same number of tests."""
     for rank in sorted({row.rank for row in rows}):
         batch = [row for row in rows if row.rank == rank]
         for row, look in zip(batch, test.look(*_asked_about(batch), rank), strict=True):
             row.slack, row.hopeful, row.certificate = look.slack, look.hopeful, look.certificate
-
-
-def _test(rows: list[RowSearch], test: CertifyingTest) -> None:
-    """Test the final candidates that are worth it: one batch for all rows that are at the same number of tests."""
     rows = [row for row in rows if row.candidate.final and (row.hopeful or row.certificate is not None)]
     for row in rows:
         row.tests += 1

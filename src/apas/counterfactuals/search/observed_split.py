@@ -33,7 +33,6 @@ class Relistable(Protocol):
 
     def with_models(self, models: Sequence[Any]) -> ShiftSet:
         """The same set of other models."""
-        ...
 
 
 @runtime_checkable
@@ -44,7 +43,6 @@ class AsTheyAre(Protocol):
         self, model: Model, rows: Callable[[int, Model], Floats], numbers: Sequence[int], count: int, target: Any
     ) -> Floats:
         """Margins of `count` rows on models of these numbers, each given what it reads, shape (numbers, count)."""
-        ...
 
 
 def relisted(shifts: Listed, models: Any) -> Any:

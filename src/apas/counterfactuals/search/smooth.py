@@ -58,8 +58,7 @@ class LevelWeights:
     """The coordinates of several categories as one block, so that all of them are handled together."""
 
     def __init__(self, parts: list[slice], size: int) -> None:
-        widest = max((p.stop - p.start for p in parts), default=0)
-        self.places = np.full((len(parts), widest), size)
+        self.places = np.full((len(parts), max((p.stop - p.start for p in parts), default=0)), size)
         for row, part in zip(self.places, parts, strict=True):
             row[: part.stop - part.start] = np.arange(part.start, part.stop)
         self._is_there = self.places < size

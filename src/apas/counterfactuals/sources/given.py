@@ -162,8 +162,7 @@ def _known_anchors(search: Search, start: Floats) -> Iterator[Floats]:
         return
     rows = np.unique(task.space.snapped(rows, np.broadcast_to(search.input, rows.shape)), axis=0)
     rows = rows[task.valid(rows, search.target)]
-    costs = task.space.costs(rows, np.broadcast_to(start, rows.shape), task.distance)
-    rows = rows[np.argsort(costs, kind="stable")]
+    rows = rows[np.argsort(task.space.costs(rows, np.broadcast_to(start, rows.shape), task.distance), kind="stable")]
     rank = 0
     while rank < len(rows):
         if not np.array_equal(rows[rank], start) and _is_usable(search, rows[rank]):

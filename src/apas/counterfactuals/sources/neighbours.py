@@ -117,8 +117,7 @@ def _moved(feature: Feature, values: Floats) -> Floats:
     if not feature.mutable or feature.direction is not None:
         return np.full(len(values), np.inf)
     anywhere = np.full(len(values), np.nan)  # from nowhere: no original value that would be allowed as well
-    apart = feature.differences(feature.snapped(values, anywhere), values)
-    return np.nan_to_num(apart, nan=np.inf)
+    return np.nan_to_num(feature.differences(feature.snapped(values, anywhere), values), nan=np.inf)
 
 
 def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:

@@ -155,8 +155,7 @@ class Prototype:
             costs = self.sparsity * problem.costs(allowed[:count]) + (moved * moved).sum(axis=1)
             good = (excess[:count] >= asked) & (margins[:count] >= 0) & (costs < best)
             best[good], points[good] = costs[good], allowed[:count][good]
-            short = excess[count:] < asked
-            pull = np.where(short, -2.0 * weights * problem.slopes(margins[count:]), 0.0)
+            pull = np.where(excess[count:] < asked, -2.0 * weights * problem.slopes(margins[count:]), 0.0)
             slope = pull[:, None] * slopes[count:] + 2.0 * (ahead - start) + 2.0 * self.attraction * (ahead - prototype)
             rate = self.learning_rate / (1.0 + self.attraction) * np.sqrt(1.0 - t / self.iterations)
             change = ahead - rate * slope - start

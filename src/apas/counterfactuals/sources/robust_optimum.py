@@ -235,8 +235,7 @@ def _linear_optimum_linf(
         middle = 0.5 * (a + b)
         gained = float((np.abs(slopes) * np.clip(middle - already, 0.0, room)).sum())
         a, b = (a, middle) if gained >= needed else (middle, b)
-    steps = np.clip(b - already, 0.0, room)
-    return np.clip(base + np.sign(slopes) * steps * row.spans, low, high)
+    return np.clip(base + np.sign(slopes) * np.clip(b - already, 0.0, room) * row.spans, low, high)
 
 
 def _discrete_step(row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats) -> _Step | None:
@@ -267,8 +266,7 @@ def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
             place = int(np.searchsorted(feature.listed, value))
             values = {float(v) for v in feature.listed[max(0, place - 1) : place + 2]}
         else:
-            size = feature.step or 1.0
-            values = {value + k * size for k in (-8, -2, -1, 1, 2, 8)}
+            values = {value + k * (feature.step or 1.0) for k in (-8, -2, -1, 1, 2, 8)}
         for other in sorted((values | {float(x[j])}) - {float(value)}):
             found.append(point.copy())
             found[-1][j] = other
@@ -371,8 +369,7 @@ def _safer(search: Search, trial: SearchTest, best: Floats | None, start: Floats
 def _clearly_safer(search: Search, trial: SearchTest, near: SearchTest, *anchors: Floats) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
     best = anchors[0]
-    known = np.vstack([_along(search, best, WAY[:1]), *anchors])
-    slacks = np.nan_to_num(near.slacks(known), nan=-np.inf)
+    slacks = np.nan_to_num(near.slacks(np.vstack([_along(search, best, WAY[:1]), *anchors])), nan=-np.inf)
     wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])
     if slacks.max() >= wanted:
         return []

@@ -240,8 +240,7 @@ def _complaint(net: Model, space: FeatureSpace) -> str | None:
     rows = max(len(f.values or ()) if f.is_level else 1 for f in space.features)
     columns: dict[str, list[Any]] = {}  # a value of each feature; over the rows, all levels occur
     for f in space.features:
-        usual = (float(np.clip(f.ends, -1e6, 1e6).mean()),)
-        values = f.values if f.is_level and f.values else usual
+        values = f.values if f.is_level and f.values else (float(np.clip(f.ends, -1e6, 1e6).mean()),)
         columns[f.name] = [values[row % len(values)] for row in range(rows)]
     try:
         encoded_rows(net, pd.DataFrame(columns))

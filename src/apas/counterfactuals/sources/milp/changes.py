@@ -167,8 +167,7 @@ class _FeatureColumns:
     def _leap(self, number: float) -> int:
         """A column that is 1 if the feature goes to a number."""
         cost = float(self.feature.differences(np.array([number]), np.array([self.x]))[0])
-        gain = self.piece.part(np.array([number]))[0] - self.here
-        return self._append(_Column(self.i, gain, number - self.x, cost))
+        return self._append(_Column(self.i, self.piece.part(np.array([number]))[0] - self.here, number - self.x, cost))
 
     def _gate(self) -> int:
         """A column that says that the feature changes, and does nothing by itself."""
@@ -227,8 +226,7 @@ class ChangeBudget:
         worth = forms[paid] / changes.cost[paid, None]
         order = np.argsort(-worth, axis=0)
         price = (changes.cost * top)[paid][order]
-        spent = np.cumsum(price, axis=0)
-        bought = np.clip(self.cost - (spent - price), 0.0, price)
+        bought = np.clip(self.cost - (np.cumsum(price, axis=0) - price), 0.0, price)
         return np.asarray((bought * np.maximum(np.take_along_axis(worth, order, axis=0), 0.0)).sum(axis=0))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,8 +44,7 @@ CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
 def climb(effect: Effect, margin: float, deadline: float) -> Floats | None:
     """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none does."""
-    changes = effect.changes
-    amounts, paid = np.zeros(len(changes)), 0.0
+    amounts, paid = np.zeros(len(effect.changes)), 0.0
     reached = effect.margin(amounts)[0]
     for _ in range(CLIMB):
         if reached >= margin or time.monotonic() > deadline:
@@ -120,15 +119,8 @@ class BudgetedSearch:
         return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
 
     def _least(self, program: ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
-        return least_cost(
-            program,
-            self.accept,
-            start=start,
-            nodes=nodes,
-            deadline=self.deadline,
-            relaxation=self.relaxation,
-            violations=program.phases,
-        )
+        limits: dict[str, Any] = {"nodes": nodes, "deadline": self.deadline, "relaxation": self.relaxation}
+        return least_cost(program, self.accept, start=start, violations=program.phases, **limits)
 
     def accept(self, values: Floats) -> tuple[Floats, float] | None:
         """The point that values stand for, or one beyond it, if it has the margin and is within the limit."""
@@ -287,7 +279,6 @@ class Nearest:
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
-        self.full = float((self.changes.cost * self.changes.top).sum())
         self.guess = CostGuess(self.effect)
         self.relaxation = LpRelaxation()
 
@@ -333,7 +324,7 @@ class Nearest:
         """The search is limited to a cost that is likely to do, and that is raised if it does not."""
         deadline, budget = self._deadline(), self.guess.cost(margin)
         while True:
-            budget = budget if budget < self.full else np.inf
+            budget = budget if budget < self.guess.full else np.inf
             attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline)
             best = attempt.run()
             if best.values is not None or not np.isfinite(budget):
