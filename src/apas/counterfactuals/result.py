@@ -79,10 +79,7 @@ def number_text(value: float, digits: int = 4) -> str:
 
 
 def wanted_classes(model: Model, X: Floats, target: Any, *, one_way: bool) -> Array:
-    """One wanted class per row, none of which the model gives already.
-
-    With `one_way` None is refused for rows of both classes: nobody is to be told how to be rejected unasked.
-    """
+    """One wanted class per row that the model does not give yet; with `one_way` None is refused for two directions."""
     given = predicted_classes(model, X)[0] if len(X) else np.empty(0, dtype=object)
     if target is None:
         if len(model.classes) != 2:
@@ -91,7 +88,7 @@ def wanted_classes(model: Model, X: Floats, target: Any, *, one_way: bool) -> Ar
                 "has no other one."
             )
         counts = {label: sum(g == label for g in given) for label in model.classes}
-        if one_way and all(counts.values()):
+        if one_way and all(counts.values()):  # nobody is to be told how to be rejected unasked
             found = " and ".join(f"{count} of the rows class {label!r}" for label, count in counts.items())
             raise InputError(
                 f"`target` must be the wanted class, since the model gives {found} and the other class would be a "

@@ -83,14 +83,11 @@ def new_axes(ax: Axes | None, feature: str) -> Axes:
 
 
 def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
-    """Per row a bar from the lower to the upper bound on the share of valid shifts, and the share asked for.
-
-    A row that is not valid on the model itself has no bar: nobody asked about its share, which may be anything.
-    """
+    """Per row a bar from the lower to the upper bound on the share of valid shifts, and the share asked for."""
     ax = new_axes(ax, "Certificates.plot")
     shown: set[str] = set()
     for i, certificate in enumerate(certificates):
-        if not certificate.valid_today:
+        if not certificate.valid_today:  # no bar: nobody asked about its share, which may be anything
             continue
         low, high = _bounds(certificate)
         name = certificate.verdict.name
@@ -263,8 +260,7 @@ def outcome_plot(rows: Sequence[Any], labels: Sequence[str], measured: float | N
     if measured is not None:
         said = f"measured shift: {at_most(measured)}"
         ax.axhline(measured, color="black", linewidth=1, linestyle="--", label=said, zorder=1)
-    tops = [row.delta for row in rows] + ([] if measured is None else [measured])
-    ax.set_ylim(0, 1.15 * max(tops, default=1.0))
+    ax.set_ylim(0, 1.15 * max([row.delta for row in rows] + ([] if measured is None else [measured]), default=1.0))
     label_rows(ax, labels)
     ax.set_ylabel("delta of the certificate")
     ax.set_title("What the new model keeps", loc="left")

@@ -234,8 +234,11 @@ class Evaluation:
     def __str__(self) -> str:
         if not len(self):
             return "No counterfactuals."
-        numbers = ", ".join(f"{name} {_short(value)}" for name, value in self.summary().items())
-        return f"{len(self)} counterfactual{'s' if len(self) > 1 else ''}: {numbers}."
+        numbers = []
+        for name, value in self.summary().items():
+            text = f"{value:.4g}"  # but what is less than all is not written as 1
+            numbers.append(f"{name} {value:.17g}" if value < 1 <= float(text) else f"{name} {text}")
+        return f"{len(self)} counterfactual{'s' if len(self) > 1 else ''}: {', '.join(numbers)}."
 
     def __repr__(self) -> str:
         return f"<Evaluation: {self}>"
@@ -247,12 +250,6 @@ class Evaluation:
 def retrained_columns(count: int) -> list[str]:
     """Names of the columns about so many retrained models."""
     return ["valid_retrained"] if count == 1 else [f"valid_retrained_{i}" for i in range(count)]
-
-
-def _short(value: float) -> str:
-    """Four digits; but what is less than all is not written as 1."""
-    text = f"{value:.4g}"
-    return f"{value:.17g}" if value < 1 <= float(text) else text
 
 
 def _mean(values: Array) -> float:

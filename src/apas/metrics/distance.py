@@ -41,10 +41,7 @@ def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
 
 
 def pair(first: Any, second: Any, names: tuple[str, str], *, rows: bool = True) -> tuple[Floats, Floats]:
-    """Two tables with the same columns, matched by name where both have names, and with `rows` the same rows.
-
-    Only the second may have missing rows.
-    """
+    """Two tables with the same columns (by name if both have names) and, with `rows`, rows; the second with gaps."""
     if is_frame(first) and is_frame(second):
         apart = {*first.columns} ^ {*second.columns}
         if apart:

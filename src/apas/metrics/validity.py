@@ -78,8 +78,7 @@ def delta_validity(
     """
     net = as_model(model)
     rows, labels, there = _there(net, points, target)
-    proved = certify(net, rows, delta, target=labels, shifts=shifts, method="interval", n_jobs=n_jobs)
-    there[there] = proved.certified
+    there[there] = certify(net, rows, delta, target=labels, shifts=shifts, method="interval", n_jobs=n_jobs).certified
     return there
 
 

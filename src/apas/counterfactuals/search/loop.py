@@ -221,11 +221,8 @@ class CertifyingTest:
         return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
 
     def can_test(self, rank: int, number: int) -> bool:
-        """Whether test number `number` of a rank could certify anything: with few draws the later ones cannot.
-
-        Number 0 is the one test of a path; of listed models there are enough for one test of whatever kind.
-        """
-        if self.searched is not None:
+        """Whether test number `number` of a rank (0: that of a path) could certify anything: with few draws not all."""
+        if self.searched is not None:  # of listed models there are enough for one test of whatever kind
             return number <= 1
         if self.draws is None or self.draws.n_samples is None:
             return True

@@ -71,11 +71,9 @@ def rows_of_class(task: Task, label: Any) -> Floats:
 
 
 class _KnownRows:
-    """Known rows of a class in a tree, whose distances are lower bounds of costs.
+    """Known rows of a class in a tree, whose distances are lower bounds of costs."""
 
-    Only features that change freely are in it. Of the others it is not known before an input is given which of their
-    values remain.
-    """
+    # Only features that change freely are in it: which values of the others remain is not known without an input.
 
     def __init__(self, task: Task, rows: Floats) -> None:
         from scipy.spatial import cKDTree

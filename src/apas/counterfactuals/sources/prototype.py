@@ -182,13 +182,8 @@ def _draw_back(problem: SmoothProblem, asked: Floats, points: Floats) -> Floats:
 def _prototype(problem: SmoothProblem, neighbours: int) -> Floats:
     """Mean of the nearest known rows of the wanted class, in coordinates."""
     task, label = problem.search.task, problem.search.target
-    known, tree = task.once(("prototype", label), lambda: _known(problem, label))
-    _, nearest = tree.query(problem.start, k=np.arange(1, min(neighbours, len(known)) + 1))
-    return np.asarray(known[nearest].mean(axis=0))
-
-
-def _known(problem: SmoothProblem, label: Any) -> tuple[Floats, Any]:
     from scipy.spatial import cKDTree
 
-    known = problem.at.of(rows_of_class(problem.search.task, label))
-    return known, cKDTree(known)
+    tree = task.once(("prototype", label), lambda: cKDTree(problem.at.of(rows_of_class(task, label))))
+    _, nearest = tree.query(problem.start, k=np.arange(1, min(neighbours, tree.n) + 1))
+    return np.asarray(tree.data[nearest].mean(axis=0))

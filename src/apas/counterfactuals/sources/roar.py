@@ -100,10 +100,7 @@ def fitted(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
 
 
 def fitted_by_default(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
-    """The same by scikit-learn with its default settings, whose 100 iterations need not be enough.
-
-    With many columns of levels they are not: the published lines are where these iterations ended.
-    """
+    """The same by scikit-learn with its default settings: the published lines are where its 100 iterations ended."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 

@@ -120,10 +120,7 @@ class _RowUnits:
 
 
 def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Floats | None, SearchTest]:
-    """A cheap point near `start` with slack at least 0 on all draws of the trial, and the trial of points near it.
-
-    The point is None if none was met.
-    """
+    """A cheap point near `start` with slack on all draws, None if none was met, and the trial of points near it."""
     row = _RowUnits.of(search).held(trial, start)
     best: Floats | None = None
     point, near = start, trial
@@ -362,8 +359,7 @@ def _safer(search: Search, trial: SearchTest, best: Floats | None, start: Floats
     last = found[-1] if found else anchor
     most = trial.demanding(2 * SPARE[-1] * lost)
     top = _trust_region(_RowUnits.of(search).held(most, last), most, last)
-    between = [search.snapped(last + part * (top - last)) for part in BETWEEN]
-    return [*found, *between, top]
+    return [*found, *(search.snapped(last + part * (top - last)) for part in BETWEEN), top]
 
 
 def _clearly_safer(search: Search, trial: SearchTest, near: SearchTest, *anchors: Floats) -> list[Floats]:

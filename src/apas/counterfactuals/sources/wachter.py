@@ -125,8 +125,7 @@ class Wachter:
         if self.penalties:
             # all together: descents of one row cost little more than one of them
             asked, starts = rising_levels(float(self.target_probability), self.step, self.last), self.penalties
-            every = np.repeat(asked, len(starts)), np.tile(starts, len(asked))
-            yield from self._levels_of_descents(problem, *every)
+            yield from self._levels_of_descents(problem, np.repeat(asked, len(starts)), np.tile(starts, len(asked)))
 
     def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, penalties: Floats) -> Iterator[Level]:
         costs, points = try_strengths(partial(self._descend, problem), asked, 1.0 / penalties, self.rounds)

@@ -396,10 +396,7 @@ def _described(feature: Feature) -> dict[str, Any]:
 
 
 def default_space(net: Model, space: Any, background: Any, X: Any) -> FeatureSpace:
-    """The space a user gave, or what can be read off the background; `X` says at most what its columns are called.
-
-    What may be must not depend on which rows are asked about.
-    """
+    """The space a user gave, or what can be read off the background; of `X` no more than names, whatever its rows."""
     if space is not None:
         return check_space(space)
     if background is None:
@@ -421,14 +418,11 @@ def check_space(space: Any) -> FeatureSpace:
 
 
 def read_off(net: Model, tables: Mapping[str, Any], X: Any) -> FeatureSpace:
-    """The space of what tables hold, by the names of the arguments; rows without any value do not count.
-
-    If the model does not know what its columns are called, `X` or the tables say so.
-    """
+    """The space of what tables hold, by the names of the arguments; rows without any value do not count."""
     import pandas as pd
 
     names = net.feature_names if offers(net, Named) else None
-    if names is None:
+    if names is None:  # then `X` or the tables say what the columns are called
         frame = next((t for t in (X, *tables.values()) if is_frame(t)), None)
         width = net.n_raw_features if offers(net, Raw) else net.n_features
         names = tuple(f"x{i}" for i in range(width)) if frame is None else tuple(str(c) for c in frame.columns)

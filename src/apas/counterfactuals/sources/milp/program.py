@@ -230,8 +230,7 @@ def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         flat = (low >= 1) | (high <= -1)
         slope = np.where(flat, 0.0, np.where((low >= -1) & (high <= 1), 1.0, np.nan))
         return slope, np.where(flat, np.where(low >= 1, 1.0, -1.0), 0.0)
-    below = 0.0 if name == "relu" else LEAKY_SLOPE
-    return np.where(low >= 0, 1.0, np.where(high <= 0, below, np.nan)), nothing
+    return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
 
 
 #: Amounts and costs below this are rounding of the solver, and taken for 0.
