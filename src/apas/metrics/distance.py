@@ -27,9 +27,7 @@ def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
     if found.ndim != 2:
         hint = "; for one row pass x[None, :]" if found.ndim == 1 else ""
         raise InputError(f"`{argument}` must be 2-D (rows, columns), got {found.ndim} dimensions{hint}.")
-    bad = ~np.isfinite(found)
-    if gaps:
-        bad &= ~missing(found)[:, None]
+    bad = ~np.isfinite(found) & ~(gaps & missing(found))[:, None]
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         either = ", or rows in which all is missing" if gaps else ""

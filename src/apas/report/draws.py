@@ -143,9 +143,8 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
 def _counted(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) -> Histograms:
     """Count the margins (draws, rows) of each row in bars of its own."""
     finite = np.isfinite(margins)
-    lows = np.where(finite, margins, np.inf).min(axis=0)
-    highs = np.where(finite, margins, -np.inf).max(axis=0)
-    lows, highs = (np.where(finite.any(axis=0), ends, 0.0) for ends in (lows, highs))
+    ends = np.where(finite, margins, np.inf).min(axis=0), np.where(finite, margins, -np.inf).max(axis=0)
+    lows, highs = (np.where(finite.any(axis=0), end, 0.0) for end in ends)
     widths = np.where(highs > lows, (highs - lows) / (BARS - 1), 1.0 / BARS)
     starts = np.floor(lows / widths) * widths  # so that 0 is the end of a bar: none stands on both sides
     with np.errstate(invalid="ignore"):

@@ -24,6 +24,7 @@ from apas.report.subject import Subject
 from apas.shifts.base import words_of
 
 _DISTANCE = {
+    np.inf: "each parameter changed by at most {}",
     1.0: "the changes of all parameters add up to at most {}",
     2.0: "the parameters moved by at most {} (Euclidean distance)",
 }
@@ -150,10 +151,8 @@ def measured_in_words(later: Later) -> str:
     """How far the model moved, without a full stop."""
     measured = later.measured
     assert measured is not None
-    size = at_most(measured.delta)
-    if measured.p == np.inf:
-        return f"each parameter changed by at most {size}"
-    return _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})").format(size)
+    said = _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})")
+    return said.format(at_most(measured.delta))
 
 
 def capital(text: str) -> str:

@@ -50,8 +50,7 @@ class NearestNeighbours:
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different rows in the order of their costs, allowed by the space and valid on the model."""
-        task = search.task
-        label = search.target
+        task, label = search.task, search.target
         known = task.once(("neighbours", label), lambda: _KnownRows(task, rows_of_class(task, label)))
         if not len(known.rows):
             raise InputError(
@@ -120,10 +119,8 @@ def _moved(feature: Feature, values: Floats) -> Floats:
 
 def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:
     """Candidates in the order of their costs: one is held back while the rows still to come could cost less."""
-    waiting: list[tuple[float, int]] = []
-    points: dict[int, Floats] = {}
-    looked_at: set[int] = set()
-    seen: set[bytes] = set()
+    waiting, points = list[tuple[float, int]](), dict[int, Floats]()
+    looked_at, seen = set[int](), set[bytes]()
     count, bound = FIRST, 0.0
     while bound < np.inf:
         found, bound = known.nearest(search.input, count)

@@ -136,8 +136,7 @@ def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Flo
 
 
 def _trust_region(row: _RowUnits, trial: SearchTest, start: Floats) -> Floats:
-    point, slack = start, float(trial.slacks(start[None])[0])
-    width = FIRST
+    point, slack, width = start, float(trial.slacks(start[None])[0]), FIRST
     for _ in range(ROUNDS):
         if time.monotonic() > row.search.task.deadline:
             break
@@ -153,8 +152,7 @@ def _trust_region(row: _RowUnits, trial: SearchTest, start: Floats) -> Floats:
 
 def _slopes(row: _RowUnits, trial: SearchTest, point: Floats) -> Floats:
     """Slack per range of each smooth feature, 0 for the others."""
-    places = np.flatnonzero(row.smooth)
-    slopes = np.zeros(len(point))
+    places, slopes = np.flatnonzero(row.smooth), np.zeros(len(point))
     if not len(places):
         return slopes
     others = np.repeat(point[None], len(places), axis=0)
@@ -195,9 +193,8 @@ def _better(
 def _linear_optimum(row: _RowUnits, point: Floats, slack: float, slopes: Floats, width: float) -> Floats:
     """The cheapest point of the trust region whose slack is 0 if the slack is linear."""
     search = row.search
-    features = search.task.space.features
     low, high = point - width * row.spans, point + width * row.spans
-    for j, feature in enumerate(features):
+    for j, feature in enumerate(search.task.space.features):
         least, most = feature.ends
         least = max(least, search.input[j]) if feature.direction == "increase" else min(least, search.input[j])
         most = min(most, search.input[j]) if feature.direction == "decrease" else max(most, search.input[j])
@@ -253,8 +250,7 @@ def _discrete_step(row: _RowUnits, trial: SearchTest, point: Floats, slack: floa
 
 def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
     """Rows in which one stepped feature has another value: what it was, the next ones, or any other category."""
-    found = []
-    features, x = row.search.task.space.features, row.search.input
+    found, features, x = [], row.search.task.space.features, row.search.input
     for j in np.flatnonzero(row.stepped):
         feature, value = features[int(j)], point[j]
         if feature.kind == "categorical":

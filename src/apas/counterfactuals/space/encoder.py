@@ -106,8 +106,7 @@ class Coding:
     """Columns per feature, in the order of the features."""
 
     def __init__(self, features: Sequence[Feature], scale: str | None) -> None:
-        self.features = tuple(features)
-        self.scale = scale
+        self.features, self.scale = tuple(features), scale
         ends = np.cumsum([0, *(len(_names(f)) for f in self.features)])
         self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
         self.n_columns = int(ends[-1])

@@ -144,7 +144,8 @@ class _FeatureColumns:
         last = np.floor((high - anchor) / step + ON_GRID)
         if piece.line is None:
             grid = feature.on_grid(np.arange(first, last + 1))
-            return self._levels(grid[np.abs(grid - x) > ON_GRID * np.maximum(step, np.abs(x))])
+            self._levels(grid[np.abs(grid - x) > ON_GRID * np.maximum(step, np.abs(x))])
+            return
         place = (x - anchor) / step
         at = np.rint(place)
         on = feature.is_level or abs(x - feature.on_grid(np.array(at))) <= ON_GRID * max(step, abs(x))
@@ -162,7 +163,6 @@ class _FeatureColumns:
             elif room > 0:
                 gain, cost = piece.line * sign * step, step / feature.span
                 self._append(_Column(self.i, gain, sign * step, cost, float(room), parent=behind))
-        return None
 
     def _leap(self, number: float) -> int:
         """A column that is 1 if the feature goes to a number."""

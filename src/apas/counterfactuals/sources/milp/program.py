@@ -70,8 +70,7 @@ class _Writer(ProgramBuilder):
 
     def __init__(self, total: int) -> None:
         super().__init__()
-        self.total = total
-        self.phases: list[PhaseBinary] = []
+        self.total, self.phases = total, list[PhaseBinary]()
 
     def finished(self, cost: Floats, activations: Sequence[str]) -> ChangeProgram:
         phases = PhaseBinaries(self.phases, activations) if self.phases else None
