@@ -17,7 +17,7 @@ from apas._validation import check_integer
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, run_rows
-from apas.counterfactuals.search.observed_split import bind_models, split_models
+from apas.counterfactuals.search.observed_split import relisted, split_models
 from apas.counterfactuals.search.source import CandidateSource, ForRows, OnePath, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
@@ -25,6 +25,7 @@ from apas.counterfactuals.sources.prototype import Prototype
 from apas.counterfactuals.sources.roar import Roar
 from apas.counterfactuals.sources.robust_optimum import RobustOptimum
 from apas.counterfactuals.sources.wachter import Wachter
+from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_space, own_columns
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
@@ -130,31 +131,24 @@ def generate(
     origin = pick(source, SOURCES, CandidateSource, "source")
     if distance not in DISTANCES:
         raise InputError(f'`distance` must be "l1" or "linf", got {distance!r}.')
-    limits = Limits(
-        check_integer(k, "k", "generate", least=1),
-        check_integer(max_candidates, "max_candidates", "generate", least=1),
-        began + _seconds(time_limit),
-    )
+    counts = [check_integer(n, name, "generate", least=1) for n, name in ((k, "k"), (max_candidates, "max_candidates"))]
+    seconds = np.inf if time_limit is None else time_limit
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
+        raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
+    limits = Limits(*counts, began + float(seconds))
     space = default_space(net, space, background, X)
     bound = space.bind(net)
-    if offers(shift_set, Listed):
-        shift_set = bind_models(shift_set, space, bound)
+    if offers(shift_set, Listed) and isinstance(bound, CodedModel):  # so are the listed models, then
+        shift_set = relisted(shift_set, [space.bind(other) for other in shift_set.models])
     inputs = space.numbers(X)
     known = None if background is None else space.numbers(own_columns(background, space), "background")
     if offers(origin, ForRows):
         origin.check_rows(len(inputs))
     entropy = entropy_of(rng)
     task = Task(bound, space, distance, known, entropy, limits.deadline)
-    question = Question.ask(
-        bound,
-        space.table(inputs),
-        target=target,
-        delta=delta,
-        shifts=shift_set,
-        method=method,
-        n_jobs=n_jobs,
-        labels=partial(wanted_classes, one_way=True),
-    )
+    options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
+    labels = partial(wanted_classes, one_way=True)
+    question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
     chosen, targets, deltas = question.method, question.target, question.delta
     _check_method(chosen, question)
     complaint = origin.unsupported(task)
@@ -189,20 +183,11 @@ def generate(
     )
 
 
-def _seconds(time_limit: float | None) -> float:
-    if time_limit is None:
-        return np.inf
-    if isinstance(time_limit, bool) or not isinstance(time_limit, Real) or not time_limit > 0:
-        raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
-    return float(time_limit)
-
-
 def _check_method(method: Method, question: Question) -> None:
     name = type(method).__name__
     if offers(method, OnlyRefutes) and method.only_refutes:
-        raise Unsupported(
-            f"{name} can only refute, so nothing would ever be found; use Exact, IntervalBounds or Sampling."
-        )
+        instead = "use Exact, IntervalBounds or Sampling"
+        raise Unsupported(f"{name} can only refute, so nothing would ever be found; {instead}.")
     claim = method.claim(replace(question, tries=2))
     if not claim.risk:  # proved: there is no risk to divide
         return
@@ -241,18 +226,15 @@ def _run(
     searches: list[Search], deltas: Floats, source: CandidateSource, test: CertifyingTest, limits: Limits, n_jobs: int
 ) -> list[Answer]:
     with Progress(len(searches) * limits.k, "looking for counterfactuals") as progress:
-        if n_jobs == 1 or len(searches) < 2:
-            parts = [slice(a, a + BATCH) for a in range(0, len(searches), BATCH)]
-            return [a for p in parts for a in run_rows(searches[p], deltas[p], source, test, limits, progress.advance)]
-        size = max(1, min(BATCH, -(-len(searches) // (2 * workers(n_jobs)))))
-        parts = [slice(a, a + size) for a in range(0, len(searches), size)]
-        jobs = ((searches[p], deltas[p], source, test, limits, _silent) for p in parts)
+        alone = n_jobs == 1 or len(searches) < 2
+        size = BATCH if alone else max(1, min(BATCH, -(-len(searches) // (2 * workers(n_jobs)))))
+        parts = (slice(a, a + size) for a in range(0, len(searches), size))
+        # workers do not report: their parts are counted when they come back
+        jobs = ((searches[p], deltas[p], source, test, limits, progress.advance if alone else None) for p in parts)
+        if alone:
+            return [answer for job in jobs for answer in run_rows(*job)]
         found: list[Answer] = []
         for part in in_parallel(run_rows, jobs, n_jobs):
             found += part
             progress.advance(len(part))
         return found
-
-
-def _silent(_: int) -> None:
-    """Workers do not report: their parts are counted when they come back."""

@@ -79,10 +79,7 @@ def number_text(value: float, digits: int = 4) -> str:
 
 
 def wanted_classes(model: Model, X: Floats, target: Any, *, one_way: bool) -> Array:
-    """One wanted class per row, none of which the model gives already.
-
-    With `one_way` None is refused for rows of both classes: nobody is to be told how to be rejected unasked.
-    """
+    """One wanted class per row that the model does not give yet; with `one_way` None is refused for two directions."""
     given = predicted_classes(model, X)[0] if len(X) else np.empty(0, dtype=object)
     if target is None:
         if len(model.classes) != 2:
@@ -91,7 +88,7 @@ def wanted_classes(model: Model, X: Floats, target: Any, *, one_way: bool) -> Ar
                 "has no other one."
             )
         counts = {label: sum(g == label for g in given) for label in model.classes}
-        if one_way and all(counts.values()):
+        if one_way and all(counts.values()):  # nobody is to be told how to be rejected unasked
             found = " and ".join(f"{count} of the rows class {label!r}" for label, count in counts.items())
             raise InputError(
                 f"`target` must be the wanted class, since the model gives {found} and the other class would be a "
@@ -172,9 +169,7 @@ class Counterfactual:
             "target": plain(self.target),
             "status": self.status.name,
             "cost": None if np.isnan(self.cost) else self.cost,
-            "candidates": self.candidates,
-            "tests": self.tests,
-            "reason": self.reason,
+            **{name: getattr(self, name) for name in ("candidates", "tests", "reason")},
             "certificate": certificate,
         }
 
@@ -308,15 +303,9 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         """The certificates of those that were found and certified, with their points and inputs."""
         has = np.array([item.certificate is not None for item in self], dtype=bool)
         points, inputs = (rows.iloc[has] if is_frame(rows) else rows[has] for rows in (self.points, self.inputs))
-        return Certificates(
-            [item.certificate for item in self if item.certificate is not None],
-            points=points,
-            inputs=inputs,
-            model_digest=self.model_digest,
-            shifts=self.shifts,
-            feature_names=self.feature_names,
-            model=self.model,
-        )
+        certificates = [item.certificate for item in self if item.certificate is not None]
+        same = {name: getattr(self, name) for name in ("model_digest", "shifts", "feature_names", "model")}
+        return Certificates(certificates, points=points, inputs=inputs, **same)
 
     def changes(self) -> Series[str]:
         """What each counterfactual changes, in words: "income 2,100 -> 2,300"; printed in full, however long it is."""
@@ -343,16 +332,14 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     def _direction(self) -> str:
         """From which class to which the counterfactuals lead, in words."""
-        pairs = Counter(f"from class {a} to class {b}" for a, b in zip(self._given(), self.target, strict=True))
+        classes = self.model.classes
+        if len(classes) == 2:  # of these the model gives the one that is not wanted
+            given = [classes[0] if target == classes[1] else classes[1] for target in self.target]
+        else:
+            given = list(predicted_classes(self.model, encoded_rows(self.model, self.space.table(self.origins))[1])[0])
+        pairs = Counter(f"from class {a} to class {b}" for a, b in zip(given, self.target, strict=True))
         several = f"({', '.join(f'{n} {words}' for words, n in pairs.items())})"
         return next(iter(pairs)) if len(pairs) == 1 else several
-
-    def _given(self) -> list[Any]:
-        """What the model says about the inputs: of two classes the one that is not wanted."""
-        classes = self.model.classes
-        if len(classes) == 2:
-            return [classes[0] if target == classes[1] else classes[1] for target in self.target]
-        return list(predicted_classes(self.model, encoded_rows(self.model, self.space.table(self.origins))[1])[0])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what each counterfactual changes, feature by feature, in units of the features' ranges."""
@@ -360,8 +347,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
         features = self.space.features
         moved = np.where(self.found[:, None], self.numbers - self.origins, 0.0) / [f.span for f in features]
-        unordered = np.array([f.kind == "categorical" for f in features])
-        moved[(moved != 0) & unordered] = np.nan
+        moved[(moved != 0) & np.array([f.kind == "categorical" for f in features])] = np.nan
         texts = [change_texts(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
         several = any(item.rank for item in self)
         rows = [
@@ -375,11 +361,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         return super().to_frame().assign(changes=self.changes().to_numpy())
 
     def _line(self, item: Counterfactual) -> dict[str, Any]:
-        certificate = item.certificate
-        said = {
-            name: getattr(item, name) for name in ("row", "rank", "target", "cost", "candidates", "tests", "reason")
-        }
-        verdict = None if certificate is None else certificate.verdict.name
+        said = {n: getattr(item, n) for n in ("row", "rank", "target", "cost", "candidates", "tests", "reason")}
+        verdict = None if item.certificate is None else item.certificate.verdict.name
         return {**said, "status": item.status.name, "verdict": verdict}
 
     def _about(self) -> dict[str, Any]:
@@ -387,7 +370,4 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     def _entries(self) -> list[dict[str, Any]]:
         lines = zip(self, cells(self.points), cells(self.inputs), strict=True)
-        return [
-            {"values": values if item.is_found else None, "from": start, **item.to_dict()}
-            for item, values, start in lines
-        ]
+        return [{"values": to if item.is_found else None, "from": start, **item.to_dict()} for item, to, start in lines]

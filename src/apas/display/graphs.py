@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,32 +64,15 @@ def draw_graph(
         ax.plot([x0, x1], [y0, y1], style, color=shade, linewidth=1.3, zorder=1)
         if labels:
             text = f"{edge.weight:g}" if edge.label is None else edge.label
-            ax.text(
-                x0 + at * (x1 - x0),
-                y0 + at * (y1 - y0),
-                text,
-                ha="center",
-                va="center",
-                fontsize=9,
-                color=shade,
-                bbox={**WHITE, "pad": 1.0},
-                zorder=2,
-            )
+            x, y, box = x0 + at * (x1 - x0), y0 + at * (y1 - y0), {**WHITE, "pad": 1.0}
+            ax.text(x, y, text, ha="center", va="center", fontsize=9, color=shade, bbox=box, zorder=2)
     for node in nodes:
         x, y = node.place
         box = {"boxstyle": "round,pad=0.35", "facecolor": FILL.get(node.kind, "white"), "edgecolor": "black"}
         ax.text(x, y, node.name, ha="center", va="center", fontsize=9, zorder=3, bbox=box if node.kind else None)
         if node.bias:
-            ax.annotate(
-                f"bias {node.bias}",
-                (x, y),
-                xytext=(0, 17 if labels else 12),
-                textcoords="offset points",
-                ha="center",
-                fontsize=7,
-                zorder=2,
-                bbox={**WHITE, "pad": 0.5},
-            )
+            above: dict[str, Any] = {"xytext": (0, 17 if labels else 12), "textcoords": "offset points", "ha": "center"}
+            ax.annotate(f"bias {node.bias}", (x, y), **above, fontsize=7, zorder=2, bbox={**WHITE, "pad": 0.5})
     xs, ys = zip(*(node.place for node in nodes), strict=True)
     ax.set_xlim(min(xs) - 0.7, max(xs) + 0.7)
     ax.set_ylim(min(ys) - 0.7, max(ys) + 0.9)

@@ -78,20 +78,16 @@ def new_axes(ax: Axes | None, feature: str) -> Axes:
     """`ax` itself, or the axes of a new figure."""
     if ax is not None:
         return ax
-    plt = require("matplotlib.pyplot", feature=feature, extra="plot")
-    _, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    _, axes = require("matplotlib.pyplot", feature=feature, extra="plot").subplots(figsize=(7, 4), layout="constrained")
     return axes  # type: ignore[no-any-return]
 
 
 def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
-    """Per row a bar from the lower to the upper bound on the share of valid shifts, and the share asked for.
-
-    A row that is not valid on the model itself has no bar: nobody asked about its share, which may be anything.
-    """
+    """Per row a bar from the lower to the upper bound on the share of valid shifts, and the share asked for."""
     ax = new_axes(ax, "Certificates.plot")
     shown: set[str] = set()
     for i, certificate in enumerate(certificates):
-        if not certificate.valid_today:
+        if not certificate.valid_today:  # no bar: nobody asked about its share, which may be anything
             continue
         low, high = _bounds(certificate)
         name = certificate.verdict.name
@@ -99,8 +95,7 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
         shown.add(name)
         ax.plot([i, i], [low, high], color=COLOURS[name], linewidth=3, solid_capstyle="butt", label=label)
         ax.plot([i], [(low + high) / 2], "o", color=COLOURS[name], markersize=4)
-    not_today = [i for i, certificate in enumerate(certificates) if not certificate.valid_today]
-    _mark_not_today(ax, not_today, "the share is not known")
+    _mark_not_today(ax, [i for i, c in enumerate(certificates) if not c.valid_today], "the share is not known")
     if len(certificates):
         for asked in sorted({certificate.claim.coverage for certificate in certificates}):
             ax.axhline(asked, color="black", linewidth=1, linestyle="--", label=f"asked for: {exactly(asked)}")
@@ -134,18 +129,15 @@ def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
     order = sorted(range(len(shifts)), key=lambda i: shifts[i].delta)
     places = range(len(order))
     certified = "where the published search ended" if any(item.per_test for item in shifts) else "certified"
-    series: list[
-        tuple[str, str, str, str, dict[str, Any]]
-    ] = [  # the hollow triangles stay visible where a proof and a failing shift meet
-        ("delta", certified, "o", "#1b4f7f", {"markersize": 4}),
-        ("provable", "proved for every shift", "s", "#1b7f4d", {"markersize": 4}),
-        ("broken_at", "a failing shift is known", "v", "#b3261e", {"markersize": 8, "fillstyle": "none"}),
-    ]
-    for name, label, marker, colour, style in series:
+    hollow: dict[str, Any] = {"fillstyle": "none"}  # the triangles stay visible where a proof and a failing shift meet
+    for name, label, marker, colour, size, filling in (
+        ("delta", certified, "o", "#1b4f7f", 4, {}),
+        ("provable", "proved for every shift", "s", "#1b7f4d", 4, {}),
+        ("broken_at", "a failing shift is known", "v", "#b3261e", 8, hollow),
+    ):
         values = [getattr(shifts[i], name) for i in order]
-        shown = [(x, y) for x, y in zip(places, values, strict=True) if 0 < y < float("inf")]
-        if shown:
-            ax.plot(*zip(*shown, strict=True), marker, color=colour, label=label, **style)
+        if shown := [(x, y) for x, y in zip(places, values, strict=True) if 0 < y < float("inf")]:
+            ax.plot(*zip(*shown, strict=True), marker, color=colour, label=label, markersize=size, **filling)
     not_today = [x for x, i in zip(places, order, strict=True) if not shifts[i].valid_today]
     _mark_not_today(ax, not_today, "no shift is certified")
     ax.set_xlabel("rows, sorted")
@@ -186,14 +178,12 @@ def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
     sides = {"above": COLOURS["CERTIFIED"], "across": COLOURS["UNKNOWN"], "below": COLOURS["REFUTED"]}
     handles = {"threshold": ax.axvline(0.0, color="black", linewidth=1, linestyle="--", zorder=3)}
     for i, item in enumerate(ranges):
-        (mark,) = ax.plot([item.margin], [i], "|", color="black", markersize=10)
-        handles["model itself"] = mark
+        (handles["model itself"],) = ax.plot([item.margin], [i], "|", color="black", markersize=10)
         if isfinite(item.low) and isfinite(item.high):
             (bar,) = ax.plot([item.low, item.high], [i, i], color=sides[item.side], linewidth=4, solid_capstyle="butt")
             handles[item.side] = bar
         else:
-            line = ax.axhline(i, color=COLOURS["UNKNOWN"], linewidth=1.2, linestyle=":", zorder=1)
-            handles["no end known"] = line
+            handles["no end known"] = ax.axhline(i, color=COLOURS["UNKNOWN"], linewidth=1.2, linestyle=":", zorder=1)
     ax.set_yticks(range(len(ranges)) if len(ranges) <= 20 else [])
     ax.invert_yaxis()
     ax.set_xlabel("margin towards the wanted class")
@@ -201,18 +191,10 @@ def range_plot(ranges: Sequence[Any], ax: Axes | None) -> Axes:
     ax.set_title("What shifted models make of each explanation", loc="left", pad=24)  # the legend is below it
     if len(ranges):
         shown = [name for name in ("threshold", "model itself", *sides, "no end known") if name in handles]
-        ax.legend(  # above the bars, and no wider than they are: nothing may be cut off, nor the axes squeezed
-            [handles[name] for name in shown],
-            shown,
-            loc="lower right",
-            bbox_to_anchor=(1.0, 1.0),
-            ncols=len(shown),
-            frameon=False,
-            fontsize="small",
-            handlelength=1.2,
-            columnspacing=1.0,
-            borderaxespad=0.2,
-        )
+        # above the bars, and no wider than they are: nothing may be cut off, nor the axes squeezed
+        place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": len(shown)}
+        tight: dict[str, Any] = {"handlelength": 1.2, "columnspacing": 1.0, "borderaxespad": 0.2, "fontsize": "small"}
+        ax.legend([handles[name] for name in shown], shown, frameon=False, **place, **tight)
     return ax
 
 
@@ -272,15 +254,13 @@ def outcome_plot(rows: Sequence[Any], labels: Sequence[str], measured: float | N
     """Per row the delta it was certified at, marked by what became of it; and how far the model moved."""
     ax = new_axes(ax, "AuditReport.plot")
     for name, (marker, colour, style) in STYLES.items():
-        places = [i for i, row in enumerate(rows) if row.outcome.name == name]
-        if places:
+        if places := [i for i, row in enumerate(rows) if row.outcome.name == name]:
             deltas = [rows[i].delta for i in places]
             ax.plot(places, deltas, marker, color=colour, label=f"{name} ({len(places)})", linestyle="", **style)
     if measured is not None:
         said = f"measured shift: {at_most(measured)}"
         ax.axhline(measured, color="black", linewidth=1, linestyle="--", label=said, zorder=1)
-    tops = [row.delta for row in rows] + ([] if measured is None else [measured])
-    ax.set_ylim(0, 1.15 * max(tops, default=1.0))
+    ax.set_ylim(0, 1.15 * max([row.delta for row in rows] + ([] if measured is None else [measured]), default=1.0))
     label_rows(ax, labels)
     ax.set_ylabel("delta of the certificate")
     ax.set_title("What the new model keeps", loc="left")

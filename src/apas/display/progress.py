@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 #: Seconds before a bar is shown.
@@ -15,10 +14,7 @@ class Progress:
     """Count `total` steps; draw a bar on standard error from the third second on, if it is a terminal."""
 
     def __init__(self, total: int, label: str) -> None:
-        self._total = total
-        self._label = label
-        self._done = 0
-        self._start = time.monotonic()
+        self._total, self._label, self._done, self._start = total, label, 0, time.monotonic()
         self._bar: Any = None
         self._task: Any = None
 
@@ -34,12 +30,8 @@ class Progress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeRemainingColumn(),
-        )
+        label, share = TextColumn("{task.description}"), TextColumn("{task.percentage:>3.0f} %")
+        columns = label, BarColumn(), share, TimeRemainingColumn()
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
         self._bar.start()
         self._task = self._bar.add_task(self._label, total=self._total, completed=self._done)
@@ -47,8 +39,6 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()

@@ -10,22 +10,20 @@ from typing import Any, Final
 from apas.errors import InputError
 
 
-def _entry(kind: str, key: str, **fields: str) -> str:
+def _entry(head: str, **fields: str) -> str:
     lines = ",\n".join(f"  {name} = {{{text}}}" for name, text in fields.items())
-    return f"@{kind}{{{key},\n{lines}\n}}"
+    return f"{head},\n{lines}\n}}"
 
 
 _PAPER: Final = _entry(
-    "inproceedings",
-    "marzari2024rigorous",
+    "@inproceedings{marzari2024rigorous",
     year="2024",
     author="Marzari, Luca and Leofante, Francesco and Cicalese, Ferdinando and Farinelli, Alessandro",
     title="Rigorous Probabilistic Guarantees for Robust Counterfactual Explanations",
     booktitle="Proceedings of the 27th European Conference on Artificial Intelligence (ECAI)",
 )
 _WILKS: Final = _entry(
-    "article",
-    "wilks1942statistical",
+    "@article{wilks1942statistical",
     author="Wilks, S. S.",
     year="1942",
     title="Statistical Prediction with Special Reference to the Problem of Tolerance Limits",
@@ -35,8 +33,7 @@ _WILKS: Final = _entry(
     pages="400--409",
 )
 _CLOPPER_PEARSON: Final = _entry(
-    "article",
-    "clopper1934use",
+    "@article{clopper1934use",
     author="Clopper, C. J. and Pearson, E. S.",
     year="1934",
     title="The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial",
@@ -46,16 +43,14 @@ _CLOPPER_PEARSON: Final = _entry(
     pages="404--413",
 )
 _INTERVAL_NETWORKS: Final = _entry(
-    "inproceedings",
-    "jiang2023formalising",
+    "@inproceedings{jiang2023formalising",
     year="2023",
     author="Jiang, Junqi and Leofante, Francesco and Rago, Antonio and Toni, Francesca",
     title="Formalising the Robustness of Counterfactual Explanations for Neural Networks",
     booktitle="Proceedings of the AAAI Conference on Artificial Intelligence",
 )
 _HIGHS: Final = _entry(
-    "article",
-    "huangfu2018parallelizing",
+    "@article{huangfu2018parallelizing",
     author="Huangfu, Q. and Hall, J. A. J.",
     year="2018",
     title="Parallelizing the Dual Revised Simplex Method",
@@ -65,8 +60,7 @@ _HIGHS: Final = _entry(
     pages="119--142",
 )
 _WACHTER: Final = _entry(
-    "article",
-    "wachter2017counterfactual",
+    "@article{wachter2017counterfactual",
     year="2017",
     author="Wachter, Sandra and Mittelstadt, Brent and Russell, Chris",
     title="Counterfactual Explanations without Opening the Black Box: Automated Decisions and the {GDPR}",
@@ -75,24 +69,21 @@ _WACHTER: Final = _entry(
     number="2",
 )
 _PROTOTYPES: Final = _entry(
-    "inproceedings",
-    "vanlooveren2021interpretable",
+    "@inproceedings{vanlooveren2021interpretable",
     author="Van Looveren, Arnaud and Klaise, Janis",
     year="2021",
     title="Interpretable Counterfactual Explanations Guided by Prototypes",
     booktitle="ECML PKDD",
 )
 _ROAR: Final = _entry(
-    "inproceedings",
-    "upadhyay2021towards",
+    "@inproceedings{upadhyay2021towards",
     year="2021",
     author="Upadhyay, Sohini and Joshi, Shalmali and Lakkaraju, Himabindu",
     title="Towards Robust and Reliable Algorithmic Recourse",
     booktitle="Advances in Neural Information Processing Systems",
 )
 _OUTLIERS: Final = _entry(
-    "inproceedings",
-    "breunig2000lof",
+    "@inproceedings{breunig2000lof",
     year="2000",
     author='Breunig, Markus M. and Kriegel, Hans-Peter and Ng, Raymond T. and Sander, J{\\"o}rg',
     title="{LOF}: Identifying Density-Based Local Outliers",
@@ -140,8 +131,7 @@ def citation(*used: Any) -> str:
     ['@software{apas,', '@inproceedings{marzari2024rigorous,', '@inproceedings{upadhyay2021towards,']
     """
     software = _entry(
-        "software",
-        "apas",
+        "@software{apas",
         author="{The apas developers}",
         version=sys.modules["apas"].__version__,
         title="apas: certificates for counterfactual explanations under model change",

@@ -32,13 +32,11 @@ def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
 
 
 def _lines(frame: DataFrame) -> str:
-    rows = zip(frame.index, frame.itertuples(index=False, name=None), strict=True)
-    return "".join(_line(index, cells) for index, cells in rows)
-
-
-def _line(index: Any, cells: Any) -> str:
-    shown = "".join(f"<td>{for_html(_shown(c))}</td>" for c in cells)
-    return f"<tr><th>{for_html(str(index))}</th>{shown}</tr>"
+    lines = []
+    for index, cells in zip(frame.index, frame.itertuples(index=False, name=None), strict=True):
+        shown = "".join(f"<td>{for_html(_shown(c))}</td>" for c in cells)
+        lines.append(f"<tr><th>{for_html(str(index))}</th>{shown}</tr>")
+    return "".join(lines)
 
 
 def _shown(cell: Any) -> str:

@@ -85,8 +85,7 @@ class MetricInputs:
     @property
     def shifted(self) -> dict[str, Any]:
         """What all questions about shifts share."""
-        found = self.found
-        return {"target": found.target, "shifts": found.shifts, "n_jobs": self.n_jobs}
+        return {"target": self.found.target, "shifts": self.found.shifts, "n_jobs": self.n_jobs}
 
 
 def _validity(given: MetricInputs) -> Columns:
@@ -97,27 +96,9 @@ def _validity(given: MetricInputs) -> Columns:
     return {"valid": given.valid, **dict(zip(retrained_columns(len(later)), later, strict=True))}
 
 
-def _costs(given: MetricInputs) -> Floats:
-    found = given.found
-    return found.space.costs(found.numbers, found.origins, found.distance)
-
-
-def _l0(given: MetricInputs) -> Floats:
-    return share_changed(given.found.space.differences(given.found.numbers, given.found.origins))
-
-
-def _delta_validity(given: MetricInputs) -> Bools:
-    return certify(given.found.model, given.table, given.delta, method="interval", **given.shifted).certified
-
-
 def _robust_fraction(given: MetricInputs) -> Floats:
     curves = robust_fraction(given.found.model, given.table, given.delta, rng=given.entropy, **given.shifted)
     return np.array([curve.estimate[0] for curve in curves])
-
-
-def _max_shift(given: MetricInputs) -> Floats:
-    answers = max_shift(given.found.model, given.table, rng=given.entropy, **given.shifted)
-    return np.array([answer.delta for answer in answers])
 
 
 Metric = Callable[[MetricInputs], Any]
@@ -125,15 +106,17 @@ Metric = Callable[[MetricInputs], Any]
 METRICS: Mapping[str, Metric] = {
     "validity": _validity,
     "l1": lambda given: l1(given.inputs, given.points),
-    "l0": _l0,
+    "l0": lambda given: share_changed(given.found.space.differences(given.found.numbers, given.found.origins)),
     "linf": lambda given: linf(given.inputs, given.points),
-    "cost": _costs,
+    "cost": lambda given: given.found.space.costs(given.found.numbers, given.found.origins, given.found.distance),
     "lof": lambda given: lof(given.background, given.points),
     "distance_to_data": lambda given: distance_to_data(given.background, given.points),
     "violations": lambda given: broken(given.found.space, given.found.numbers, given.found.origins),
-    "delta_validity": _delta_validity,
+    "delta_validity": lambda given: (
+        certify(given.found.model, given.table, given.delta, method="interval", **given.shifted).certified
+    ),
     "robust_fraction": _robust_fraction,
-    "max_shift": _max_shift,
+    "max_shift": lambda given: max_shift(given.found.model, given.table, rng=given.entropy, **given.shifted).deltas,
 }
 #: What a metric cannot do without, and what to pass.
 NEEDED = {
@@ -251,8 +234,11 @@ class Evaluation:
     def __str__(self) -> str:
         if not len(self):
             return "No counterfactuals."
-        numbers = ", ".join(f"{name} {_short(value)}" for name, value in self.summary().items())
-        return f"{len(self)} counterfactual{'s' if len(self) > 1 else ''}: {numbers}."
+        numbers = []
+        for name, value in self.summary().items():
+            text = f"{value:.4g}"  # but what is less than all is not written as 1
+            numbers.append(f"{name} {value:.17g}" if value < 1 <= float(text) else f"{name} {text}")
+        return f"{len(self)} counterfactual{'s' if len(self) > 1 else ''}: {', '.join(numbers)}."
 
     def __repr__(self) -> str:
         return f"<Evaluation: {self}>"
@@ -264,12 +250,6 @@ class Evaluation:
 def retrained_columns(count: int) -> list[str]:
     """Names of the columns about so many retrained models."""
     return ["valid_retrained"] if count == 1 else [f"valid_retrained_{i}" for i in range(count)]
-
-
-def _short(value: float) -> str:
-    """Four digits; but what is less than all is not written as 1."""
-    text = f"{value:.4g}"
-    return f"{value:.17g}" if value < 1 <= float(text) else text
 
 
 def _mean(values: Array) -> float:
@@ -372,10 +352,13 @@ def evaluate(
             raise InputError(f"`{argument}` must be given for the metric {name!r}: {what}; or leave the metric out.")
     if isinstance(delta, Iterable) and not isinstance(delta, str):
         raise InputError(f"`delta` of evaluate must be one number for all rows, got {reprlib.repr(delta)}.")
+    space, net = counterfactuals.space, counterfactuals.model
+    if background is not None:
+        background = encoded_rows(net, space.table(space.numbers(own_columns(background, space), "background")))[1]
     given = MetricInputs(
         counterfactuals,
-        None if background is None else _encoded_background(counterfactuals, background),
-        read_retrained(retrained, counterfactuals.space, counterfactuals.model.classes),
+        background,
+        read_retrained(retrained, space, net.classes),
         None if delta is None else float(check_delta(delta, 1)[0]),
         check_jobs(n_jobs),
         entropy_of(rng),
@@ -430,12 +413,6 @@ def _columns(name: str, metric: Metric, given: MetricInputs) -> Columns:
             f"array of shape ({count},), got shape {values.shape} of type {values.dtype}."
         )
     return {name: values if values.dtype == bool else values.astype(np.float64)}
-
-
-def _encoded_background(counterfactuals: Counterfactuals, background: Any) -> Floats:
-    space = counterfactuals.space
-    known = space.numbers(own_columns(background, space), "background")
-    return encoded_rows(counterfactuals.model, space.table(known))[1]
 
 
 def _table(counterfactuals: Counterfactuals, columns: Columns) -> DataFrame:

@@ -20,17 +20,14 @@ def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
             raise TypeError
         found = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            f"`{argument}` must hold rows of numbers of equal length; encode what is not a number."
-        ) from None
+        wanted = "rows of numbers of equal length; encode what is not a number"
+        raise InputError(f"`{argument}` must hold {wanted}.") from None
     if found.ndim == 1 and not len(found):
         return np.empty((0, 0))
     if found.ndim != 2:
         hint = "; for one row pass x[None, :]" if found.ndim == 1 else ""
         raise InputError(f"`{argument}` must be 2-D (rows, columns), got {found.ndim} dimensions{hint}.")
-    bad = ~np.isfinite(found)
-    if gaps:
-        bad &= ~missing(found)[:, None]
+    bad = ~np.isfinite(found) & ~(gaps & missing(found))[:, None]
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         either = ", or rows in which all is missing" if gaps else ""
@@ -42,10 +39,7 @@ def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
 
 
 def pair(first: Any, second: Any, names: tuple[str, str], *, rows: bool = True) -> tuple[Floats, Floats]:
-    """Two tables with the same columns, matched by name where both have names, and with `rows` the same rows.
-
-    Only the second may have missing rows.
-    """
+    """Two tables with the same columns (by name if both have names) and, with `rows`, rows; the second with gaps."""
     if is_frame(first) and is_frame(second):
         apart = {*first.columns} ^ {*second.columns}
         if apart:
@@ -269,8 +263,7 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
         return filled(there, np.empty(0))
     from sklearn.neighbors import LocalOutlierFactor
 
-    fitted = LocalOutlierFactor(n_neighbors=count, novelty=True).fit(known)
-    return filled(there, fitted.predict(rows[there]))
+    return filled(there, LocalOutlierFactor(n_neighbors=count, novelty=True).fit(known).predict(rows[there]))
 
 
 def distance_to_data(background: Any, points: Any) -> Floats:
@@ -300,5 +293,4 @@ def distance_to_data(background: Any, points: Any) -> Floats:
         return filled(there, np.empty(0))
     from sklearn.metrics import pairwise_distances_argmin_min
 
-    apart = pairwise_distances_argmin_min(rows[there], known, metric="manhattan")[1]
-    return filled(there, apart / known.shape[1])
+    return filled(there, pairwise_distances_argmin_min(rows[there], known, metric="manhattan")[1] / known.shape[1])

@@ -78,8 +78,7 @@ def delta_validity(
     """
     net = as_model(model)
     rows, labels, there = _there(net, points, target)
-    proved = certify(net, rows, delta, target=labels, shifts=shifts, method="interval", n_jobs=n_jobs)
-    there[there] = proved.certified
+    there[there] = certify(net, rows, delta, target=labels, shifts=shifts, method="interval", n_jobs=n_jobs).certified
     return there
 
 
@@ -112,17 +111,15 @@ def read_retrained(retrained: Any, space: FeatureSpace, classes: tuple[Any, ...]
     """Retrained models as ones that take raw rows of the space and know the same classes."""
     if not isinstance(retrained, Sequence) or isinstance(retrained, str | bytes):
         raise InputError(f"`retrained` must be a list of models, got {type(retrained).__name__}; pass [model] for one.")
-    return tuple(_bound(model, space, classes, f"`retrained[{i}]`") for i, model in enumerate(retrained))
-
-
-def _bound(model: Any, space: FeatureSpace, classes: tuple[Any, ...], name: str) -> Model:
-    try:
-        net = space.bind(model)
-    except (InputError, Unsupported) as error:
-        raise type(error)(f"{name} cannot be read: {error}") from error
-    if {*net.classes} != {*classes}:
-        raise InputError(
-            f"{name} must have the classes {list(classes)} of the model that the counterfactuals are for, got "
-            f"{list(net.classes)}."
-        )
-    return net
+    found = []
+    for i, model in enumerate(retrained):
+        try:
+            found.append(space.bind(model))
+        except (InputError, Unsupported) as error:
+            raise type(error)(f"`retrained[{i}]` cannot be read: {error}") from error
+        if {*found[i].classes} != {*classes}:
+            raise InputError(
+                f"`retrained[{i}]` must have the classes {list(classes)} of the model that the counterfactuals are "
+                f"for, got {list(found[i].classes)}."
+            )
+    return tuple(found)

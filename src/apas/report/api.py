@@ -17,6 +17,7 @@ import numpy as np
 
 from apas._atomic import same_file, write_text
 from apas._optional import require
+from apas._random import entropy_of
 from apas._sanitise import for_xml
 from apas._validation import is_path
 from apas.certification.max_shift.result import MaxShifts
@@ -26,10 +27,11 @@ from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import at_most
 from apas.errors import InputError
 from apas.report.audit_section import Later, read_later
-from apas.report.draws import Curves, Histograms, draw_curves, draw_histograms, page_entropy
-from apas.report.headline import figures, headline, measured_in_words, methods, provenance, shift_in_words
+from apas.report.draws import Curves, Histograms, draw_curves, draw_histograms
+from apas.report.headline import figures, headline, measured_in_words, methods, provenance
 from apas.report.rows import Line, lines_of
 from apas.report.subject import Subject, read_subject
+from apas.shifts.base import words_of
 
 #: What could end the element that JSON is embedded in, or a line of JavaScript.
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&'\u2028\u2029"}
@@ -47,23 +49,22 @@ def rendered(*, data: dict[str, Any], **parts: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    library, script = _script(offline.get_plotlyjs()), _script(_own("page.js"))
+    scripts = _script(offline.get_plotlyjs()), _script(_own("page.js"))
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    embedded = json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
     safe = jinja.utils.markupsafe.Markup
     return str(
         env.from_string(_own("page.html")).render(
             **parts,
             style=safe(_own("style.css")),
-            library=safe(library),
-            script=safe(script),
-            data=safe(embedded_json(data)),
-            policy=_policy(library, script),
+            library=safe(scripts[0]),
+            script=safe(scripts[1]),
+            data=safe(embedded),
+            # only these very scripts run, and nothing is fetched
+            policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+            "base-uri 'none'; form-action 'none'",
         )
     )
-
-
-def embedded_json(content: Any) -> str:
-    r"""JSON that stays inside of a script element, whatever texts it holds."""
-    return json.dumps(content, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
 def _own(name: str) -> str:
@@ -75,37 +76,26 @@ def _script(text: str) -> str:
     return text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def _policy(*scripts: str) -> str:
-    """Only these very scripts run, and nothing is fetched."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
 def plot_data(
     subject: Subject, later: Later | None, lines: Sequence[Line], curves: Curves | str, bars: Histograms | str
 ) -> dict[str, Any]:
     """Everything that is drawn; null for a part that the page lacks."""
-    before = [reading.margin for reading in subject.rows.readings or ()]
     measured = None if later is None else later.measured
+    searched = any(radius.per_test for radius in subject.radii or ())
+    marked = measured if later is not None and later.comparable else None
+    marked = marked if marked is not None and math.isfinite(marked.delta) else None
     return {
         "labels": [line.label for line in lines],
         "verdicts": [line.verdict for line in lines],
         "outcomes": [line.outcome for line in lines],
         "marks": [line.marks() for line in lines],
-        "margins": before,
+        "margins": [reading.margin for reading in subject.rows.readings or ()],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
         "curves": curves.to_dict() if isinstance(curves, Curves) else None,
         "histograms": bars.to_dict() if isinstance(bars, Histograms) else None,
         "radii": subject.radii is not None,
-        "most": "certified for most shifts"
-        if not any(r.per_test for r in subject.radii or ())
-        else "the published search ended",
-        "measured": None
-        if later is None or measured is None or not (later.comparable and math.isfinite(measured.delta))
-        else {"at": measured.delta, "text": at_most(measured.delta)},
+        "most": "the published search ended" if searched else "certified for most shifts",
+        "measured": None if marked is None else {"at": marked.delta, "text": at_most(marked.delta)},
         "layers": None
         if later is None or measured is None
         else [
@@ -134,13 +124,8 @@ class Written:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "format": "apas-report",
-            "path": str(self.path),
-            "rows": self.rows,
-            "bytes": self.size,
-            "left_out": self.left_out,
-        }
+        told = {"path": str(self.path), "rows": self.rows, "bytes": self.size, "left_out": self.left_out}
+        return {"format": "apas-report", **told}
 
 
 def write_report(
@@ -216,16 +201,17 @@ def report_file(
     target = check_path(path)
     for given, name in ((certificates, "certificates"), (audit, "audit"), (max_shifts, "max_shifts")):
         if is_path(given) and same_file(target, os.fsdecode(given)):
-            raise InputError(
-                f"`path` must be another file than `{name}`, which it would overwrite, got {str(target)!r}."
-            )
+            other = f"another file than `{name}`, which it would overwrite"
+            raise InputError(f"`path` must be {other}, got {str(target)!r}.")
     if title is not None and not isinstance(title, str):
         raise InputError(f"`title` must be a text, got {type(title).__name__}.")
     for module in ("jinja2", "plotly"):
         require(module, feature="write_report", extra="report")
     subject = read_subject(certificates, max_shifts, model)
     later = read_later(subject, audit, new_model)
-    entropy = page_entropy(rng, subject)
+    # a number that the certificates fix unless the caller says one, so that pages repeat
+    fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
+    entropy = fixed if rng is None else entropy_of(rng)
     curves, bars = draw_curves(subject, later, entropy), draw_histograms(subject, entropy)
     left_out = _left_out(subject.radii, later, curves, bars)
     lines = lines_of(subject, later)
@@ -238,7 +224,7 @@ def report_file(
         left_out=left_out,
         drawn=curves.rows if isinstance(curves, Curves) else bars.rows if isinstance(bars, Histograms) else 0,
         known_inputs=subject.rows.inputs is not None,
-        shift_words=shift_in_words(subject),
+        shift_words=words_of(subject.rows.shifts).one,
         searched=any(radius.per_test for radius in subject.radii or ()),
         **_measured_words(later),
         methods=methods(subject, later, curves, bars),
@@ -282,20 +268,15 @@ def check_path(path: Any) -> Path:
 
 def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: Any) -> dict[str, str]:
     """Which parts the page lacks, and why."""
-    audited = later is not None and later.audit is not None
-    found = {
-        "curves": curves if isinstance(curves, str) else "",
-        "histograms": bars if isinstance(bars, str) else "",
-        "radii": ""
-        if radii is not None
-        else "The largest shift of each row is not known: pass max_shifts (--max-shifts), made by apas max-shift.",
-        "outcomes": "" if audited else "Nobody asked a later model: pass audit (--audit) or new_model (--new-model).",
-        "layers": ""
-        if later is not None and later.measured is not None
-        else "The shift to a later model was not measured: pass model and new_model (--model, --new-model), or an "
+    absent = {
+        "radii": "The largest shift of each row is not known: pass max_shifts (--max-shifts), made by apas max-shift.",
+        "outcomes": "Nobody asked a later model: pass audit (--audit) or new_model (--new-model).",
+        "layers": "The shift to a later model was not measured: pass model and new_model (--model, --new-model), or an "
         "audit that was given the certified model as its base.",
-        "margins": ""
-        if later is not None and later.margins is not None
-        else "It needs the later model: pass new_model (--new-model).",
+        "margins": "It needs the later model: pass new_model (--new-model).",
     }
-    return {part: why for part, why in found.items() if why}
+    known: dict[str, Any] = {"radii": radii}
+    if later is not None:
+        known |= {"outcomes": later.audit, "layers": later.measured, "margins": later.margins}
+    drawn = {part: why for part, why in (("curves", curves), ("histograms", bars)) if isinstance(why, str)}
+    return drawn | {part: why for part, why in absent.items() if known.get(part) is None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Later:
     @property
     def beyond(self) -> str:
         """What differs besides parameters, or may, as a sentence; empty if nothing does."""
-        return _beyond(self.notes)
+        return next((note for note in self.notes if note.startswith((BEYOND_PARAMETERS, NOT_IDENTIFIED))), "")
 
     @property
     def layers(self) -> list[tuple[str, str, int, float]]:
@@ -56,10 +56,6 @@ class Later:
     def counts(self) -> Counter[str]:
         """How many rows had which outcome."""
         return Counter(row.outcome.name for row in self.audit or ())
-
-
-def _beyond(notes: tuple[str, ...]) -> str:
-    return next((note for note in notes if note.startswith((BEYOND_PARAMETERS, NOT_IDENTIFIED))), "")
 
 
 def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
@@ -83,7 +79,8 @@ def read_later(subject: Subject, audit: Any, new_model: Any) -> Later | None:
             told = audited(subject.certificates, new, base=base, repairs=False)
             notes = told.notes
     comparable = shift is not None and bounds_distance(rows.shifts) and shift.p == rows.shifts.order
-    return Later(shift, comparable and not _beyond(notes), margins, digest, notes, told)
+    found = Later(shift, comparable, margins, digest, notes, told)
+    return replace(found, comparable=comparable and not found.beyond)
 
 
 def _margins(rows: Any, successor: Successor) -> tuple[float, ...]:
@@ -122,9 +119,8 @@ def _from_file(name: str) -> tuple[AuditReport, str]:
     try:
         top = Fields(read_object(name, "audit"))
         if top.content.get("format") != AuditReport.FORMAT:
-            raise InputError(
-                f'it must hold an object with "format": "{AuditReport.FORMAT}"; write it with `apas audit --json`.'
-            )
+            wanted = f'an object with "format": "{AuditReport.FORMAT}"'
+            raise InputError(f"it must hold {wanted}; write it with `apas audit --json`.")
         rows = [Fields.of(row, f"rows[{i}]") for i, row in enumerate(top.items(AuditReport.ROWS))]
         told = top.inner("shifts")
         report = AuditReport(

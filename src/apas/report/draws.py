@@ -6,13 +6,12 @@ draws that certified: the curves are a second look at the same question, not the
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from apas._random import Stream, entropy_of
+from apas._random import Stream
 from apas._typing import Array, Floats, Integers
 from apas._validation import is_frame
 from apas.certification.methods.sampling import Sampling
@@ -53,16 +52,12 @@ class Curves:
         first = self.found[0]
         order = first.deltas.argsort()
         # the ends of a band are rounded outwards, so that it holds as it is written
-        lower = [[float(at_least(v)) for v in c.lower[order].tolist()] for c in self.found]
-        upper = [[float(at_most(v)) for v in c.upper[order].tolist()] for c in self.found]
         return {
             "deltas": first.deltas[order].tolist(),
             "estimate": [_digits(c.estimate[order]) for c in self.found],
-            "lower": lower,
-            "upper": upper,
-            "draws": first.draws,
-            "confidence": first.confidence,
-            "measure": first.measure,
+            "lower": [[float(at_least(v)) for v in c.lower[order].tolist()] for c in self.found],
+            "upper": [[float(at_most(v)) for v in c.upper[order].tolist()] for c in self.found],
+            **{name: getattr(first, name) for name in ("draws", "confidence", "measure")},
         }
 
 
@@ -89,13 +84,6 @@ class Histograms:
         counted = {name: getattr(self, name).tolist() for name in ("counts", "unfit", "failures", "deltas")}
         edges = {"starts": _digits(self.starts), "widths": _digits(self.widths)}
         return {**edges, **counted, "draws": self.draws, "listed": self.listed}
-
-
-def page_entropy(rng: Any, subject: Subject) -> int:
-    """The seed of a page: what the caller says, or a number that the certificates fix, so that pages repeat."""
-    if rng is not None:
-        return entropy_of(rng)
-    return int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
 
 
 def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves | str:
@@ -131,9 +119,12 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
         return NO_MODEL
     if offers(subject.rows.shifts, Fingerprinted) and not offers(subject.rows.shifts, Listed):
         return "The shifted models are a list of models of which the file holds only fingerprints."
-    deltas = _own_deltas(subject)
+    items: Any = subject.rows
+    deltas = np.array([item.delta for item in items], dtype=np.float64)
     if not deltas.any():
         return UNCERTIFIED
+    # where none is certified, a delta in the middle of the others
+    deltas = np.where(deltas > 0, deltas, np.median(deltas[deltas > 0]))
     question = asked(subject.rows, subject.matched)[0].at(deltas)
     rows, draws = _affordable(question)
     listed = offers(question.shifts, Listed)
@@ -146,16 +137,14 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
             parts.append(some.margins(some.directions(stream, start, stop)))
             progress.advance(stop - start)
     margins = np.concatenate(parts)
-    failures = np.count_nonzero(~(margins > some.band), axis=0)
-    return _counted(margins, failures, some.delta, listed=listed)
+    return _counted(margins, np.count_nonzero(~(margins > some.band), axis=0), some.delta, listed=listed)
 
 
 def _counted(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) -> Histograms:
     """Count the margins (draws, rows) of each row in bars of its own."""
     finite = np.isfinite(margins)
-    lows = np.where(finite, margins, np.inf).min(axis=0)
-    highs = np.where(finite, margins, -np.inf).max(axis=0)
-    lows, highs = (np.where(finite.any(axis=0), ends, 0.0) for ends in (lows, highs))
+    ends = np.where(finite, margins, np.inf).min(axis=0), np.where(finite, margins, -np.inf).max(axis=0)
+    lows, highs = (np.where(finite.any(axis=0), end, 0.0) for end in ends)
     widths = np.where(highs > lows, (highs - lows) / (BARS - 1), 1.0 / BARS)
     starts = np.floor(lows / widths) * widths  # so that 0 is the end of a bar: none stands on both sides
     with np.errstate(invalid="ignore"):
@@ -163,8 +152,7 @@ def _counted(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) 
     counts = np.zeros((margins.shape[1], BARS), dtype=np.int64)
     for i in range(margins.shape[1]):
         counts[i] = np.bincount(bars[finite[:, i], i].astype(np.intp), minlength=BARS)
-    unfit = np.count_nonzero(~finite, axis=0)
-    return Histograms(starts, widths, counts, unfit, failures, deltas, len(margins), listed)
+    return Histograms(starts, widths, counts, np.count_nonzero(~finite, axis=0), failures, deltas, len(margins), listed)
 
 
 def _deltas(subject: Subject, later: Later | None) -> Floats:
@@ -178,13 +166,6 @@ def _deltas(subject: Subject, later: Later | None) -> Floats:
         return np.empty(0)
     grid = np.linspace(0, 1.3 * max(ends), DELTAS + 1)[1:]
     return np.unique([float(f"{delta:.4g}") for delta in grid] + (own if len(own) <= OWN else []))
-
-
-def _own_deltas(subject: Subject) -> Floats:
-    """The delta of each row; where none is certified, one that is in the middle of the others."""
-    items: Any = subject.rows
-    deltas = np.array([item.delta for item in items], dtype=np.float64)
-    return np.where(deltas > 0, deltas, np.median(deltas[deltas > 0])) if deltas.any() else deltas
 
 
 def _affordable(question: Question) -> tuple[int, int]:

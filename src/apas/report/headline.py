@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from apas.certification.certificate import NOT_TODAY, Certificate
+from apas.certification.certificate import NOT_TODAY
 from apas.certification.claims import CLAIMS, Claim, is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
@@ -24,6 +24,7 @@ from apas.report.subject import Subject
 from apas.shifts.base import words_of
 
 _DISTANCE = {
+    np.inf: "each parameter changed by at most {}",
     1.0: "the changes of all parameters add up to at most {}",
     2.0: "the parameters moved by at most {} (Euclidean distance)",
 }
@@ -43,11 +44,9 @@ class Figure:
 def headline(subject: Subject, later: Later | None) -> list[str]:
     """What a reader should know after ten seconds, a sentence or two per entry."""
     found = _certified(subject) if subject.certificates is not None else _reached(subject)
-    if subject.searches is not None and subject.searches > len(subject.rows):
-        missing = subject.searches - len(subject.rows)
-        found.append(
-            f"For {missing} of the {subject.searches} that were asked for nothing was found; they have no line."
-        )
+    total = subject.searches
+    if total is not None and (missing := total - len(subject.rows)) > 0:
+        found.append(f"For {missing} of the {total} that were asked for nothing was found; they have no line.")
     return [*found, *_kept(subject, later)]
 
 
@@ -56,18 +55,12 @@ def _certified(subject: Subject) -> list[str]:
     assert certificates is not None
     counts = Counter(c.verdict.name for c in certificates if c.valid_today)
     total, good = len(certificates), counts["CERTIFIED"]
-    who = "The explanation is" if total == 1 else f"All {total} explanations are"
+    who = f"{good} of {total} explanations {_are(good)}"
     if good == total:
-        first = f"{who} certified to survive {_asked(subject)}."
-    else:
-        first = f"{good} of {total} explanations {_are(good)} certified to survive {_asked(subject)}"
-        rest = []
-        if counts["REFUTED"]:
-            rest.append(f"{counts['REFUTED']} {_are(counts['REFUTED'])} refuted: there is evidence against the claim")
-        if counts["UNKNOWN"]:
-            rest.append(f"{counts['UNKNOWN']} {_are(counts['UNKNOWN'])} undecided, which is no promise")
-        rest += _not_today(certificates)
-        first = "; ".join([first, *rest]) + "."
+        who = "The explanation is" if total == 1 else f"All {total} explanations are"
+    others = {"REFUTED": "refuted: there is evidence against the claim", "UNKNOWN": "undecided, which is no promise"}
+    rest = [f"{n} {_are(n)} {what}" for name, what in others.items() if (n := counts[name])]
+    first = "; ".join([f"{who} certified to survive {_asked(subject)}", *rest, *_not_today(certificates)]) + "."
     means = claims_in_words(subject)
     more = f" And {len(means) - SPELLED} more claims, see the table." if len(means) > SPELLED else ""
     return [first, f"Certified means: {' '.join(means[:SPELLED])}{more}"]
@@ -87,11 +80,6 @@ def _asked(subject: Subject) -> str:
     return f"{which} of the {words_of(subject.rows.shifts).changes} that were asked about"
 
 
-def shift_in_words(subject: Subject) -> str:
-    """What a shift is on this page, without a full stop."""
-    return words_of(subject.rows.shifts).one
-
-
 def claims_in_words(subject: Subject) -> list[str]:
     """What "certified" means for each claim, as a sentence; of largest shifts, what holds at each row's own delta."""
     items = subject.certificates if subject.certificates is not None else subject.radii
@@ -106,16 +94,14 @@ def claims_in_words(subject: Subject) -> list[str]:
 def _reached(subject: Subject) -> list[str]:
     radii = subject.radii
     assert radii is not None
-    deltas = radii.deltas
-    some = int(np.count_nonzero(deltas))
-    rest = _not_today(radii)
+    some, rest = int(np.count_nonzero(radii.deltas)), _not_today(radii)
     if not some:
         return ["; ".join([f"For none of {len(radii)} explanations is any shift of the model certified", *rest]) + "."]
     searched = any(item.per_test for item in radii)
     whole_way = searched or all(item.rungs is None for item in radii if item.delta)
     # between rungs nothing is certified, so a delta that is one must not be rounded
     write = at_least if whole_way else exactly
-    low, middle, high = (write(float(v)) for v in np.percentile(deltas[deltas > 0], [0, 50, 100]))
+    low, middle, high = (write(float(v)) for v in np.percentile(radii.deltas[radii.deltas > 0], [0, 50, 100]))
     first = f"{some} of {len(radii)} explanations {_are(some)} certified up to a largest shift of the model"
     if searched:  # where the search passed no test, a delta may still be proved
         first = f"For {some} of {len(radii)} explanations the published search ended at, or a proof reaches, a shift"
@@ -133,16 +119,11 @@ def _reached(subject: Subject) -> list[str]:
 def _kept(subject: Subject, later: Later | None) -> list[str]:
     if later is None:
         return []
-    said = []
-    counts = later.counts
-    promised = sum(counts.values()) - counts["NOT_PROMISED"]
+    said, counts = [], later.counts
     if later.audit is not None:
-        kept = counts["HELD"]
-        said.append(
-            f"A later model keeps {kept} of {promised} promises."
-            if promised
-            else "A later model had no promise to keep."
-        )
+        promised = sum(counts.values()) - counts["NOT_PROMISED"]
+        kept = f"keeps {counts['HELD']} of {promised} promises" if promised else "had no promise to keep"
+        said.append(f"A later model {kept}.")
         wrong = later.audit.wrong_certificates
         if wrong:
             said.append(
@@ -165,9 +146,9 @@ def _kept(subject: Subject, later: Later | None) -> list[str]:
             (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
         ]
         said += [f"{n} {_are(n)} {why}." for n, why in reasons if n]
-        rest = [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]
-        if rest:
-            said.append(f"Of {len(rest)} without a promise, {sum(rest)} {_have(sum(rest))} the class on it.")
+        if rest := [row.valid for row in later.audit if row.outcome is Outcome.NOT_PROMISED]:
+            have = "has" if sum(rest) == 1 else "have"
+            said.append(f"Of {len(rest)} without a promise, {sum(rest)} {have} the class on it.")
     if later.measured is not None:
         said.append(f"From the certified to the later model, {measured_in_words(later)}.")
     if later.beyond:
@@ -179,19 +160,13 @@ def measured_in_words(later: Later) -> str:
     """How far the model moved, without a full stop."""
     measured = later.measured
     assert measured is not None
-    size = at_most(measured.delta)
-    if measured.p == np.inf:
-        return f"each parameter changed by at most {size}"
-    return _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})").format(size)
+    said = _DISTANCE.get(measured.p, f"the parameters moved by at most {{}} (p = {measured.p:g})")
+    return said.format(at_most(measured.delta))
 
 
 def capital(text: str) -> str:
     """The text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]
-
-
-def _have(count: int) -> str:
-    return "has" if count == 1 else "have"
 
 
 def _are(count: int) -> str:
@@ -200,24 +175,19 @@ def _are(count: int) -> str:
 
 def figures(subject: Subject, later: Later | None) -> list[Figure]:
     """The large numbers at the top."""
-    found = []
-    total = len(subject.rows)
+    found, total = [], len(subject.rows)
     if subject.certificates is not None:
         good = int(subject.certificates.certified.sum())
         deltas = sorted({c.delta for c in subject.certificates})
         found.append(Figure(f"{good} of {total}", "explanations certified", "good" if good == total else ""))
-        never = int((~subject.certificates.valid_today).sum())
-        if never:
+        if never := int((~subject.certificates.valid_today).sum()):
             found.append(Figure(f"{never} of {total}", "not valid today: the model itself refuses them", "bad"))
         spread = exactly(deltas[0]) if len(deltas) == 1 else f"{exactly(deltas[0])} to {exactly(deltas[-1])}"
         found.append(Figure(spread, "delta asked about: size of the shifts"))
     if subject.radii is not None and (subject.radii.deltas > 0).any():
         middle = float(np.median(subject.radii.deltas[subject.radii.deltas > 0]))
-        what = (
-            "delta that the published search led to"
-            if any(r.per_test for r in subject.radii)
-            else "largest certified delta"
-        )
+        searched = any(r.per_test for r in subject.radii)
+        what = "delta that the published search led to" if searched else "largest certified delta"
         found.append(Figure(at_least(middle), f"median of the {what}, where there is one"))
     if later is not None and later.measured is not None:
         found.append(Figure(at_most(later.measured.delta), "measured shift to the later model, at most"))
@@ -239,10 +209,9 @@ def methods(
 ) -> dict[str, list[str]]:
     """Sentences under headings; each is true of this page."""
     searched = subject.certificates is None and any(radius.per_test for radius in subject.radii or ())
+    first = "What the published search asks" if searched else "What certified means"
     found = {
-        "What the published search asks" if searched else "What certified means": [
-            capital(said) for said in claims_in_words(subject)
-        ][:8],
+        first: [capital(said) for said in claims_in_words(subject)][:8],
         "How it was shown": _shown(subject),
         "What is assumed": _assumed(subject),
         "What is not promised": _not_promised(subject, later),
@@ -252,20 +221,12 @@ def methods(
 
 
 def _claims(subject: Subject) -> list[Claim]:
-    items = [*(subject.certificates or ()), *(subject.radii or ())]
-    return [item.claim for item in items]
-
-
-def _pairs(subject: Subject) -> list[tuple[Certificate, MaxShift]]:
-    """Certificates with the largest shifts of their rows, where both speak of most shifts and both are known."""
-    both = zip(subject.certificates or (), subject.radii or (), strict=False)
-    return [(c, r) for c, r in both if c.claim.coverage < 1 and r.claim.coverage < 1]
+    return [item.claim for item in [*(subject.certificates or ()), *(subject.radii or ())]]
 
 
 def _shown(subject: Subject) -> list[str]:
     said = []
-    kinds = sorted({c.method for c in subject.certificates or ()})
-    if kinds:
+    if kinds := sorted({c.method for c in subject.certificates or ()}):
         said.append(f"Method of the certificates: {', '.join(kinds)}. Each line of the table names its evidence.")
     if any(claim.risk and CLAIMS.know(claim) for claim in _claims(subject)):
         said.append(
@@ -273,7 +234,8 @@ def _shown(subject: Subject) -> list[str]:
             "counted. A row is certified if so few failed as would be improbable if fewer shifts than claimed kept the "
             "class; the confidence says how improbable."
         )
-    if _proved(subject):
+    proved = any(c.is_certified and is_proof(c.claim) for c in subject.certificates or ())
+    if proved or any(r.provable > 0 for r in subject.radii or ()):
         said.append("Worst case: a bound that holds for every model of the set was proved; no sampling is involved.")
     if any(c.witness is not None and c.claim.coverage == 1 for c in subject.certificates or ()):
         said.append("Rows that are refuted about every shift come with one on which the promised class is lost.")
@@ -293,7 +255,9 @@ def _shown(subject: Subject) -> list[str]:
             "Where a line says that the whole way up to a size is refuted, too many rays have lost the class somewhere "
             "on the way. At a larger size by itself, enough shifts may keep it again."
         )
-    if any(c.is_certified and 0 < r.delta < c.delta for c, r in _pairs(subject)):
+    both = zip(subject.certificates or (), subject.radii or (), strict=False)
+    most = [(c, r) for c, r in both if c.claim.coverage < 1 and r.claim.coverage < 1]
+    if any(c.is_certified and 0 < r.delta < c.delta for c, r in most):
         said.append(
             "Some rows are certified at the delta asked about, while their largest certified delta is smaller. "
             "The two are answers of different draws, each true with its confidence."
@@ -303,11 +267,6 @@ def _shown(subject: Subject) -> list[str]:
             "The largest shifts were searched as published: their confidence holds for each test, not for the search."
         )
     return said
-
-
-def _proved(subject: Subject) -> bool:
-    certified = any(c.is_certified and is_proof(c.claim) for c in subject.certificates or ())
-    return certified or any(r.provable > 0 for r in subject.radii or ())
 
 
 def _estimated(subject: Subject) -> bool:
@@ -371,12 +330,10 @@ def _plots(curves: Curves | str, bars: Histograms | str) -> list[str]:
             "only guides the eye."
         )
     if isinstance(bars, Histograms):
-        which = (
-            f"{bars.draws:,} further shifted models, at the delta that is named below, in the same directions for all"
-        )
-        if bars.listed:
-            which = f"the {bars.draws:,} listed models, which are those that the certificates are about"
-        said.append(f"Histograms show the margins on {which}. They are a picture, not a bound.")
+        which = "further shifted models, at the delta that is named below, in the same directions for all"
+        which = "listed models, which are those that the certificates are about" if bars.listed else which
+        of = f"{'the ' if bars.listed else ''}{bars.draws:,} {which}"
+        said.append(f"Histograms show the margins on {of}. They are a picture, not a bound.")
     said.append(
         "The margin says how far the model's score lies on the side of the promised class: above 0 the row has that "
         "class, below 0 it has not."
@@ -399,11 +356,9 @@ def provenance(
     now = {"apas": sys.modules["apas"].__version__, "numpy": np.__version__, "python": platform.python_version()}
     libraries = {name: version(name) for name in ("jinja2", "plotly")}
     found.append(("page made with", ", ".join(f"{n} {v}" for n, v in {**now, **libraries}.items())))
-    seeds = {_seed(c.evidence) for c in subject.certificates or ()} - {None}
-    found += _listed("seeds of the certificates", seeds)
-    found += _listed("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()} - {None})
-    drawn = isinstance(bars, Histograms) and not bars.listed
-    if isinstance(curves, Curves) or drawn:
+    found += _listed("seeds of the certificates", {_seed(c.evidence) for c in subject.certificates or ()})
+    found += _listed("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()})
+    if isinstance(curves, Curves) or (isinstance(bars, Histograms) and not bars.listed):
         found.append(("seed of the page's own draws", hex(entropy)))
     return found
 
@@ -414,7 +369,7 @@ def _seed(evidence: Any) -> str | None:
 
 
 def _listed(name: str, seeds: set[Any]) -> list[tuple[str, str]]:
-    texts = sorted(str(seed) for seed in seeds)
+    texts = sorted(str(seed) for seed in seeds - {None})
     if not texts:
         return []
     more = f" and {len(texts) - SEEDS} more" if len(texts) > SEEDS else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apas.certification.claims import is_proof
-from apas.contracts.audit import AuditRow, Outcome
+from apas.contracts.audit import Outcome
 from apas.contracts.file import table_cells
 from apas.counterfactuals.result import differ, number_pair, number_text
 from apas.display.numbers import at_least, at_most, exactly
@@ -51,13 +51,11 @@ class Line:
 
     def marks(self) -> dict[str, dict[str, Any] | None]:
         """Deltas that are marked on the row's curve, and how they are written: what is certified rounded down."""
-        tested = "" if self.tested is None else exactly(self.tested)
-        broken = "" if self.broken is None else at_most(self.broken)
         found = {
-            "tested": (self.tested, tested),
+            "tested": (self.tested, "" if self.tested is None else exactly(self.tested)),
             "sampled": (self.sampled, self.sampled_text),
             "worst": (self.worst, self.worst_text),
-            "broken": (self.broken, broken),
+            "broken": (self.broken, "" if self.broken is None else at_most(self.broken)),
         }
         return {key: None if at is None else {"at": at, "text": text} for key, (at, text) in found.items()}
 
@@ -67,24 +65,19 @@ def lines_of(subject: Subject, later: Later | None) -> list[Line]:
     rows = subject.rows
     after = table_cells(rows.points)
     before: list[Any] = [None] * len(after) if rows.inputs is None else table_cells(rows.inputs)
-    names = _names(rows, len(after[0]))
+    columns = rows.points.columns if hasattr(rows.points, "columns") else rows.feature_names
+    names = [f"x{j}" for j in range(len(after[0]))] if columns is None else [str(name) for name in columns]
     return [
         _line(i, str(label), _changes(names, before[i], after[i]), subject, later)
         for i, label in enumerate(subject.labels)
     ]
 
 
-def _names(rows: Any, width: int) -> list[str]:
-    columns = rows.points.columns if hasattr(rows.points, "columns") else rows.feature_names
-    return [str(name) for name in columns] if columns is not None else [f"x{j}" for j in range(width)]
-
-
 def _changes(names: list[str], before: list[Any] | None, after: list[Any]) -> tuple[tuple[Change, ...], int]:
     if before is None:
         every = [Change(name, None, _text(b)) for name, b in zip(names, after, strict=True)]
     else:
-        triples = zip(names, before, after, strict=True)
-        every = [Change(name, *_pair(a, b)) for name, a, b in triples if differ(a, b)]
+        every = [Change(name, *_pair(a, b)) for name, a, b in zip(names, before, after, strict=True) if differ(a, b)]
     return tuple(every[:LISTED]), max(0, len(every) - LISTED)
 
 
@@ -123,7 +116,13 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
             sampled, sampled_text = certificate.delta, exactly(certificate.delta)
     said = [] if certificate is None else [certificate.sentence()]
     said += [] if radius is None else [capital(f"largest shift: {radius.sentence()}")]
-    became = None if later is None or later.audit is None else later.audit[i]
+    outcome, outcome_text = "", ""
+    if later is not None and later.audit is not None:
+        row = later.audit[i]
+        more = f" Nearest repair: {row.repair}." if row.repair else ""
+        if row.outcome is Outcome.NOT_PROMISED:
+            more = f" It is {'' if row.valid else 'not '}valid on the later model."
+        outcome, outcome_text = row.outcome.name, f"{capital(row.reason)}.{more}"
     item: Any = certificate if certificate is not None else radius
     return Line(
         number=i,
@@ -140,13 +139,6 @@ def _line(i: int, label: str, changes: tuple[tuple[Change, ...], int], subject: 
         worst_text=worst_text if worst else "",
         sampled_text=sampled_text if sampled else "",
         tested=None if certificate is None else certificate.delta,
-        outcome="" if became is None else became.outcome.name,
-        outcome_text="" if became is None else _outcome_text(became),
+        outcome=outcome,
+        outcome_text=outcome_text,
     )
-
-
-def _outcome_text(row: AuditRow) -> str:
-    more = f" Nearest repair: {row.repair}." if row.repair else ""
-    if row.outcome is Outcome.NOT_PROMISED:
-        more = f" It is {'' if row.valid else 'not '}valid on the later model."
-    return f"{capital(row.reason)}.{more}"

@@ -77,8 +77,12 @@ def read_subject(certificates: Any, max_shifts: Any, model: Any) -> Subject:
         radii = found.max_shifts
     is_saved = bool(digest) or not unsaved(found, radii)
     digest = digest or (stored_content(found, radii)["digest"] if is_saved else _digest(found, radii))
+    matched: Any = None if found.model is None else Matched(found.model)
+    if model is not None and isinstance(matched := match_model(found, read_model(model, "`model`")), str):
+        wanted = "the model that the certificates are about"
+        raise InputError(f"`model` must be {wanted}, but {matched}; pass that model.")
     certificates, radii = (found, radii) if isinstance(found, Certificates) else (None, found)
-    return Subject(certificates, radii, digest, versions, _matched(found, model), searches, is_saved)
+    return Subject(certificates, radii, digest, versions, matched, searches, is_saved)
 
 
 def _digest(*parts: Certificates | MaxShifts | None) -> str:
@@ -99,12 +103,3 @@ def _radii(max_shifts: Any) -> MaxShifts | None:
     if found is None:
         raise InputError(f"{os.fsdecode(max_shifts)} holds no largest shifts; write them with `apas max-shift --save`.")
     return found
-
-
-def _matched(rows: Certificates | MaxShifts, model: Any) -> Matched | None:
-    if model is None:
-        return None if rows.model is None else Matched(rows.model)
-    matched = match_model(rows, read_model(model, "`model`"))
-    if isinstance(matched, str):
-        raise InputError(f"`model` must be the model that the certificates are about, but {matched}; pass that model.")
-    return matched

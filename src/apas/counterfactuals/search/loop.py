@@ -125,9 +125,8 @@ class DrawnSearchTest:
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
         margins = np.concatenate(list(self._margins_and_band(np.vstack([point[None], others]))[0]))
-        order = np.argsort(margins[:, 0])
         width = max(3, self.rank // 2)
-        ranks = order[max(0, self.rank - width) : self.rank + width + 1]
+        ranks = np.argsort(margins[:, 0])[max(0, self.rank - width) : self.rank + width + 1]
         return np.asarray(np.nan_to_num(margins[ranks, 1:] - margins[ranks, :1]).mean(axis=0))
 
     def near(self, point: Floats) -> DrawnSearchTest:
@@ -222,11 +221,8 @@ class CertifyingTest:
         return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
 
     def can_test(self, rank: int, number: int) -> bool:
-        """Whether test number `number` of a rank could certify anything: with few draws the later ones cannot.
-
-        Number 0 is the one test of a path; of listed models there are enough for one test of whatever kind.
-        """
-        if self.searched is not None:
+        """Whether test number `number` of a rank (0: that of a path) could certify anything: with few draws not all."""
+        if self.searched is not None:  # of listed models there are enough for one test of whatever kind
             return number <= 1
         if self.draws is None or self.draws.n_samples is None:
             return True
@@ -279,10 +275,8 @@ class CertifyingTest:
             return len(self.searched.models), 0  # the test allows next to none
         assert self.draws is not None
         model, claim = self.task.model, self._claim(self.draws)
-        nobody = np.empty(0, dtype=object)
-        samples = self.draws.samples(
-            Question(model, np.empty((0, model.n_features)), nobody, np.empty(0), self.shifts), claim
-        )
+        nobody = np.empty((0, model.n_features)), np.empty(0, dtype=object), np.empty(0)
+        samples = self.draws.samples(Question(model, *nobody, self.shifts), claim)
         return samples, _allowed(samples, claim)
 
     def _claim(self, method: Draws, tries: int = 1) -> Most:
@@ -302,7 +296,10 @@ class CertifyingTest:
         block = block_size(question)
         drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
         least = least_margins((question.margins(directions) for directions in drawn), allowed + 1)
-        slacks = _on_grid(np.partition(least, bearable, axis=0)[bearable] - question.band, question.band)
+        slacks = np.partition(least, bearable, axis=0)[bearable] - question.band
+        # rounded down to multiples of a power of two, which is exact; what is negative stays so
+        grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(question.band, np.finfo(float).tiny))))
+        slacks = np.floor(slacks / grid) * grid
         hopeful = least.max(axis=0) > question.band
         return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
 
@@ -320,12 +317,6 @@ def _look_at_bound(certificate: Certificate) -> Look:
     return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate)
 
 
-def _on_grid(slacks: Floats, band: Floats) -> Floats:
-    """Slacks rounded down to multiples of a power of two, which is exact; what is negative stays so."""
-    grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(band, np.finfo(float).tiny))))
-    return np.asarray(np.floor(slacks / grid) * grid)
-
-
 #: Rows of each path that are tested together before it is seen whether one failed.
 AHEAD = 8
 #: How often the way between two rows of a path is halved where that costs nothing.
@@ -334,6 +325,7 @@ HALVINGS = 10
 PROBES = 20
 #: An answer, and the numbers per cell of what was found (NaN if nothing).
 Answer = tuple[Counterfactual, Floats]
+_Answers = dict[tuple[int, int], Answer]  # by row and rank
 
 
 @dataclass(frozen=True)
@@ -389,10 +381,8 @@ class RowSearch:
             if time.monotonic() > limits.deadline:
                 return self.give_up("time is up")
             try:
-                stream = self.stream
-                self.candidate = (
-                    stream.send(self.slack) if isinstance(stream, Generator) and self.asked else next(stream)
-                )
+                begun = self.stream if isinstance(self.stream, Generator) and self.asked else None
+                self.candidate = next(self.stream) if begun is None else begun.send(self.slack)
             except StopIteration as end:
                 if time.monotonic() > limits.deadline:  # what a source gave up for that is not exhausted
                     return self.give_up("time is up")
@@ -434,34 +424,30 @@ class RowSearch:
         """How the search ended, once it has."""
         search, (status, reason) = self.search, self.ended or (Status.BUDGET, "")
         cost, point, certificate = self.best or (np.nan, np.full_like(search.input, np.nan), None)
-        return Counterfactual(
-            search.row, self.rank, search.target, status, cost, self.candidates, self.tests, certificate, reason
-        ), point
+        spent = self.candidates, self.tests
+        return Counterfactual(search.row, self.rank, search.target, status, cost, *spent, certificate, reason), point
 
 
 def run_rows(
     searches: list[Search], deltas: Floats, source: CandidateSource, test: CertifyingTest, limits: Limits, report: Any
 ) -> list[Answer]:
-    """`limits.k` answers per search, in order; `report` is told how many searches have ended."""
+    """`limits.k` answers per search, in order; `report`, if there is one, is told how many searches have ended."""
     waiting = [RowSearch(s, 0, float(d), source) for s, d in zip(searches, deltas, strict=True)]
-    done: dict[tuple[int, int], Answer] = {}
+    done: _Answers = {}
     while waiting:
         for row in waiting:
             row.advance(limits)
         going = [row for row in waiting if row.ended is None]
-        single = [row for row in going if row.candidate.path is None]
-        _look(single, test)
-        _test(single, test)
+        _look_and_test([row for row in going if row.candidate.path is None], test)
         _test_paths([row for row in going if row.candidate.path is not None], test)
-        still = []
+        still, before = [], len(done)
         for row in waiting:
-            if row.ended is None:
-                still.append(row)
-                continue
-            done[row.search.row, row.rank] = row.answer()
-            report(1)
-            still += _next_rank(row, test, limits, done, report)
+            if row.ended is not None:
+                done[row.search.row, row.rank] = row.answer()
+            still += [row] if row.ended is None else _next_rank(row, test, limits, done)
         waiting = still
+        if report is not None:
+            report(len(done) - before)
     return [done[s.row, rank] for s in searches for rank in range(limits.k)]
 
 
@@ -473,16 +459,12 @@ def _asked_about(rows: list[RowSearch], points: Floats | None = None) -> tuple[F
     return found, targets, np.array([row.delta for row in rows])
 
 
-def _look(rows: list[RowSearch], test: CertifyingTest) -> None:
-    """Give each search the slack of its candidate, and the certificate where to look is to test."""
+def _look_and_test(rows: list[RowSearch], test: CertifyingTest) -> None:
+    """Look at candidates, then test those that are worth it: one batch for all rows at the same number of tests."""
     for rank in sorted({row.rank for row in rows}):
         batch = [row for row in rows if row.rank == rank]
         for row, look in zip(batch, test.look(*_asked_about(batch), rank), strict=True):
             row.slack, row.hopeful, row.certificate = look.slack, look.hopeful, look.certificate
-
-
-def _test(rows: list[RowSearch], test: CertifyingTest) -> None:
-    """Test the final candidates that are worth it: one batch for all rows that are at the same number of tests."""
     rows = [row for row in rows if row.candidate.final and (row.hopeful or row.certificate is not None)]
     for row in rows:
         row.tests += 1
@@ -536,10 +518,8 @@ def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: in
         if row.best is not None:
             row.ended = (Status.FOUND, row.best[2].reason)
         elif test.draws is not None:
-            why = (
-                "the safest of the rows found failed its test, and a second test would need confidence that is used up"
-            )
-            row.ended = (Status.BUDGET, why)
+            why = "failed its test, and a second test would need confidence that is used up"
+            row.ended = (Status.BUDGET, f"the safest of the rows found {why}")
     return going
 
 
@@ -556,9 +536,7 @@ def _bisect(row: RowSearch, test: CertifyingTest, failed: Floats) -> None:
             failed = middle
 
 
-def _next_rank(
-    row: RowSearch, test: CertifyingTest, limits: Limits, done: dict[tuple[int, int], Answer], report: Any
-) -> list[RowSearch]:
+def _next_rank(row: RowSearch, test: CertifyingTest, limits: Limits, done: _Answers) -> list[RowSearch]:
     """The search for the next counterfactual of a row; where one was not found, the further ones are not either."""
     answer, point = done[row.search.row, row.rank]
     if answer.is_found and row.rank + 1 < limits.k:
@@ -568,5 +546,4 @@ def _next_rank(
         return [RowSearch(search, row.rank + 1, row.delta, row.source)]
     for rank in range(row.rank + 1, limits.k):
         done[row.search.row, rank] = replace(answer, rank=rank, candidates=0, tests=0), point
-        report(1)
     return []

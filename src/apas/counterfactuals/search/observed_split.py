@@ -20,7 +20,6 @@ from apas._typing import Floats
 from apas.certification.question import Draws
 from apas.counterfactuals.search.source import Task
 from apas.counterfactuals.space.encoder import CodedModel, Piece, pieces_of
-from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import ApasError, InputError, Unsupported
 from apas.models.base import Dense, Model, Raw, offers
 from apas.models.digest import model_digest
@@ -34,7 +33,6 @@ class Relistable(Protocol):
 
     def with_models(self, models: Sequence[Any]) -> ShiftSet:
         """The same set of other models."""
-        ...
 
 
 @runtime_checkable
@@ -45,14 +43,6 @@ class AsTheyAre(Protocol):
         self, model: Model, rows: Callable[[int, Model], Floats], numbers: Sequence[int], count: int, target: Any
     ) -> Floats:
         """Margins of `count` rows on models of these numbers, each given what it reads, shape (numbers, count)."""
-        ...
-
-
-def bind_models(shifts: Listed, space: FeatureSpace, model: Model) -> Any:
-    """A listed set with its models behind the coding of the space, if the model itself is."""
-    if not isinstance(model, CodedModel):
-        return shifts
-    return relisted(shifts, [space.bind(other) for other in shifts.models])
 
 
 def relisted(shifts: Listed, models: Any) -> Any:
@@ -78,8 +68,7 @@ def split_models(shifts: Listed, method: Draws) -> tuple[Any, Any]:
         )
     parts = [relisted(shifts, part) for part in (models[:-certifying], models[-certifying:])]
     known = [set(part.to_dict().get("models") or map(model_digest, part.models)) for part in parts]
-    both = len(known[0] & known[1])
-    if both:
+    if both := len(known[0] & known[1]):
         raise InputError(
             f"`models` of {name} must differ, but {both} of those to certify on are among those to search: "
             "what a search has seen certifies nothing; retrain each with a seed of its own."
@@ -100,8 +89,7 @@ def differences(shifts: ShiftSet, model: Model) -> Floats | None:
 
 def _alike(one: Any, other: Any) -> bool:
     a, b = one.as_feedforward(), other.as_feedforward()
-    settings = ("activations", "output", "threshold", "classes")
-    same = all(getattr(a, name) == getattr(b, name) for name in settings)
+    same = all(getattr(a, name) == getattr(b, name) for name in ("activations", "output", "threshold", "classes"))
     return bool(same and one.parameters.shapes == other.parameters.shapes)
 
 
@@ -122,7 +110,9 @@ class AdditiveEncoder:
 
     def encoded(self, points: Floats) -> Floats:
         """Points in the units of the model, fast if they agree in what never changes, as all points of one row do."""
-        if not self._covers(points):
+        alike = (points[:, self._fixed] == points[:1, self._fixed]).all()
+        inside = alike and ((points >= self._low) & (points <= self._high)).all()
+        if not inside or not all(np.isin(points[:, i], piece.numbers).all() for i, piece in self._levels):
             return self.task.encoded(points)
         sums, key = points @ self._lines, points[0, self._fixed].tobytes()
         for i, piece in self._levels:
@@ -130,11 +120,6 @@ class AdditiveEncoder:
         if key not in self._rest:
             self._rest[key] = self.task.encoded(points[:1])[0] - sums[0]
         return sums + self._rest[key]
-
-    def _covers(self, points: Floats) -> bool:
-        alike = (points[:, self._fixed] == points[:1, self._fixed]).all()
-        inside = alike and ((points >= self._low) & (points <= self._high)).all()
-        return bool(inside and all(np.isin(points[:, i], piece.numbers).all() for i, piece in self._levels))
 
 
 @dataclass(frozen=True)

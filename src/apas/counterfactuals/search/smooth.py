@@ -58,8 +58,7 @@ class LevelWeights:
     """The coordinates of several categories as one block, so that all of them are handled together."""
 
     def __init__(self, parts: list[slice], size: int) -> None:
-        widest = max((p.stop - p.start for p in parts), default=0)
-        self.places = np.full((len(parts), widest), size)
+        self.places = np.full((len(parts), max((p.stop - p.start for p in parts), default=0)), size)
         for row, part in zip(self.places, parts, strict=True):
             row[: part.stop - part.start] = np.arange(part.start, part.stop)
         self._is_there = self.places < size
@@ -67,9 +66,9 @@ class LevelWeights:
     def __len__(self) -> int:
         return len(self.places)
 
-    def to_weights(self, points: Floats) -> None:
-        """Replace what the categories have by the nearest weights, in place."""
-        points[:, self.places[self._is_there]] = on_simplex(self._block(points))[:, self._is_there]
+    def to_weights(self, points: Floats, found: Floats) -> None:
+        """Replace what the categories have in `found` by the weights nearest to what they have in `points`."""
+        found[:, self.places[self._is_there]] = on_simplex(self._block(points))[:, self._is_there]
 
     def to_levels(self, points: Floats) -> None:
         """Replace weights by the level that has the most, in place."""
@@ -104,9 +103,7 @@ class PiecewiseLinear:
         self.places = np.array(places, dtype=np.intp)
         longest, columns = max(map(len, knots), default=2), values[0].shape[1] if values else 0
         self._knots = np.full((len(knots), longest), np.inf)
-        self._values = np.zeros((len(knots), longest, columns))
-        self._pieces = np.zeros((len(knots), longest, columns))
-        self._means = np.zeros((len(knots), longest, columns))
+        self._values, self._pieces, self._means = np.zeros((3, len(knots), longest, columns))
         for i, (k, v) in enumerate(zip(knots, values, strict=True)):
             slopes = np.diff(v, axis=0) / np.diff(k)[:, None]
             self._knots[i, : len(k)], self._values[i, : len(k)] = k, v
@@ -121,8 +118,7 @@ class PiecewiseLinear:
     def sums(self, points: Floats) -> Floats:
         """What all of them add up to, shape (rows, columns)."""
         at, piece, knot = self._pieces_at(points)
-        apart = at - knot
-        found = self._values[self._every, piece] + apart[:, :, None] * self._pieces[self._every, piece]
+        found = self._values[self._every, piece] + (at - knot)[:, :, None] * self._pieces[self._every, piece]
         return np.asarray(found.sum(axis=1))
 
     def slopes(self, points: Floats) -> Floats:
@@ -216,10 +212,7 @@ class SmoothProblem:
         """The nearest points within the limits, the weights of levels adding up to 1."""
         found = np.clip(points, self.low, self.high)
         if len(self._categories):
-            mixed = points.copy()
-            self._categories.to_weights(mixed)
-            moved = self._categories.places[self._categories.places < self.at.size]
-            found[:, moved] = mixed[:, moved]
+            self._categories.to_weights(points, found)
         return found
 
     def costs(self, points: Floats) -> Floats:

@@ -168,23 +168,18 @@ class SearchTest(Protocol):
     @property
     def few(self) -> bool:
         """Whether so few models are looked at that others may well be worse."""
-        ...
 
     def slacks(self, points: Floats) -> Floats:
         """Per point how much margin is left, at least 0 where it would pass; NaN where unknown."""
-        ...
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """By how much the slack grows from a point to each of others near it."""
-        ...
 
     def near(self, point: Floats) -> SearchTest:
         """The same for points near `point`, at a lower price."""
-        ...
 
     def demanding(self, more: float) -> SearchTest:
         """The same test, which asks for some slack more."""
-        ...
 
 
 @runtime_checkable
@@ -202,15 +197,12 @@ class CandidateSource(Protocol):
 
         From other sources the cheapest certified one is, after all of them.
         """
-        ...
 
     def unsupported(self, task: Task) -> str | None:
         """None if the source can work on the task, else the error a user reads."""
-        ...
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different candidates for one row, allowed by the space and valid on the model."""
-        ...
 
 
 @runtime_checkable
@@ -220,7 +212,6 @@ class OnePath(Protocol):
     @property
     def one_path(self) -> bool:
         """Whether it does."""
-        ...
 
 
 @runtime_checkable
@@ -229,4 +220,3 @@ class ForRows(Protocol):
 
     def check_rows(self, rows: int) -> None:
         """Refuse another number of inputs."""
-        ...

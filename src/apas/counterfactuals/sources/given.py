@@ -73,10 +73,8 @@ class Given:
 
     def numbers(self, task: Task) -> Floats:
         """The points as numbers per cell, NaN where there is none."""
-        space = task.space
-        return task.once(
-            ("given", id(self)), lambda: space.numbers(own_columns(self.points, space), "points", gaps=True)
-        )
+        own, space = ("given", id(self)), task.space
+        return task.once(own, lambda: space.numbers(own_columns(self.points, space), "points", gaps=True))
 
     def candidates(self, search: Search) -> _Asking:
         """The given point if it is allowed and valid, then those of its repair.
@@ -93,9 +91,8 @@ def _offered(search: Search, given: Floats, repair: bool) -> _Asking:
     if np.isnan(given).any():
         return "`points` has no counterfactual for this input"
     given, space = search.settled(given), search.task.space
-    broken = [
-        f.name for f, fine in zip(space, space.allowed(given[None], search.input[None])[0], strict=True) if not fine
-    ]
+    allowed = space.allowed(given[None], search.input[None])[0]
+    broken = [name for name, fine in zip(space.names, allowed, strict=True) if not fine]
     complaint: str | None = f"the given point breaks the constraints of {', '.join(broken)}"
     if broken and not repair:
         return complaint
@@ -165,8 +162,7 @@ def _known_anchors(search: Search, start: Floats) -> Iterator[Floats]:
         return
     rows = np.unique(task.space.snapped(rows, np.broadcast_to(search.input, rows.shape)), axis=0)
     rows = rows[task.valid(rows, search.target)]
-    costs = task.space.costs(rows, np.broadcast_to(start, rows.shape), task.distance)
-    rows = rows[np.argsort(costs, kind="stable")]
+    rows = rows[np.argsort(task.space.costs(rows, np.broadcast_to(start, rows.shape), task.distance), kind="stable")]
     rank = 0
     while rank < len(rows):
         if not np.array_equal(rows[rank], start) and _is_usable(search, rows[rank]):

@@ -50,8 +50,7 @@ class NearestNeighbours:
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
         """Different rows in the order of their costs, allowed by the space and valid on the model."""
-        task = search.task
-        label = search.target
+        task, label = search.task, search.target
         known = task.once(("neighbours", label), lambda: _KnownRows(task, rows_of_class(task, label)))
         if not len(known.rows):
             raise InputError(
@@ -71,11 +70,9 @@ def rows_of_class(task: Task, label: Any) -> Floats:
 
 
 class _KnownRows:
-    """Known rows of a class in a tree, whose distances are lower bounds of costs.
+    """Known rows of a class in a tree, whose distances are lower bounds of costs."""
 
-    Only features that change freely are in it. Of the others it is not known before an input is given which of their
-    values remain.
-    """
+    # Only features that change freely are in it: which values of the others remain is not known without an input.
 
     def __init__(self, task: Task, rows: Floats) -> None:
         from scipy.spatial import cKDTree
@@ -117,16 +114,13 @@ def _moved(feature: Feature, values: Floats) -> Floats:
     if not feature.mutable or feature.direction is not None:
         return np.full(len(values), np.inf)
     anywhere = np.full(len(values), np.nan)  # from nowhere: no original value that would be allowed as well
-    apart = feature.differences(feature.snapped(values, anywhere), values)
-    return np.nan_to_num(apart, nan=np.inf)
+    return np.nan_to_num(feature.differences(feature.snapped(values, anywhere), values), nan=np.inf)
 
 
 def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:
     """Candidates in the order of their costs: one is held back while the rows still to come could cost less."""
-    waiting: list[tuple[float, int]] = []
-    points: dict[int, Floats] = {}
-    looked_at: set[int] = set()
-    seen: set[bytes] = set()
+    waiting, points = list[tuple[float, int]](), dict[int, Floats]()
+    looked_at, seen = set[int](), set[bytes]()
     count, bound = FIRST, 0.0
     while bound < np.inf:
         found, bound = known.nearest(search.input, count)

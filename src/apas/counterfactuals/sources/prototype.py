@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -132,15 +133,12 @@ class Prototype:
                 yield from self._levels_of_descents(problem, part, prototype)
 
     def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, prototype: Floats) -> Iterator[Level]:
-        def descend(confidences: Floats, weights: Floats) -> tuple[Floats, Floats]:
-            return self._descend(problem, confidences, weights, prototype)
-
-        first = np.full(len(asked), float(self.weight))
+        first, descend = np.full(len(asked), float(self.weight)), partial(self._descend, problem, prototype)
         costs, points = try_strengths(descend, asked, first, self.rounds)
         return levels_of(problem, asked, costs, _draw_back(problem, asked, points))
 
     def _descend(
-        self, problem: SmoothProblem, asked: Floats, weights: Floats, prototype: Floats
+        self, problem: SmoothProblem, prototype: Floats, asked: Floats, weights: Floats
     ) -> tuple[Floats, Floats]:
         """Cost (that of the elastic net) and place of the best point of each descent, infinite where there is none."""
         start, count = problem.start, len(asked)
@@ -157,8 +155,7 @@ class Prototype:
             costs = self.sparsity * problem.costs(allowed[:count]) + (moved * moved).sum(axis=1)
             good = (excess[:count] >= asked) & (margins[:count] >= 0) & (costs < best)
             best[good], points[good] = costs[good], allowed[:count][good]
-            short = excess[count:] < asked
-            pull = np.where(short, -2.0 * weights * problem.slopes(margins[count:]), 0.0)
+            pull = np.where(excess[count:] < asked, -2.0 * weights * problem.slopes(margins[count:]), 0.0)
             slope = pull[:, None] * slopes[count:] + 2.0 * (ahead - start) + 2.0 * self.attraction * (ahead - prototype)
             rate = self.learning_rate / (1.0 + self.attraction) * np.sqrt(1.0 - t / self.iterations)
             change = ahead - rate * slope - start
@@ -185,13 +182,8 @@ def _draw_back(problem: SmoothProblem, asked: Floats, points: Floats) -> Floats:
 def _prototype(problem: SmoothProblem, neighbours: int) -> Floats:
     """Mean of the nearest known rows of the wanted class, in coordinates."""
     task, label = problem.search.task, problem.search.target
-    known, tree = task.once(("prototype", label), lambda: _known(problem, label))
-    _, nearest = tree.query(problem.start, k=np.arange(1, min(neighbours, len(known)) + 1))
-    return np.asarray(known[nearest].mean(axis=0))
-
-
-def _known(problem: SmoothProblem, label: Any) -> tuple[Floats, Any]:
     from scipy.spatial import cKDTree
 
-    known = problem.at.of(rows_of_class(problem.search.task, label))
-    return known, cKDTree(known)
+    tree = task.once(("prototype", label), lambda: cKDTree(problem.at.of(rows_of_class(task, label))))
+    _, nearest = tree.query(problem.start, k=np.arange(1, min(neighbours, tree.n) + 1))
+    return np.asarray(tree.data[nearest].mean(axis=0))

@@ -100,10 +100,7 @@ def fitted(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
 
 
 def fitted_by_default(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
-    """The same by scikit-learn with its default settings, whose 100 iterations need not be enough.
-
-    With many columns of levels they are not: the published lines are where these iterations ended.
-    """
+    """The same by scikit-learn with its default settings: the published lines are where its 100 iterations ended."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -131,8 +128,7 @@ class Columns:
     def __init__(self, search: Search) -> None:
         self.search, self.task = search, search.task
         self.start = self.task.encoded(search.input[None])[0]
-        self.weights = np.ones(len(self.start))
-        self.width = len(self.start)
+        self.weights, self.width = np.ones(len(self.start)), len(self.start)
 
     def drawn(self, normals: Floats, local: bool) -> Neighbours:
         """Draw points around the row, or around the mean of the known rows."""
@@ -193,9 +189,13 @@ class InSpace:
         self.search, task = search, search.task
         self._problem = SmoothProblem(search)
         self._at = self._problem.at
-        self._origin = self._origins()
-        self.start = self._problem.start - self._origin
-        self.weights = self._problem.weights
+        self._origin = np.zeros(self._at.size)  # where coordinates are 0: the low end of a range, else of what is known
+        known = search.input[None] if task.background is None else task.background
+        for i, (feature, part) in enumerate(zip(task.space, self._at.slices, strict=True)):
+            if feature.kind != "categorical":
+                low = feature.ends[0] if np.isfinite(feature.ends[0]) else float(known[:, i].min())
+                self._origin[part] = low / self._at.units[i]
+        self.start, self.weights = self._problem.start - self._origin, self._problem.weights
         self.width = len(task.space)
 
     def drawn(self, normals: Floats, local: bool) -> Neighbours:
@@ -232,16 +232,6 @@ class InSpace:
         moved = points != self.start  # adding the origin again need not give the digits that were there
         return self._problem.numbers(np.where(moved, points + self._origin, self._problem.start))
 
-    def _origins(self) -> Floats:
-        """Where coordinates are 0: the low end of a range, else of what is known."""
-        found = np.zeros(self._at.size)
-        known = self.search.input[None] if self.search.task.background is None else _background(self.search)
-        for i, (feature, part) in enumerate(zip(self.search.task.space, self._at.slices, strict=True)):
-            if feature.kind != "categorical":
-                low = feature.ends[0] if np.isfinite(feature.ends[0]) else float(known[:, i].min())
-                found[part] = low / self._at.units[i]
-        return found
-
 
 #: The row that a descent starts from: `start` in coordinates, `weights` that a unit of each costs, and the `width` of a
 #: neighbour in standard normal numbers.
@@ -262,8 +252,7 @@ def _by_frequency(values: Floats, normals: Floats) -> Floats:
     """Values as frequent as they are, each chosen by a standard normal number."""
     from scipy.special import ndtr
 
-    places = (ndtr(normals) * len(values)).astype(np.intp)
-    return np.asarray(np.sort(values)[np.minimum(places, len(values) - 1)])
+    return np.asarray(np.sort(values)[np.minimum((ndtr(normals) * len(values)).astype(np.intp), len(values) - 1)])
 
 
 def _possible(feature: Feature, wanted: Floats, original: float) -> Floats:
@@ -399,8 +388,7 @@ class Roar:
         chosen = _last_valid_price(place.valid(rows))
         if choosing is not last:
             rows, chosen = self._descend(place, last, self.radius, PRICES[[chosen]]), 0
-        found: Floats = rows[chosen]
-        return found
+        return np.asarray(rows[chosen])
 
     def _rows(self, place: InSpace, choosing: Surrogate, last: Surrogate) -> Iterator[Floats]:
         """The row of the chosen price, if it can be offered; then those of all prices and radii."""
@@ -455,8 +443,7 @@ class Roar:
                 going, at, scores, slopes, moved = (a[still] for a in (going, at, scores, slopes, moved))
                 if not going.size:
                     break
-            price = prices[going, None] * place.weights * np.sign(moved)
-            gradient = price - expit(-scores)[:, None] * slopes
+            gradient = prices[going, None] * place.weights * np.sign(moved) - expit(-scores)[:, None] * slopes
             # Adam, by the formulas of its paper: averages updated in another order round to other rows
             first[going] = BETAS[0] * first[going] + (1 - BETAS[0]) * gradient
             second[going] = BETAS[1] * second[going] + (1 - BETAS[1]) * gradient**2

@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -80,6 +81,7 @@ FIRST, LAST, GAIN = 0.02, 2e-4, 3e-4
 #: A derivative is a difference over this part of the range.
 STEP = 1e-4
 ROUNDS = 40
+_Step = tuple[Floats, float, float]  # a point, its slack and the width of its region
 
 
 @dataclass(frozen=True)
@@ -116,17 +118,9 @@ class _RowUnits:
     def snapped(self, points: Floats) -> Floats:
         return self.search.task.space.snapped(points, np.broadcast_to(self.search.input, points.shape).copy())
 
-    def usable(self, points: Floats) -> Floats:
-        """Snapped, different from each other and from what the row already has."""
-        points = np.unique(self.snapped(points), axis=0)
-        return points[[self.search.is_different(p) for p in points]]
-
 
 def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Floats | None, SearchTest]:
-    """A cheap point near `start` with slack at least 0 on all draws of the trial, and the trial of points near it.
-
-    The point is None if none was met.
-    """
+    """A cheap point near `start` with slack on all draws, None if none was met, and the trial of points near it."""
     row = _RowUnits.of(search).held(trial, start)
     best: Floats | None = None
     point, near = start, trial
@@ -141,34 +135,24 @@ def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Flo
     return best, near
 
 
-def safest_near(search: Search, trial: SearchTest, start: Floats) -> Floats:
-    """A point near `start` with as much slack as there is, up to 0."""
-    return _trust_region(_RowUnits.of(search).held(trial, start), trial, start)
-
-
 def _trust_region(row: _RowUnits, trial: SearchTest, start: Floats) -> Floats:
-    point, slack = start, float(trial.slacks(start[None])[0])
-    width = FIRST
+    point, slack, width = start, float(trial.slacks(start[None])[0]), FIRST
     for _ in range(ROUNDS):
         if time.monotonic() > row.search.task.deadline:
             break
         slopes = _slopes(row, trial, point)
         found = _linear_step(row, trial, point, slack, slopes, width)
-        if found is None:
-            found = _discrete_step(row, trial, point, slack, slopes)
-        if found is None:
-            width /= 8
-            if width < LAST:
-                break
-            continue
-        point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
+        found = found or _discrete_step(row, trial, point, slack, slopes)
+        if found is not None:
+            point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
+        elif (width := width / 8) < LAST:
+            break
     return point
 
 
 def _slopes(row: _RowUnits, trial: SearchTest, point: Floats) -> Floats:
     """Slack per range of each smooth feature, 0 for the others."""
-    places = np.flatnonzero(row.smooth)
-    slopes = np.zeros(len(point))
+    places, slopes = np.flatnonzero(row.smooth), np.zeros(len(point))
     if not len(places):
         return slopes
     others = np.repeat(point[None], len(places), axis=0)
@@ -181,42 +165,36 @@ def _slopes(row: _RowUnits, trial: SearchTest, point: Floats) -> Floats:
 
 def _linear_step(
     row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats, width: float
-) -> tuple[Floats, float, float] | None:
+) -> _Step | None:
     """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
     if not row.smooth.any():
         return None
-    tries, widths = [], []
-    for w in WIDTHS * width:
-        for extra in EXTRA:
-            tries.append(_linear_optimum(row, point, slack - extra * w * np.abs(slopes).max(initial=0.0), slopes, w))
-            widths.append(w)
+    widths = np.repeat(WIDTHS * width, len(EXTRA))
+    extra = np.tile(EXTRA, len(WIDTHS)) * widths * np.abs(slopes).max(initial=0.0)
+    tries = [_linear_optimum(row, point, slack - e, slopes, w) for e, w in zip(extra, widths, strict=True)]
     points = row.snapped(np.array(tries))
-    slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
-    return _better(row, points, slacks, np.array(widths), point, slack)
+    return _better(row, points, np.nan_to_num(trial.slacks(points), nan=-np.inf), widths, point, slack)
 
 
 def _better(
     row: _RowUnits, points: Floats, slacks: Floats, widths: Floats, point: Floats, slack: float
-) -> tuple[Floats, float, float] | None:
+) -> _Step | None:
     different = np.array([row.search.is_different(p) for p in points], dtype=bool)
     costs = np.where((slacks >= 0) & different, row.costs(points), np.inf)
     i = int(costs.argmin())
     now = float(row.costs(point[None])[0]) if slack >= 0 else np.inf
-    if costs[i] < now * (1 - GAIN):
-        return points[i], float(slacks[i]), float(widths[i])
-    if slack < 0 and not np.isfinite(costs[i]):  # nothing passes yet: climb
+    better = costs[i] < now * (1 - GAIN)
+    if not better and slack < 0 and not np.isfinite(costs[i]):  # nothing passes yet: climb
         i = int(np.where(different, slacks, -np.inf).argmax())
-        if slacks[i] > slack:
-            return points[i], float(slacks[i]), float(widths[i])
-    return None
+        better = slacks[i] > slack
+    return (points[i], float(slacks[i]), float(widths[i])) if better else None
 
 
 def _linear_optimum(row: _RowUnits, point: Floats, slack: float, slopes: Floats, width: float) -> Floats:
     """The cheapest point of the trust region whose slack is 0 if the slack is linear."""
     search = row.search
-    features = search.task.space.features
     low, high = point - width * row.spans, point + width * row.spans
-    for j, feature in enumerate(features):
+    for j, feature in enumerate(search.task.space.features):
         least, most = feature.ends
         least = max(least, search.input[j]) if feature.direction == "increase" else min(least, search.input[j])
         most = min(most, search.input[j]) if feature.direction == "decrease" else max(most, search.input[j])
@@ -251,32 +229,28 @@ def _linear_optimum_linf(
         middle = 0.5 * (a + b)
         gained = float((np.abs(slopes) * np.clip(middle - already, 0.0, room)).sum())
         a, b = (a, middle) if gained >= needed else (middle, b)
-    steps = np.clip(b - already, 0.0, room)
-    return np.clip(base + np.sign(slopes) * steps * row.spans, low, high)
+    return np.clip(base + np.sign(slopes) * np.clip(b - already, 0.0, room) * row.spans, low, high)
 
 
-def _discrete_step(
-    row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats
-) -> tuple[Floats, float, float] | None:
+def _discrete_step(row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats) -> _Step | None:
     """The best change of one feature that moves in steps, the smooth ones making up for it."""
     others = _discrete_neighbours(row, point)
     if not len(others):
         return None
     slacks = np.nan_to_num(trial.slacks(others), nan=-np.inf)
-    tries, widths = [], []
-    for other, s in zip(others, slacks, strict=True):
-        for w in (FIRST, 4 * FIRST, 1.0):
-            tries.append(_linear_optimum(row, other, s, slopes, w) if np.isfinite(s) else other)
-            widths.append(FIRST)
+    tries = [
+        _linear_optimum(row, other, s, slopes, w) if np.isfinite(s) else other
+        for other, s in zip(others, slacks, strict=True)
+        for w in (FIRST, 4 * FIRST, 1.0)
+    ]
     points = row.snapped(np.array([*others, *tries]))
     again = np.concatenate([slacks, np.nan_to_num(trial.slacks(points[len(others) :]), nan=-np.inf)])
-    return _better(row, points, again, np.array([FIRST] * len(others) + widths), point, slack)
+    return _better(row, points, again, np.full(len(points), FIRST), point, slack)
 
 
 def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
     """Rows in which one stepped feature has another value: what it was, the next ones, or any other category."""
-    found = []
-    features, x = row.search.task.space.features, row.search.input
+    found, features, x = [], row.search.task.space.features, row.search.input
     for j in np.flatnonzero(row.stepped):
         feature, value = features[int(j)], point[j]
         if feature.kind == "categorical":
@@ -285,12 +259,14 @@ def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
             place = int(np.searchsorted(feature.listed, value))
             values = {float(v) for v in feature.listed[max(0, place - 1) : place + 2]}
         else:
-            size = feature.step or 1.0
-            values = {value + k * size for k in (-8, -2, -1, 1, 2, 8)}
+            values = {value + k * (feature.step or 1.0) for k in (-8, -2, -1, 1, 2, 8)}
         for other in sorted((values | {float(x[j])}) - {float(value)}):
             found.append(point.copy())
             found[-1][j] = other
-    return row.usable(np.array(found)) if found else np.empty((0, len(point)))
+    if not found:
+        return np.empty((0, len(point)))
+    points = np.unique(row.snapped(np.array(found)), axis=0)
+    return points[[row.search.is_different(p) for p in points]]
 
 
 _Asking = Generator[Candidate, float | None, Floats | None]
@@ -357,7 +333,7 @@ class RobustOptimum:
         if trial.few:
             anchors += _safer(search, trial, best, search.input if start is None else start)
         elif best is not None:
-            anchors += _clearly_safer(search, trial, near, best, anchors)
+            anchors += _clearly_safer(search, trial, near, *anchors)
         allowed = Plausible.of(search.task) if self.plausible else None
         path = _path(search, near, anchors, allowed)
         if path is not None:
@@ -377,17 +353,15 @@ def _safer(search: Search, trial: SearchTest, best: Floats | None, start: Floats
             break
         found.append(point)
     last = found[-1] if found else anchor
-    top = safest_near(search, trial.demanding(2 * SPARE[-1] * lost), last)
-    between = [search.snapped(last + part * (top - last)) for part in BETWEEN]
-    return [*found, *between, top]
+    most = trial.demanding(2 * SPARE[-1] * lost)
+    top = _trust_region(_RowUnits.of(search).held(most, last), most, last)
+    return [*found, *(search.snapped(last + part * (top - last)) for part in BETWEEN), top]
 
 
-def _clearly_safer(
-    search: Search, trial: SearchTest, near: SearchTest, best: Floats, anchors: list[Floats]
-) -> list[Floats]:
+def _clearly_safer(search: Search, trial: SearchTest, near: SearchTest, *anchors: Floats) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
-    known = np.vstack([_along(search, best, WAY[:1]), *anchors])
-    slacks = np.nan_to_num(near.slacks(known), nan=-np.inf)
+    best = anchors[0]
+    slacks = np.nan_to_num(near.slacks(np.vstack([_along(search, best, WAY[:1]), *anchors])), nan=-np.inf)
     wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])
     if slacks.max() >= wanted:
         return []
@@ -401,15 +375,15 @@ def _first_row(
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
     if source.unsupported(search.task) is None:
-        asking = source.candidates(search)
-        slack: float | None = None
-        begun = False
+        asking, slack, begun = source.candidates(search), None, False
         while True:
             try:
                 candidate = asking.send(slack) if begun and isinstance(asking, Generator) else next(asking)
             except StopIteration:
                 return None, iter(())
-            if candidate.final and not _is_open(trial, candidate.point):
+            # of a row that does not pass nothing may tell how far it is from that: then a larger margin is asked for
+            is_open = candidate.final and trial is not None and np.isnan(trial.slacks(candidate.point[None])[0])
+            if candidate.final and not is_open:
                 return candidate.point, asking
             begun, slack = True, (yield replace(candidate, final=False))
     if trial is not None and len(rows_of_class(search.task, search.target)):
@@ -417,16 +391,9 @@ def _first_row(
     return None, iter(())
 
 
-def _is_open(trial: SearchTest | None, point: Floats) -> bool:
-    """Whether a row does not pass and nothing tells how far it is from that; then a larger margin is asked for."""
-    return trial is not None and bool(np.isnan(trial.slacks(point[None])[0]))
-
-
 def _between_known(search: Search, trial: SearchTest) -> Floats | None:
     """The cheapest row that survives on the way from the input to a known row that does."""
-    known = []
-    for candidate, _ in zip(NearestNeighbours().candidates(search), range(KNOWN), strict=False):
-        known.append(candidate.point)
+    known = [candidate.point for candidate in islice(NearestNeighbours().candidates(search), KNOWN)]
     if not known:
         return None
     slacks = np.nan_to_num(trial.slacks(np.array(known)), nan=-np.inf)
@@ -440,7 +407,7 @@ def _between_known(search: Search, trial: SearchTest) -> Floats | None:
 
 
 def _path(search: Search, trial: SearchTest, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
-    """Rows around the optimum from the safest to the cheapest."""
+    """Rows around the optimum from the safest to the cheapest, without those that cost no less than a safer one."""
     if not anchors:
         return None
     points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
@@ -450,8 +417,12 @@ def _path(search: Search, trial: SearchTest, anchors: list[Floats], allowed: Pla
         points = allowed.pull_in(search, trial, points)
     if not len(points):
         return None
-    slacks = np.nan_to_num(trial.slacks(points), nan=-np.inf)
-    return _pareto_path(points, slacks, np.array([search.cost(p) for p in points]))
+    slacks, costs = np.nan_to_num(trial.slacks(points), nan=-np.inf), [search.cost(p) for p in points]
+    kept: list[int] = []
+    for i in np.argsort(-slacks, kind="stable").tolist():
+        if not kept or costs[i] < costs[kept[-1]]:
+            kept.append(i)
+    return points[kept]
 
 
 def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
@@ -460,12 +431,3 @@ def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
     fixed = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
     inputs = np.repeat(search.input[None], len(ways), axis=0)
     return search.task.space.snapped(np.where(fixed, anchor, points), inputs)
-
-
-def _pareto_path(points: Floats, slacks: Floats, costs: Floats) -> Floats:
-    """Rows by falling slack, those that cost no less than a safer one left out."""
-    kept: list[int] = []
-    for i in np.argsort(-slacks, kind="stable"):
-        if not kept or costs[i] < costs[kept[-1]]:
-            kept.append(int(i))
-    return points[kept]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,25 +124,20 @@ class Wachter:
         yield from self._levels_of_descents(problem, first, np.array([float(self.penalty)]))
         if self.penalties:
             # all together: descents of one row cost little more than one of them
-            asked = rising_levels(float(self.target_probability), self.step, self.last)
-            yield from self._levels_of_descents(
-                problem, np.repeat(asked, len(self.penalties)), np.tile(self.penalties, len(asked))
-            )
+            asked, starts = rising_levels(float(self.target_probability), self.step, self.last), self.penalties
+            yield from self._levels_of_descents(problem, np.repeat(asked, len(starts)), np.tile(starts, len(asked)))
 
     def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, penalties: Floats) -> Iterator[Level]:
-        def descend(targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
-            return self._descend(problem, targets, 1.0 / strengths)
-
-        costs, points = try_strengths(descend, asked, 1.0 / penalties, self.rounds)
+        costs, points = try_strengths(partial(self._descend, problem), asked, 1.0 / penalties, self.rounds)
         return levels_of(problem, asked, costs, points)
 
-    def _descend(self, problem: SmoothProblem, targets: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+    def _descend(self, problem: SmoothProblem, targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
         """Cost and place of the nearest point that each descent came across, infinite where there is none."""
         best, points = np.full(len(targets), np.inf), np.tile(problem.start, (len(targets), 1))
         going, at = np.arange(len(targets)), points.copy()
         mean, square = np.zeros_like(at), np.zeros_like(at)
         same, before = np.zeros(len(targets), dtype=int), np.zeros(len(targets), dtype=bool)
-        prices = penalties[:, None] * problem.weights
+        prices = (1.0 / strengths)[:, None] * problem.weights
         for t in range(self.iterations):
             if time.monotonic() > problem.search.task.deadline:
                 break

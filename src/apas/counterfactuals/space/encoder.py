@@ -106,8 +106,7 @@ class Coding:
     """Columns per feature, in the order of the features."""
 
     def __init__(self, features: Sequence[Feature], scale: str | None) -> None:
-        self.features = tuple(features)
-        self.scale = scale
+        self.features, self.scale = tuple(features), scale
         ends = np.cumsum([0, *(len(_names(f)) for f in self.features)])
         self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
         self.n_columns = int(ends[-1])
@@ -147,10 +146,9 @@ class Coding:
     def _coded(self, i: int, feature: Feature, cells: Floats) -> Floats:
         if feature.code == "number":
             base, width_ = self.lines[i]
-            values = cells
             if feature.is_level and _own_numbers(feature):
-                values = np.array(feature.values, dtype=np.float64)[cells.astype(int)]
-            return ((values - base) / width_)[:, None]
+                cells = np.array(feature.values, dtype=np.float64)[cells.astype(int)]
+            return ((cells - base) / width_)[:, None]
         levels = np.arange(len(feature.values or ()))
         hit = levels == cells[:, None] if feature.code == "onehot" else levels <= cells[:, None]
         return hit.astype(np.float64)
@@ -239,20 +237,16 @@ def _complaint(net: Model, space: FeatureSpace) -> str | None:
     import pandas as pd
 
     rows = max(len(f.values or ()) if f.is_level else 1 for f in space.features)
-    columns = {f.name: [_example(f, row) for row in range(rows)] for f in space.features}
+    columns: dict[str, list[Any]] = {}  # a value of each feature; over the rows, all levels occur
+    for f in space.features:
+        values = f.values if f.is_level and f.values else (float(np.clip(f.ends, -1e6, 1e6).mean()),)
+        columns[f.name] = [values[row % len(values)] for row in range(rows)]
     try:
         encoded_rows(net, pd.DataFrame(columns))
     except InputError as error:
         said = str(error).split(": ", 1)[-1]
         return f"`space` must have kinds and levels that the model knows, but its preprocessing says: {said}"
     return None
-
-
-def _example(feature: Feature, row: int) -> Any:
-    """A value of the feature; over the rows, all levels occur."""
-    if feature.is_level and feature.values:
-        return feature.values[row % len(feature.values)]
-    return float(np.clip(feature.ends, -1e6, 1e6).mean())
 
 
 def _check_order(space: FeatureSpace, names: tuple[str, ...] | None) -> None:
@@ -307,12 +301,10 @@ class CodedModel(ModelWrapper):
         """What decides the output besides the parameters, the coding included."""
         behind = {"classes": [canonical(c) for c in self.classes], "n_features": self.n_features}
         behind = self._net.describe() if offers(self._net, Described) else behind
-        return {**behind, "feature_names": list(self.feature_names), "coding": canonical(self._coding())}
-
-    def _coding(self) -> dict[str, Any]:
-        """What of the space the model depends on: not what may change, nor how."""
-        coding = self._space.coding
-        return {"columns": list(coding.names), "lines": [list(line) for line in coding.lines]}
+        # what of the space the model depends on: not what may change, nor how
+        names, lines = self._space.coding.names, self._space.coding.lines
+        coding = {"columns": list(names), "lines": [list(line) for line in lines]}
+        return {**behind, "feature_names": list(self.feature_names), "coding": canonical(coding)}
 
     def __repr__(self) -> str:
         return f"<{self._net!r} behind a space of {len(self._space)} features>"
@@ -351,8 +343,7 @@ class Piece:
 
     def through(self, weights: Floats) -> Piece:
         """The same for the columns after a linear map."""
-        line = None if self.line is None else self.line @ weights
-        return Piece(self.numbers, self.added @ weights, line)
+        return Piece(self.numbers, self.added @ weights, None if self.line is None else self.line @ weights)
 
 
 @dataclass(frozen=True)

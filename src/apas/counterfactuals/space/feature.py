@@ -24,16 +24,15 @@ def checked(feature: Feature) -> dict[str, Any]:
         raise InputError(f"`name` of a feature must be a text, got {shown(feature.name)}.")
     if feature.kind not in KINDS:
         raise InputError(f"`kind` of {owner} must be one of {', '.join(KINDS)}, got {shown(feature.kind)}.")
-    if feature.direction not in (None, "increase", "decrease"):
-        raise InputError(
-            f'`direction` of {owner} must be "increase", "decrease" or None, got {shown(feature.direction)}.'
-        )
+    direction = feature.direction
+    if direction not in (None, "increase", "decrease"):
+        raise InputError(f'`direction` of {owner} must be "increase", "decrease" or None, got {shown(direction)}.')
     if not isinstance(feature.mutable, bool | np.bool_):
         raise InputError(f"`mutable` of {owner} must be True or False, got {shown(feature.mutable)}.")
-    if feature.direction is not None and feature.kind == "categorical":
+    if direction is not None and feature.kind == "categorical":
         raise InputError(f"`direction` of {owner} needs an order, which categories do not have; make it ordinal.")
-    if feature.direction is not None and not feature.mutable:
-        raise InputError(f"{owner} is immutable and so cannot {feature.direction}; drop one of the two.")
+    if direction is not None and not feature.mutable:
+        raise InputError(f"{owner} is immutable and so cannot {direction}; drop one of the two.")
     if feature.code is not None and feature.code not in CODES:
         raise InputError(f"`code` of {owner} must be one of {', '.join(CODES)}, got {shown(feature.code)}.")
     levels = _levels(feature, owner) if feature.is_level else _numeric(feature, owner)
@@ -72,16 +71,13 @@ def _numeric(feature: Feature, owner: str) -> dict[str, Any]:
     values = _sequence(feature, owner)
     if values is not None:
         if not all(map(_is_finite, values)):
-            raise InputError(
-                f"`values` of {owner} must be finite numbers, since it is {feature.kind}, got {shown(values)}."
-            )
+            kind = feature.kind
+            raise InputError(f"`values` of {owner} must be finite numbers, since it is {kind}, got {shown(values)}.")
         if any(given is not None for given in (low, high, step)):
             raise InputError(f"{owner} has both `values` and a range or step; list the allowed values alone.")
         found["values"] = values = tuple(sorted(float(v) for v in values))
     if feature.kind == "integer":
-        whole = [v for v in (low, high, step, *(values or ())) if v is not None]
-        odd = [v for v in whole if v != int(v)]
-        if odd:
+        if odd := [v for v in (low, high, step, *(values or ())) if v is not None and v != int(v)]:
             raise InputError(f"{owner} is an integer, but {odd[0]:g} in its description is not; round it.")
         found["step"] = None if values is not None else (step or 1.0)
     return found
@@ -107,8 +103,7 @@ def _sequence(feature: Feature, owner: str) -> tuple[Any, ...] | None:
         raise InputError(
             f"`values` of {owner} must not hold missing values, got {shown(list(values))}; name the level."
         )
-    strange = [v for v in values if not isinstance(v, str | bool | Real)]
-    if strange:
+    if strange := [v for v in values if not isinstance(v, str | bool | Real)]:
         raise InputError(
             f"`values` of {owner} must be texts, numbers or booleans, got {shown(strange[0])}; turn dates into "
             "numbers, such as days, and other things into texts."
@@ -235,7 +230,9 @@ class Feature:
         with np.errstate(invalid="ignore"):  # without limits inf - inf
             value = np.clip(wanted, low, np.maximum(low, high))
         if self.listed is not None:
-            value = self._nearest_listed(value, low, high, original)
+            apart = np.abs(value[:, None] - self.listed)
+            apart = np.where((self.listed >= low[:, None]) & (self.listed <= high[:, None]), apart, np.inf)
+            value = np.where(np.isfinite(apart.min(axis=1)), self.listed[apart.argmin(axis=1)], original)
         elif self.step is not None:
             value = self._nearest_step(value, low, high, original)
         value = np.where(low <= high, value, original)
@@ -282,13 +279,6 @@ class Feature:
             last -= self.on_grid(last) > high
             steps = np.clip(np.rint((value - self.anchor) / step), first, np.maximum(first, last))
             return np.where(first <= last, self.on_grid(steps), original)
-
-    def _nearest_listed(self, value: Floats, low: Floats, high: Floats, original: Floats) -> Floats:
-        listed = self.listed if self.listed is not None else np.empty(0)
-        apart = np.abs(value[:, None] - listed)
-        apart = np.where((listed >= low[:, None]) & (listed <= high[:, None]), apart, np.inf)
-        best = apart.argmin(axis=1)
-        return np.where(np.isfinite(apart.min(axis=1)), listed[best], original)
 
 
 def is_same(value: Any, original: Any, size: Any = 0.0) -> Bools:

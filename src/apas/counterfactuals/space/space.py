@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 
 
 def _inferred_feature(cells: Any, name: str, said: dict[str, Any], mutable: bool, direction: str | None) -> Feature:
-    missing = int(np.count_nonzero(cells.isna()))
-    if missing:
-        raise InputError(
-            f"`frame` must have a value in every cell, but column {name!r} lacks {missing}; fill them or drop the rows."
-        )
+    if missing := int(np.count_nonzero(cells.isna())):
+        lacks = f"column {name!r} lacks {missing}; fill them or drop the rows."
+        raise InputError(f"`frame` must have a value in every cell, but {lacks}")
     kind = said.get("kind") or _kind(cells, said)
     numeric = kind in ("continuous", "integer")
     # all that was said, also what does not go together: the feature refuses that
@@ -62,9 +60,8 @@ def _range(cells: Any, said: dict[str, Any], name: str) -> tuple[float, float]:
         try:
             return float(cells.min()), float(cells.max())
         except (TypeError, ValueError):
-            raise InputError(
-                f"column {name!r} of `frame` must hold numbers to be one, got {cells.iloc[0]!r}."
-            ) from None
+            got = cells.iloc[0]
+            raise InputError(f"column {name!r} of `frame` must hold numbers to be one, got {got!r}.") from None
     ends = said["range"]
     if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
         raise InputError(f"`ranges` must give column {name!r} its lowest and highest value, got {ends!r}.")
@@ -87,11 +84,9 @@ KEYS = ("kind", "range", "low", "high", "values", "step", "mutable", "direction"
 
 def _feature_from_table(name: str, said: Any) -> Feature:
     if not isinstance(said, Mapping):
-        raise InputError(
-            f'feature {name!r} of a space must be a table such as {{kind = "integer"}}, got {shown(said)}.'
-        )
-    strange = [key for key in said if key not in KEYS]
-    if strange:
+        such = '{kind = "integer"}'
+        raise InputError(f"feature {name!r} of a space must be a table such as {such}, got {shown(said)}.")
+    if strange := [key for key in said if key not in KEYS]:
         raise InputError(f"feature {name!r} has the unknown entry {strange[0]!r}; it may have {', '.join(KEYS)}.")
     details = dict(said)
     if "range" in details:
@@ -102,10 +97,6 @@ def _feature_from_table(name: str, said: Any) -> Feature:
     if isinstance(details.get("values"), list):
         details["values"] = tuple(details["values"])
     return Feature(name, **details)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
 
 
 def _value(value: Any, exact: bool = False) -> str:
@@ -126,8 +117,7 @@ def _check_columns(argument: str, names: Any, wanted: Any, columns: list[Any]) -
     if isinstance(names, str) or not isinstance(names, wanted):
         what = "a mapping from columns" if wanted is Mapping else "a list of columns"
         raise InputError(f"`{argument}` of FeatureSpace.from_frame must be {what}, got {names!r}.")
-    unknown = [n for n in names if n not in columns]
-    if unknown:
+    if unknown := [n for n in names if n not in columns]:
         raise InputError(
             f"`{argument}` of FeatureSpace.from_frame names column {unknown[0]!r}, which the frame does not have; "
             f"its columns are {', '.join(str(c) for c in columns[:8])}{', ...' if len(columns) > 8 else ''}."
@@ -170,8 +160,7 @@ class FeatureSpace:
             got = "none" if not strangers else repr(strangers[0])
             raise InputError(f"`features` of FeatureSpace must be apas.Feature objects, one per column, got {got}.")
         names = [f.name for f in features]
-        doubled = sorted({n for n in names if names.count(n) > 1})
-        if doubled:
+        if doubled := sorted({n for n in names if names.count(n) > 1}):
             raise InputError(f"`features` of FeatureSpace must have different names, got {doubled[0]!r} twice.")
         if self.scale not in (None, "minmax"):
             raise InputError(f'`scale` of FeatureSpace must be "minmax" or None, got {self.scale!r}.')
@@ -209,31 +198,24 @@ class FeatureSpace:
             A column that is no feature.
         scale : {"minmax"}, optional
         """
+        owner = "FeatureSpace.from_frame"
         if not is_frame(frame):
-            what = type(frame).__name__
-            raise InputError(f"`frame` of FeatureSpace.from_frame must be a pandas data frame, got {what}.")
+            raise InputError(f"`frame` of {owner} must be a pandas data frame, got {type(frame).__name__}.")
         if label is not None and label not in frame.columns:
-            raise InputError(f"`label` of FeatureSpace.from_frame must be a column of the frame, got {label!r}.")
+            raise InputError(f"`label` of {owner} must be a column of the frame, got {label!r}.")
         columns = [c for c in frame.columns if c != label]
-        doubled = [c for c in columns if columns.count(c) > 1]
-        if doubled:
-            raise InputError(
-                f"`frame` of FeatureSpace.from_frame must have each column once, got {doubled[0]!r} twice."
-            )
+        if doubled := [c for c in columns if columns.count(c) > 1]:
+            raise InputError(f"`frame` of {owner} must have each column once, got {doubled[0]!r} twice.")
         for name, names in {"immutable": immutable, "increase": increase, "decrease": decrease}.items():
             _check_columns(name, names, Collection, columns)
         given = {"kind": kinds, "range": ranges, "values": values, "step": steps, "code": codes}
         for name, mapping in given.items():
             _check_columns(name if name == "values" else f"{name}s", mapping or {}, Mapping, columns)
-        both = [c for c in increase if c in decrease]
-        if both:
-            raise InputError(
-                f"feature {both[0]!r} must not only increase and only decrease; make it immutable instead."
-            )
+        if both := [c for c in increase if c in decrease]:
+            what = f"feature {both[0]!r} must not only increase and only decrease"
+            raise InputError(f"{what}; make it immutable instead.")
         if not len(frame):
-            raise InputError(
-                "`frame` of FeatureSpace.from_frame must have rows to read ranges and levels from, got none."
-            )
+            raise InputError(f"`frame` of {owner} must have rows to read ranges and levels from, got none.")
         found = []
         for column in columns:
             said = {name: mapping[column] for name, mapping in given.items() if mapping and column in mapping}
@@ -262,11 +244,9 @@ class FeatureSpace:
         """Make a space from what `to_dict` gives."""
         if not isinstance(content, Mapping):
             raise InputError(f"a space is made from what `to_dict` gives, got {type(content).__name__}.")
-        strange = [key for key in content if key not in ("scale", "features")]
-        if strange:
-            raise InputError(
-                f"a space has the entries `scale` and `features`, got {strange[0]!r}; put it under [features]."
-            )
+        if strange := [key for key in content if key not in ("scale", "features")]:
+            got = f"got {strange[0]!r}; put it under [features]"
+            raise InputError(f"a space has the entries `scale` and `features`, {got}.")
         described = content.get("features")
         if not isinstance(described, Mapping) or not described:
             raise InputError("a space needs a table [features.NAME] for each column, got none.")
@@ -278,7 +258,8 @@ class FeatureSpace:
         for feature in self.features:
             exact = feature.kind not in ("continuous", "integer")  # the level 1.0 must not come back as 1
             said = [f"{key} = {_value(value, exact)}" for key, value in _described(feature).items()]
-            lines += [f"[features.{_key(feature.name)}]", *said, ""]
+            key = feature.name if re.fullmatch(r"[A-Za-z0-9_-]+", feature.name) else _value(feature.name)
+            lines += [f"[features.{key}]", *said, ""]
         text = "\n".join(lines)
         if path is not None:
             try:
@@ -304,10 +285,7 @@ class FeatureSpace:
         return iter(self.features)
 
     def __getitem__(self, name: str) -> Feature:
-        for feature in self.features:
-            if feature.name == name:
-                return feature
-        raise KeyError(name)
+        return {feature.name: feature for feature in self.features}[name]
 
     @cached_property
     def coding(self) -> Coding:
@@ -320,9 +298,7 @@ class FeatureSpace:
         With `gaps`, a row without any value is one of NaN rather than an error.
         """
         table = checked_table(X, self.names, argument)
-        there = np.arange(len(table))
-        if gaps:
-            there = np.flatnonzero(~missing_rows(table))
+        there = np.flatnonzero(~missing_rows(table)) if gaps else np.arange(len(table))
         found = np.full((len(table), len(self)), np.nan)
         for i, feature in enumerate(self.features):
             cells = np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i])
@@ -342,9 +318,9 @@ class FeatureSpace:
         if is_frame(X):
             table = self.table(numbers, index=X.index if rows is None else X.index[rows])
             return table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
-        frame = self.table(numbers)
-        plain = all(not f.is_level or _are_numbers(f) for f in self.features)
-        return frame.to_numpy(dtype=np.float64 if plain else object)
+        levels = (level for f in self.features if f.is_level for level in f.values or ())
+        plain = all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+        return self.table(numbers).to_numpy(dtype=np.float64 if plain else object)
 
     def like_with_gaps(self, numbers: Floats, X: Any, rows: Indices) -> Any:
         """The same with missing values where the numbers are."""
@@ -361,8 +337,7 @@ class FeatureSpace:
 
     def snapped(self, points: Floats, inputs: Floats) -> Floats:
         """The nearest allowed rows, feature by feature; what was not changed is allowed."""
-        columns = [f.snapped(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)]
-        return np.stack(columns, axis=1)
+        return np.stack([f.snapped(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
 
     def settled(self, points: Floats, inputs: Floats) -> Floats:
         """The rows with the very numbers of their inputs wherever they differ from them by rounding alone."""
@@ -415,26 +390,13 @@ def _described(feature: Feature) -> dict[str, Any]:
         found |= {n: getattr(feature, n) for n in ("low", "high") if getattr(feature, n) is not None}
     if feature.values is not None:
         found["values"] = list(feature.values)
-    if feature.step is not None and not (feature.kind == "integer" and feature.step == 1):
-        found["step"] = feature.step
-    if not feature.mutable:
-        found["mutable"] = False
-    if feature.direction is not None:
-        found["direction"] = feature.direction
-    if feature.code != ("onehot" if feature.kind == "categorical" else "number"):
-        found["code"] = feature.code
-    return found
-
-
-def _are_numbers(feature: Feature) -> bool:
-    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in feature.values or ())
+    usual: dict[str, Any] = {"step": 1 if feature.kind == "integer" else None, "mutable": True, "direction": None}
+    usual["code"] = "onehot" if feature.kind == "categorical" else "number"
+    return found | {n: getattr(feature, n) for n, value in usual.items() if getattr(feature, n) not in (None, value)}
 
 
 def default_space(net: Model, space: Any, background: Any, X: Any) -> FeatureSpace:
-    """The space a user gave, or what can be read off the background; `X` says at most what its columns are called.
-
-    What may be must not depend on which rows are asked about.
-    """
+    """The space a user gave, or what can be read off the background; of `X` no more than names, whatever its rows."""
     if space is not None:
         return check_space(space)
     if background is None:
@@ -456,14 +418,11 @@ def check_space(space: Any) -> FeatureSpace:
 
 
 def read_off(net: Model, tables: Mapping[str, Any], X: Any) -> FeatureSpace:
-    """The space of what tables hold, by the names of the arguments; rows without any value do not count.
-
-    If the model does not know what its columns are called, `X` or the tables say so.
-    """
+    """The space of what tables hold, by the names of the arguments; rows without any value do not count."""
     import pandas as pd
 
     names = net.feature_names if offers(net, Named) else None
-    if names is None:
+    if names is None:  # then `X` or the tables say what the columns are called
         frame = next((t for t in (X, *tables.values()) if is_frame(t)), None)
         width = net.n_raw_features if offers(net, Raw) else net.n_features
         names = tuple(f"x{i}" for i in range(width)) if frame is None else tuple(str(c) for c in frame.columns)

@@ -68,11 +68,9 @@ class Changes:
 def changes_of(search: Search, parts: Sequence[Piece | None], weights: Floats, bias: Floats) -> Changes:
     """All that may be done to the input of a search."""
     x, space = search.input, search.task.space
-    strange = [i for i, p in enumerate(parts) if p is not None and not p.covers(float(x[i]))]
+    strange = {i: p.numbers[0] for i, p in enumerate(parts) if p is not None and not p.covers(float(x[i]))}
     rows = np.tile(x, (1 + len(strange), 1))
-    for row, i in enumerate(strange, start=1):
-        piece = parts[i]
-        rows[row, i] = piece.numbers[0] if piece is not None else x[i]
+    rows[range(1, len(rows)), list(strange)] = list(strange.values())
     reached = search.task.encoded(rows) @ weights + bias
     own = dict(zip(strange, reached[0] - reached[1:], strict=True))
     avoided = frozenset().union(*search.avoid)
@@ -81,18 +79,10 @@ def changes_of(search: Search, parts: Sequence[Piece | None], weights: Floats, b
         if piece is not None:
             here = own[i] if i in own else piece.part(x[i : i + 1])[0]
             _FeatureColumns(columns, i, feature, piece, float(x[i]), here, indicated=i in avoided).add()
-    empty: tuple[Sequence[float], ...] = ((),) * 7
-    number, gain, shift, cost, top, integer, parent = zip(*columns, strict=True) if columns else empty
-    return Changes(
-        reached[0],
-        np.array(number, dtype=np.intp),
-        np.array(shift, dtype=float),
-        np.array(cost, dtype=float),
-        np.array(gain).reshape(len(gain), weights.shape[1]),
-        np.array(top, dtype=float),
-        np.array(integer, dtype=bool),
-        np.array(parent, dtype=np.intp),
-    )
+    kinds = {"feature": np.intp, "shift": float, "cost": float, "top": float, "integer": bool, "parent": np.intp}
+    arrays = {name: np.array([getattr(c, name) for c in columns], dtype=kind) for name, kind in kinds.items()}
+    gain = np.array([c.gain for c in columns], dtype=float).reshape(len(columns), weights.shape[1])
+    return Changes(reached[0], gain=gain, **arrays)
 
 
 class _Column(NamedTuple):
@@ -154,7 +144,8 @@ class _FeatureColumns:
         last = np.floor((high - anchor) / step + ON_GRID)
         if piece.line is None:
             grid = feature.on_grid(np.arange(first, last + 1))
-            return self._levels(grid[np.abs(grid - x) > ON_GRID * np.maximum(step, np.abs(x))])
+            self._levels(grid[np.abs(grid - x) > ON_GRID * np.maximum(step, np.abs(x))])
+            return
         place = (x - anchor) / step
         at = np.rint(place)
         on = feature.is_level or abs(x - feature.on_grid(np.array(at))) <= ON_GRID * max(step, abs(x))
@@ -172,13 +163,11 @@ class _FeatureColumns:
             elif room > 0:
                 gain, cost = piece.line * sign * step, step / feature.span
                 self._append(_Column(self.i, gain, sign * step, cost, float(room), parent=behind))
-        return None
 
     def _leap(self, number: float) -> int:
         """A column that is 1 if the feature goes to a number."""
         cost = float(self.feature.differences(np.array([number]), np.array([self.x]))[0])
-        gain = self.piece.part(np.array([number]))[0] - self.here
-        return self._append(_Column(self.i, gain, number - self.x, cost))
+        return self._append(_Column(self.i, self.piece.part(np.array([number]))[0] - self.here, number - self.x, cost))
 
     def _gate(self) -> int:
         """A column that says that the feature changes, and does nothing by itself."""
@@ -220,19 +209,15 @@ class ChangeBudget:
         if not len(changes):
             return np.zeros(forms.shape[1])
         each = np.maximum(forms, 0.0) * top[:, None]
-        bound = self._feature_by_feature(np.where(changes.parent[:, None] < 0, forms * top[:, None], each))
-        if self.distance == "l1" and np.isfinite(self.cost):
-            bound = np.minimum(bound, self._greedy(forms, top))
-        return np.asarray(bound + OUTWARD * each.sum(axis=0))
-
-    def _feature_by_feature(self, values: Floats) -> Floats:
-        """Of each feature the best way to change it, or not to."""
-        changes = self.changes
+        values = np.where(changes.parent[:, None] < 0, forms * top[:, None], each)
         for child in changes.children:
             values[changes.parent[child]] += values[child]
             values[child] = 0.0
-        best = np.maximum.reduceat(np.maximum(values, 0.0), changes.starts, axis=0)
-        return np.asarray(best.sum(axis=0))
+        # of each feature the best way to change it, or not to
+        bound = np.maximum.reduceat(np.maximum(values, 0.0), changes.starts, axis=0).sum(axis=0)
+        if self.distance == "l1" and np.isfinite(self.cost):
+            bound = np.minimum(bound, self._greedy(forms, top))
+        return np.asarray(bound + OUTWARD * each.sum(axis=0))
 
     def _greedy(self, forms: Floats, top: Floats) -> Floats:
         """All of the cost goes where it adds most: the fractional knapsack, which is solved in order of worth."""
@@ -241,8 +226,7 @@ class ChangeBudget:
         worth = forms[paid] / changes.cost[paid, None]
         order = np.argsort(-worth, axis=0)
         price = (changes.cost * top)[paid][order]
-        spent = np.cumsum(price, axis=0)
-        bought = np.clip(self.cost - (spent - price), 0.0, price)
+        bought = np.clip(self.cost - (np.cumsum(price, axis=0) - price), 0.0, price)
         return np.asarray((bought * np.maximum(np.take_along_axis(worth, order, axis=0), 0.0)).sum(axis=0))
 
 
@@ -264,9 +248,7 @@ def unit_ranges(net: FeedForward, budget: ChangeBudget, *, scores: bool = False)
     return ranges
 
 
-def _carried_back(
-    net: FeedForward, budget: ChangeBudget, ranges: Sequence[tuple[Floats, Floats]], forms: Floats
-) -> Floats:
+def _carried_back(net: FeedForward, budget: ChangeBudget, ranges: UnitRanges, forms: Floats) -> Floats:
     """Upper bounds on ``a @ forms`` for the activations a of the last layer that `ranges` has, by lines."""
     const = np.zeros(forms.shape[1])
     for i in range(len(ranges) - 1, -1, -1):

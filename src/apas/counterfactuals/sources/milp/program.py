@@ -70,8 +70,7 @@ class _Writer(ProgramBuilder):
 
     def __init__(self, total: int) -> None:
         super().__init__()
-        self.total = total
-        self.phases: list[PhaseBinary] = []
+        self.total, self.phases = total, list[PhaseBinary]()
 
     def finished(self, cost: Floats, activations: Sequence[str]) -> ChangeProgram:
         phases = PhaseBinaries(self.phases, activations) if self.phases else None
@@ -186,9 +185,8 @@ class _Unit:
         column, value = self.writer.binary(), np.zeros(self.writer.total)
         value[self.a] = self.scale
         width = self.high - self.low
-        self.writer.phases.append(
-            PhaseBinary(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
-        )
+        phase = PhaseBinary(column, *self.place, value, self.form, self.const, width, kink, sign, self.weight)
+        self.writer.phases.append(phase)
         return column
 
     def at_most(self, slope: float, height: float, when: tuple[int, float] | None = None, sign: float = 1.0) -> None:
@@ -231,8 +229,7 @@ def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         flat = (low >= 1) | (high <= -1)
         slope = np.where(flat, 0.0, np.where((low >= -1) & (high <= 1), 1.0, np.nan))
         return slope, np.where(flat, np.where(low >= 1, 1.0, -1.0), 0.0)
-    below = 0.0 if name == "relu" else LEAKY_SLOPE
-    return np.where(low >= 0, 1.0, np.where(high <= 0, below, np.nan)), nothing
+    return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
 
 
 #: Amounts and costs below this are rounding of the solver, and taken for 0.

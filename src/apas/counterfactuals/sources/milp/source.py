@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,8 +44,7 @@ CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
 def climb(effect: Effect, margin: float, deadline: float) -> Floats | None:
     """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none does."""
-    changes = effect.changes
-    amounts, paid = np.zeros(len(changes)), 0.0
+    amounts, paid = np.zeros(len(effect.changes)), 0.0
     reached = effect.margin(amounts)[0]
     for _ in range(CLIMB):
         if reached >= margin or time.monotonic() > deadline:
@@ -107,8 +107,9 @@ class BudgetedSearch:
         best = self._least(self._program(), EASY, Incumbent())
         if best.complete:
             return best
-        if best.values is None:
-            best = self._started()
+        if best.values is None:  # some point, within the limit or not
+            amounts = None if self.beyond.values is not None else climb(self.effect, self.margin, self.deadline)
+            best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improved(best)
         program = self._tightened()
@@ -118,15 +119,8 @@ class BudgetedSearch:
         return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
 
     def _least(self, program: ChangeProgram, nodes: int, start: Incumbent) -> Incumbent:
-        return least_cost(
-            program,
-            self.accept,
-            start=start,
-            nodes=nodes,
-            deadline=self.deadline,
-            relaxation=self.relaxation,
-            violations=program.phases,
-        )
+        limits: dict[str, Any] = {"nodes": nodes, "deadline": self.deadline, "relaxation": self.relaxation}
+        return least_cost(program, self.accept, start=start, violations=program.phases, **limits)
 
     def accept(self, values: Floats) -> tuple[Floats, float] | None:
         """The point that values stand for, or one beyond it, if it has the margin and is within the limit."""
@@ -135,10 +129,12 @@ class BudgetedSearch:
             return None
         reached, size = self.effect.margin(amounts)
         if not reached >= self.margin - MISS * size:
-            stretched = self._stretched(amounts)
-            if stretched is None:
+            top, whole = self.effect.changes.top, self.effect.changes.integer
+            longer = np.where(whole, amounts, np.minimum(STRETCHES[:, None] * amounts, top))
+            far = np.flatnonzero(self.effect.margins(longer)[0] >= self.margin)
+            if not len(far):
                 return None
-            amounts = stretched
+            amounts = longer[far[0]]
         cost = self._cost(amounts)
         if cost <= self._limit:
             return amounts, cost
@@ -151,12 +147,6 @@ class BudgetedSearch:
         slack = 0.0 if self.effect.distance == "l1" else TIE * len(self.effect.changes)
         return self.budget * (1 + NOTHING) + NOTHING + slack
 
-    def _stretched(self, amounts: Floats) -> Floats | None:
-        changes = self.effect.changes
-        longer = np.where(changes.integer, amounts, np.minimum(STRETCHES[:, None] * amounts, changes.top))
-        far = np.flatnonzero(self.effect.margins(longer)[0] >= self.margin)
-        return longer[far[0]] if len(far) else None
-
     def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
         effect = self.effect
         return cheapest_program(effect.net, self._change_budget, effect.goal, self.margin, tuple(effect.avoid), ranges)
@@ -164,11 +154,6 @@ class BudgetedSearch:
     @property
     def _change_budget(self) -> ChangeBudget:
         return ChangeBudget(self.effect.changes, self.budget, self.effect.distance)
-
-    def _started(self) -> Incumbent:
-        """Some point, within the limit or not."""
-        amounts = None if self.beyond.values is not None else climb(self.effect, self.margin, self.deadline)
-        return self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
 
     def _cost(self, amounts: Floats) -> float:
         """What the program says that amounts cost."""
@@ -294,7 +279,6 @@ class Nearest:
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
-        self.full = float((self.changes.cost * self.changes.top).sum())
         self.guess = CostGuess(self.effect)
         self.relaxation = LpRelaxation()
 
@@ -317,8 +301,7 @@ class Nearest:
         budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
         program = widest_program(self.net, budget, self.goal, self.search.avoid)
         deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
-        left = deadline - time.monotonic()
-        advice = advise(program, enough=allowance, target=-np.inf, time_limit=left)
+        advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
             amounts = self.effect.rounded(advice.point)
             found = None if amounts is None else self._proper(amounts)
@@ -329,7 +312,9 @@ class Nearest:
             whole = program.integer & (counts | (program.high - program.low <= 1))
             bound = verified_bound(replace(program, integer=whole), above=allowance, deadline=deadline)
             if bound is not None:
-                raise NoneExists(_none(allowance - bound, self.search))
+                beside = " that differs from those found" if self.search.avoid else ""
+                proved = f"it is proved that no allowed change{beside} leads to {self.search.target!r}"
+                raise NoneExists(f"{proved}: no margin exceeds {at_most(allowance - bound)}")
         return None
 
     def _deadline(self) -> float:
@@ -339,7 +324,7 @@ class Nearest:
         """The search is limited to a cost that is likely to do, and that is raised if it does not."""
         deadline, budget = self._deadline(), self.guess.cost(margin)
         while True:
-            budget = budget if budget < self.full else np.inf
+            budget = budget if budget < self.guess.full else np.inf
             attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline)
             best = attempt.run()
             if best.values is not None or not np.isfinite(budget):
@@ -368,11 +353,6 @@ class Nearest:
         if not fine or not search.is_different(point):
             return None
         return NearestPoint(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
-
-
-def _none(most: float, search: Search) -> str:
-    beside = " that differs from those found" if search.avoid else ""
-    return f"it is proved that no allowed change{beside} leads to {search.target!r}: no margin exceeds {at_most(most)}"
 
 
 #: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
@@ -424,6 +404,7 @@ class MilpSource:
     step: float | None = None
     max_margin: float = 20.0
     time_limit: float = 10.0
+    ordered: ClassVar[bool] = True  # no candidate costs less than those before it
 
     def __post_init__(self) -> None:
         for name in ("margin", "max_margin"):
@@ -432,35 +413,23 @@ class MilpSource:
         if self.step is not None:
             check_number(self.step, "step", "MilpSource", above=0.0)
         if self.max_margin < self.margin:
-            raise InputError(
-                f"`max_margin` of MilpSource must not be below `margin`, got {self.max_margin:g} and {self.margin:g}."
-            )
-
-    @property
-    def ordered(self) -> bool:
-        """Whether no candidate costs less than those before it."""
-        return True
+            got = f"got {self.max_margin:g} and {self.margin:g}"
+            raise InputError(f"`max_margin` of MilpSource must not be below `margin`, {got}.")
 
     def unsupported(self, task: Task) -> str | None:
         """None if the model, its preprocessing and the space can be written as a program, else why not."""
         if not offers(task.model, Dense):
             return f"MilpSource needs a dense network, got {task.model!r}; {INSTEAD}"
-        others = sorted(set(task.model.as_feedforward().activations) - PIECEWISE_LINEAR)
-        if others:
+        if others := sorted(set(task.model.as_feedforward().activations) - PIECEWISE_LINEAR):
             return (
                 "MilpSource needs relu, leaky_relu, hard_tanh or identity units, since others have no straight pieces, "
                 f"got {', '.join(others)}; {INSTEAD}"
             )
         for feature in task.space:
-            low, high = feature.ends
-            bounded = (np.isfinite(low) or feature.direction == "increase") and (
-                np.isfinite(high) or feature.direction == "decrease"
-            )
-            if feature.mutable and not bounded:
-                return (
-                    f"MilpSource needs a range of feature {feature.name!r}, got {low:g} to {high:g}; give it `low` and "
-                    "`high`."
-                )
+            (low, high), ways = feature.ends, zip(feature.ends, ("increase", "decrease"), strict=True)
+            if feature.mutable and any(not np.isfinite(end) and feature.direction != way for end, way in ways):
+                got = f"got {low:g} to {high:g}; give it `low` and `high`."
+                return f"MilpSource needs a range of feature {feature.name!r}, {got}"
         return task.once("milp/pieces", lambda: pieces_of(task)).complaint
 
     def candidates(self, search: Search) -> Iterator[Candidate]:
@@ -492,13 +461,10 @@ class MilpSource:
         bracket = _Bracket(self.margin, self.max_margin)
         while slack is not None:
             bracket.note(found, slack)
-            margin = bracket.next_margin()
-            while margin is not None:
-                further = nearest.at(margin)
-                if bracket.is_news(further):
-                    break
-                margin = bracket.next_margin()
-            if margin is None or further is None:
+            further = None
+            while further is None and (margin := bracket.next_margin()) is not None:
+                further = bracket.news(nearest.at(margin))
+            if further is None:
                 break
             found = further
             slack = yield Candidate(found.point, final=False)
@@ -544,20 +510,22 @@ class _Bracket:
         else:
             self.passing, self.spare, self.top = found, slack, self.asked
 
-    def is_news(self, found: NearestPoint | None) -> bool:
-        """Whether the point for the margin asked for is worth a look; if not, the margin is as good as a higher one."""
-        known = found is None or (self.passing is not None and found.margin >= self.passing.margin)
+    def news(self, found: NearestPoint | None) -> NearestPoint | None:
+        """The point for the margin asked for if it is worth a look; if not, the margin is as good as a higher one."""
         self.missed += found is None
-        if known:
+        if found is None or (self.passing is not None and found.margin >= self.passing.margin):
             self.top = self.asked
-        return not known
+            return None
+        return found
 
     def next_margin(self) -> float | None:
         """What to ask for next; None if the least margin that passes is known well enough, or out of reach."""
         self.tries += 1
-        if not self.failed or self.tries > TRIES or self.missed > MISSES or self._is_narrow():
+        if not self.failed or self.tries > TRIES or self.missed > MISSES:
             return None
         last, slack = self.failed[-1]
+        if self.top - last.reach <= (0.1 * CLOSE if self._jumps() else CLOSE) * self.top:
+            return None  # nothing worth mentioning can be between what failed and what passed
         if self.passing is None:
             wish = last.margin - slack / self._slope() + CLOSE * last.margin
         else:
@@ -570,10 +538,6 @@ class _Bracket:
         inside = last.reach < wish < self.top and self.tries < TRIES / 2
         self.asked = wish if inside else 0.5 * (last.reach + self.top)
         return self.asked
-
-    def _is_narrow(self) -> bool:
-        """Whether nothing worth mentioning can be between what failed and what passed."""
-        return self.top - self.failed[-1][0].reach <= (0.1 * CLOSE if self._jumps() else CLOSE) * self.top
 
     def _jumps(self) -> bool:
         """Whether the point that passed has a larger margin than was asked for, as where features go in steps."""
