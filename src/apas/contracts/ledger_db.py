@@ -207,9 +207,8 @@ class Book:
         try:
             return datetime.fromisoformat(found[0][0]).astimezone(UTC) if found else None
         except (TypeError, ValueError, OverflowError):
-            raise InputError(
-                f"{self.path} is damaged: an entry of its history has no time; get it from a backup."
-            ) from None
+            what = "an entry of its history has no time"
+            raise InputError(f"{self.path} is damaged: {what}; get it from a backup.") from None
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query gives; SQLite keeps any value in any column, so that their kinds are checked."""
