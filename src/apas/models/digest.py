@@ -49,13 +49,8 @@ def own_class(kind: type) -> bool:
 
 def changed_members(kind: type, method: str) -> set[str]:
     """Names of the members that a method of a user's class gives new values, also by other methods that it names."""
-    methods = {
-        name: member
-        for base in reversed(kind.__mro__)
-        if own_class(base)
-        for name, member in vars(base).items()
-        if isinstance(member, FunctionType)
-    }
+    members = [pair for base in reversed(kind.__mro__) if own_class(base) for pair in vars(base).items()]
+    methods = {name: member for name, member in members if isinstance(member, FunctionType)}
     changed: set[str] = set()
     seen, ahead = set(), [method]
     while ahead:
@@ -137,20 +132,10 @@ def bytecode(code: CodeType) -> Any:
             return sorted(json.dumps(constant(v)) for v in value)
         return [type(value).__name__, repr(value)]
 
-    return [
-        code.co_name,
-        code.co_argcount,
-        code.co_posonlyargcount,
-        code.co_kwonlyargcount,
-        code.co_flags,
-        code.co_code.hex(),
-        code.co_exceptiontable.hex(),
-        list(code.co_names),
-        list(code.co_varnames),
-        list(code.co_freevars),
-        list(code.co_cellvars),
-        [constant(value) for value in code.co_consts],
-    ]
+    head = [code.co_name, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
+    names = [list(names) for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)]
+    constants = [constant(value) for value in code.co_consts]
+    return [*head, code.co_code.hex(), code.co_exceptiontable.hex(), *names, constants]
 
 
 def library_function(value: Any) -> Any:
@@ -166,14 +151,6 @@ def library_function(value: Any) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return {"name": name, "module": module, **library} if found is value else None
-
-
-def library_ufunc(value: np.ufunc) -> Any:
-    """A ufunc by its name, unless somebody made it of a function that it does not show."""
-    for module in ("numpy", "scipy.special"):
-        if getattr(sys.modules.get(module), value.__name__, None) is value:
-            return {"name": value.__name__, "module": module}
-    return {"unidentified": f"the ufunc {value.__name__}"}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -339,8 +316,10 @@ class _Walk:
             return {"partial": [self.form(v) for v in (value.func, value.args, value.keywords)]}
         if isinstance(value, MethodType):
             return {"method": [self.form(value.__func__), self.form(value.__self__)]}
-        if isinstance(value, np.ufunc):
-            return library_ufunc(value)
+        if isinstance(value, np.ufunc):  # by its name, unless somebody made it of a function that it does not show
+            places = [m for m in ("numpy", "scipy.special") if getattr(sys.modules.get(m), value.__name__, 0) is value]
+            found = {"unidentified": f"the ufunc {value.__name__}"}
+            return {"name": value.__name__, "module": places[0]} if places else found
         if (named := library_function(value)) is not None:
             return named
         if isinstance(value, FunctionType):
@@ -429,7 +408,9 @@ class _Walk:
             return {"unidentified": f"{name}, which the function that reads it changes"}
         if name not in function.__globals__:
             return {"builtin": name}
-        value = function.__globals__[name]
+        return self._read(function.__globals__[name], name, reads)
+
+    def _read(self, value: Any, name: str, reads: Reads) -> Any:
         return self._module(value, name, reads) if isinstance(value, ModuleType) else self.form(value)
 
     def _module(self, module: ModuleType | None, name: str, reads: Reads) -> Any:
@@ -443,12 +424,8 @@ class _Walk:
             return {"around": self.path.index(id(module))}
         self.path.append(id(module))
         try:
-            read = [(key, vars(module)[key]) for key in sorted(reads.attributes & vars(module).keys())]
-            return {
-                "module": [
-                    [key, self._module(v, key, reads) if isinstance(v, ModuleType) else self.form(v)] for key, v in read
-                ]
-            }
+            found = [(key, vars(module)[key]) for key in sorted(reads.attributes & vars(module).keys())]
+            return {"module": [[key, self._read(value, key, reads)] for key, value in found]}
         finally:
             self.path.pop()
 

@@ -17,15 +17,8 @@ from apas.models.feedforward import FeedForward
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: Layers that change no number once the model is trained.
 SILENT = ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization")
-_NAMES = {
-    "relu": "relu",
-    "tanh": "tanh",
-    "sigmoid": "sigmoid",
-    "elu": "elu",
-    "gelu": "gelu",
-    "linear": "identity",
-    "hard_tanh": "hard_tanh",
-}
+_NAMES = {name: name for name in ("relu", "tanh", "sigmoid", "elu", "gelu", "linear", "hard_tanh")}
+_NAMES["linear"] = "identity"
 #: Activations that are layers, and the settings with which they are those of `FeedForward`.
 _LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ReLU": ("relu", {"max_value": None, "negative_slope": 0.0, "threshold": 0.0}),
@@ -81,26 +74,24 @@ def from_keras(
 
 def _layers(model: Any) -> tuple[list[Floats], list[Floats | None], list[str]]:
     """Weights, biases, and what stands behind each layer."""
-    weights: list[Floats] = []
-    biases: list[Floats | None] = []
+    dense: list[Any] = []
     steps: list[str] = []
-    used: list[int] = []
     for kind, layer, name in _chain(model):
         if kind == "flatten":
             continue  # before the first layer it joins the numbers of an input, later it does nothing
         if kind == "dense":
-            weights.append(np.asarray(_array(layer.kernel), dtype=np.float64))
-            biases.append(np.asarray(_array(layer.bias), dtype=np.float64) if layer.use_bias else None)
+            dense.append(layer)
             steps.append(name)
-            used.append(id(layer))
         elif not steps or steps[-1] != "identity":
             raise Unsupported(f"the Keras model has the activation {name} elsewhere than behind a linear Dense layer.")
         else:
             steps[-1] = name
-    if not weights:
+    if not dense:
         raise Unsupported("the Keras model has no Dense layer.")
-    if len(used) > len(set(used)):
+    if len(dense) > len({id(layer) for layer in dense}):
         raise Unsupported("the Keras model uses a Dense layer twice; tied weights move together, which is not dense.")
+    weights = [np.asarray(_array(layer.kernel), dtype=np.float64) for layer in dense]
+    biases = [np.asarray(_array(layer.bias), dtype=np.float64) if layer.use_bias else None for layer in dense]
     return weights, biases, steps
 
 
@@ -121,8 +112,12 @@ def _chain(model: Any) -> Iterator[tuple[str, Any, str]]:
             f"{type(model).__name__} is a Keras model of its own class, whose layers do not say what it computes; "
             "build it as a keras.Sequential, or give its arrays to apas.FeedForward."
         )
-    if type(model).__name__ == "Functional":
-        _check_chain(model)
+    if type(model).__name__ == "Functional":  # each layer must take what the layer before it gives, and nothing else
+        if len(model.outputs) != 1:
+            raise Unsupported(f"the Keras model is no plain chain of layers: it has {len(model.outputs)} outputs.")
+        for before, entry in itertools.pairwise(model.get_config()["layers"]):
+            if [_sources(node) for node in entry["inbound_nodes"]] != [[before["name"]]]:
+                raise Unsupported(f"the Keras model is no plain chain of layers: see what goes into {entry['name']!r}.")
     for layer in model.layers:
         kind = type(layer).__name__
         if type(layer).__module__.split(".")[0] != "keras":
@@ -145,16 +140,6 @@ def _chain(model: Any) -> Iterator[tuple[str, Any, str]]:
             yield "activation", layer, name
         elif kind not in SILENT:
             raise Unsupported(f"the Keras model has a layer {kind}; apas reads Dense layers and their activations.")
-
-
-def _check_chain(model: Any) -> None:
-    """Refuse a graph in which a layer takes other things than what the layer before it gives."""
-    layers = model.get_config()["layers"]
-    if len(model.outputs) != 1:
-        raise Unsupported(f"the Keras model is no plain chain of layers: it has {len(model.outputs)} outputs.")
-    for before, layer in itertools.pairwise(layers):
-        if [_sources(node) for node in layer["inbound_nodes"]] != [[before["name"]]]:
-            raise Unsupported(f"the Keras model is no plain chain of layers: see what goes into {layer['name']!r}.")
 
 
 def _sources(node: Any) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -123,6 +124,8 @@ def _array(tensor: Any) -> Floats:
     return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
+#: Names of biases: attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like.
+_BIAS = re.compile("bias|bias_.*|.*_bias", re.DOTALL)
 #: Members that PyTorch gives to every module.
 _BOOKKEEPING = frozenset(vars(nn.Module()))
 
@@ -201,14 +204,10 @@ class TorchModel:
         """
         if not len(X):
             return np.empty(0)
-        return self._rounding.scale(X, self._predicted(X), delta, float(radii.max()))
-
-    def _predicted(self, X: Floats) -> Indices:
         # which class is asked about matters little for the magnitudes, and is not known here
         scores = self._head.scores(self._passes.raw(X)).cpu().numpy()
-        if scores.shape[1] > 2:
-            return np.asarray(scores.argmax(axis=1))
-        return np.ones(len(X), dtype=np.intp)
+        predicted = scores.argmax(axis=1) if scores.shape[1] > 2 else np.ones(len(X), dtype=np.intp)
+        return self._rounding.scale(X, predicted, delta, float(radii.max()))
 
     def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
@@ -315,8 +314,23 @@ def from_torch(
     # a linear layer without a sigmoid gives no probabilities, whatever is said about it: trying it out will show
     if layers is not None and (kind in ("logit", "logits") or last is not None):
         head = Head.of(kind, classes, threshold, layers[0][-1].shape[1], dtype)
-        shape = input_size(own, input_shape, None)
-        return DenseTorchModel(own, head, _network(layers, head, shape, names, str(dtype)), shape)
+        shape, (weights, biases, activations) = input_size(own, input_shape, None), layers
+        if math.prod(shape) != len(weights[0]):
+            raise InputError(
+                f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer "
+                f"takes {len(weights[0])}."
+            )
+        network = FeedForward(
+            weights,
+            biases,
+            activation=activations,
+            output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
+            threshold=head.threshold,
+            classes=head.classes,
+            feature_names=names,
+            dtype=str(dtype).removeprefix("torch."),
+        )
+        return DenseTorchModel(own, head, network, shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))
     # a sequence that is used twice has its last layer inside the network too, where it must stay
@@ -329,31 +343,6 @@ def from_torch(
     if last is not None:
         head = replace(head, kind="logit" if outputs == 1 else "logits")
     return TorchModel(passes, head, parameters, names)
-
-
-def _network(
-    layers: tuple[list[Any], list[Any], list[str]],
-    head: Head,
-    shape: tuple[int, ...],
-    names: tuple[str, ...] | None,
-    dtype: str,
-) -> FeedForward:
-    weights, biases, activations = layers
-    if math.prod(shape) != len(weights[0]):
-        raise InputError(
-            f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer takes "
-            f"{len(weights[0])}."
-        )
-    return FeedForward(
-        weights,
-        biases,
-        activation=activations,
-        output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
-        threshold=head.threshold,
-        classes=head.classes,
-        feature_names=names,
-        dtype=dtype.removeprefix("torch."),
-    )
 
 
 def _parameters(module: Any) -> Parameters:
@@ -384,7 +373,7 @@ def _parameters(module: Any) -> Parameters:
     return Parameters.from_arrays(
         arrays,
         names=[name for name, _ in named],
-        kinds=["bias" if p.ndim == 1 and _is_bias(name.split(".")[-1]) else "weight" for name, p in named],
+        kinds=["bias" if p.ndim == 1 and _BIAS.fullmatch(name.rpartition(".")[2]) else "weight" for name, p in named],
         layers=[name.rpartition(".")[0] or type(module).__name__ for name, _ in named],
     )
 
@@ -410,11 +399,6 @@ def _check_memory(module: Any, named: list[tuple[str, Any]]) -> None:
             )
 
 
-def _is_bias(name: str) -> bool:
-    # attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like
-    return name == "bias" or name.startswith("bias_") or name.endswith("_bias")
-
-
 def _copied(module: Any) -> Any:
     # PyTorch does not copy results of a call, which some modules keep, together with the way they were computed
     values = [value for part in module.modules() for value in vars(part).values()]
@@ -423,6 +407,5 @@ def _copied(module: Any) -> Any:
         return copy.deepcopy(module, kept)
     except (RuntimeError, TypeError, AttributeError) as error:
         first = (str(error).splitlines() or [""])[0]
-        raise Unsupported(
-            f"this {type(module).__name__} cannot be copied, and apas changes only copies: {first}"
-        ) from error
+        what = f"this {type(module).__name__} cannot be copied, and apas changes only copies"
+        raise Unsupported(f"{what}: {first}") from error
