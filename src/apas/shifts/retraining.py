@@ -199,9 +199,8 @@ def retrain(
     labels = check_labels(y, int(rows.shape[0]), owner="retrain")
     recipe = _Recipe(estimator, rows, labels, bool(bootstrap), bool(warm_start), entropy_of(rng))
     trained, caught = [], []
-    each = in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs)
     with Progress(n_models, "training models") as progress:
-        for result, warned in each:
+        for result, warned in in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs):
             trained.append(result)
             caught.append(warned)
             progress.advance(1)

@@ -306,7 +306,9 @@ class BallSlopes:
         name = self.net.activations[i]
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
-        return _BallLayer(_values(name, low, high), values, size, _derivatives(name, low, high), moved, error, norm)
+        least, most = derivative_range(name, low, high)
+        slopes = (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)
+        return _BallLayer(_values(name, low, high), values, size, slopes, moved, error, norm)
 
     def _output_reach(self, layer: _BallLayer, radius: Floats) -> Floats:
         """The same as `_reach` for the output, (rows,)."""
@@ -367,8 +369,3 @@ def _values(name: str, low: Floats, high: Floats) -> _Range:
         return ends
     size = np.maximum(np.maximum(-low, high), 1.0) if name in ABSOLUTE else np.maximum(-ends[0], ends[1])
     return ends[0] - 8 * STEP * size, ends[1] + 8 * STEP * size
-
-
-def _derivatives(name: str, low: Floats, high: Floats) -> _Range:
-    least, most = derivative_range(name, low, high)
-    return (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)
