@@ -20,15 +20,8 @@ from apas.certification.certificate import Certificate
 from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
-from apas.contracts.certified_model import (
-    Successor,
-    as_python,
-    bounds_distance,
-    check_unchanged,
-    own_columns,
-    read_successor,
-    rows_on,
-)
+from apas.contracts import certified_model
+from apas.contracts.certified_model import Successor, as_python, bounds_distance, own_columns
 from apas.contracts.file import certificates_of, table_digest
 from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.counterfactuals.result import Counterfactuals
@@ -378,10 +371,10 @@ def audit(
     new_digest = model_digest(new_model)
     if not len(found):
         return AuditReport([], points=found.points, new_digest=new_digest, index=found._index)
-    check_unchanged(found)
+    certified_model.check_unchanged(found)
     base, shifts = None if base is None else read_model(base, "`base`"), found.shifts
-    new = read_successor(found, new_model, base, validity_only=validity_only, known=found.model)
-    question = rows_on(found, new)
+    new = certified_model.read_successor(found, new_model, base, validity_only=validity_only, known=found.model)
+    question = certified_model.rows_on(found, new)
     with np.errstate(over="ignore", invalid="ignore"):
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
     shift = new.shift(shifts)

@@ -93,8 +93,7 @@ def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> tup
         margins = question.model.margin(question.X, question.one_target) if len(question) else np.empty(0)
         drawn = np.full(len(question), np.nan)
         for (entropy, purpose), rows in streams(items).items():
-            first = question.directions(Stream(entropy, purpose), 0, 1)
-            drawn[rows] = question.margins(first, rows)[0]
+            drawn[rows] = question.margins(question.directions(Stream(entropy, purpose), 0, 1), rows)[0]
     origin = origin_of(question.model)
     return tuple(
         Reading(origin, tuple(row), _nine(margin), _nine(draw))
@@ -209,8 +208,7 @@ def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Question, 
 
 def row_complaints(found: Certificates | MaxShifts, question: Question, told: Floats) -> list[str | None]:
     """Per row what its target, its values in model units or its margins are not, or None."""
-    exact = not offers(question.model, Raw)
-    allowed = 0.0 if exact else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
+    allowed = 0.0 if not offers(question.model, Raw) else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
     close: list[bool] = np.all(np.abs(told - question.X) <= allowed, axis=1).tolist()
     now = readings(question, list(found))
     # margins of a dense network are computed in float64, whatever it is used in

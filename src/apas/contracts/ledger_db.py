@@ -80,19 +80,13 @@ def _prepare(connection: sqlite3.Connection, file: Path, create: bool) -> None:
     if version != VERSION:
         connection.execute("PRAGMA foreign_keys = OFF")  # else the old table could not be dropped
         with transaction(connection):
-            _bring_up_to_date(connection, file)
+            version = _version(connection, file)  # another process may have made or renewed the tables meanwhile
+            if version != VERSION:
+                for statement in _FROM_VERSION_1 if version else _TABLES:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _bring_up_to_date(connection: sqlite3.Connection, file: Path) -> None:
-    """Make the tables, or those of version 1 again, in a transaction; another process may have done so meanwhile."""
-    version = _version(connection, file)
-    if version == VERSION:
-        return
-    for statement in _FROM_VERSION_1 if version else _TABLES:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _version(connection: sqlite3.Connection, file: Path) -> int:

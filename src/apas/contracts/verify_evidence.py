@@ -131,8 +131,7 @@ def _confirmed_anew(
     found: dict[int, _Answer] = {}
     for row, i in enumerate(part):
         where, sure = drawn.of(row)
-        count = int(np.count_nonzero(sure))
-        if count >= refuting:
+        if int(np.count_nonzero(sure)) >= refuting:
             last = int(np.flatnonzero(sure)[refuting - 1])
             said = f"{last + 1} of {where[last] + 1} failed, {refuting} are too many"
             found[i] = Checked.FAILS, f"refuted on fresh draws: {said}"
@@ -359,8 +358,7 @@ def replayed(question: Question, row: int, item: Certificate) -> _Answer:
 
 def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
     """Prove a row by distinguishing cases once more, without a solver; cases may come out differently elsewhere."""
-    alone = question.take(slice(row, row + 1))
-    now = decided(alone, "exact", _WITHOUT_SOLVER, SECONDS)[0]
+    now = decided(question.take(slice(row, row + 1)), "exact", _WITHOUT_SOLVER, SECONDS)[0]
     same = isinstance(now.evidence, BoundEvidence) and now.evidence.nodes == evidence.nodes
     if now.verdict is Verdict.REFUTED:
         return Checked.FAILS, f"computed again, {now.reason}"

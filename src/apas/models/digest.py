@@ -159,8 +159,7 @@ def library_of(module: str) -> dict[str, Any] | None:
     top = module.partition(".")[0]
     if top in _NAMED:
         return {}
-    found = sys.modules.get(module)
-    file = getattr(found, "__file__", None)
+    file = getattr(sys.modules.get(module), "__file__", None)
     paths = sysconfig.get_paths()
     within = Path(file).parent if isinstance(file, str) else None
     inside = {key: within is not None and within.is_relative_to(paths[key]) for key in ("stdlib", "purelib", "platlib")}

@@ -121,8 +121,7 @@ def fill_margins(
     delta: float,
 ) -> None:
     """Write margins on the networks ``parameters + delta * direction`` into the columns `rows`, or into all of them."""
-    last = directions.flags.f_contiguous and len(directions) > 1
-    run = _samples_last if last else _samples_first
+    run = _samples_last if directions.flags.f_contiguous and len(directions) > 1 else _samples_first
     widest = max(w.shape[1] for w in net.weights)
     step = max(1, BLOCK // (widest * max(1, len(directions))))
     few = len(X) <= FEW_ROWS
@@ -285,8 +284,7 @@ def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
         return least, most
     lowest = LOWEST[name]
     bottom = float(activate(name, np.array([lowest]))[0])
-    inside = (low < lowest) & (lowest < high)
-    return np.where(inside, bottom, np.minimum(least, most)), np.maximum(least, most)
+    return np.where((low < lowest) & (lowest < high), bottom, np.minimum(least, most)), np.maximum(least, most)
 
 
 #: Where the activation that first falls and then rises has its least value.

@@ -28,8 +28,7 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
     """Read a fitted scikit-learn classifier, without changing it."""
     final, encoder = _split(estimator)
     _check_fitted(estimator, final)
-    network = _network(final, threshold)
-    return SklearnModel(estimator, encoder, network, _names(estimator, feature_names))
+    return SklearnModel(estimator, encoder, _network(final, threshold), _names(estimator, feature_names))
 
 
 class SklearnModel(ModelWrapper):

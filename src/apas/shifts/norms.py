@@ -41,8 +41,7 @@ def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:
     if not np.isfinite(moves).all():
         return False
     # each size is a number rounded to nearest, plus the exact rest
-    swap = np.abs(values) < np.abs(base)
-    rest = np.where(swap, values - (moves + base), (values - moves) - base)
+    rest = np.where(np.abs(values) < np.abs(base), values - (moves + base), (values - moves) - base)
     sizes, rest = np.abs(moves), np.where(moves < 0, -rest, rest)
     if ((sizes > delta) | ((sizes == delta) & (rest > 0))).any() or not delta >= 0:
         return False

@@ -222,10 +222,7 @@ class _RowVerdicts:
         finding.prove(step, min(proved))
 
     def _solver(self, row: int, pair: RivalBounds, deadline: float, known: float) -> float | None:
-        """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row.
-
-        `known` is the margin of some shift.
-        """
+        """A lower bound above 0 from the solver, or None once its point was tried; `known` is the margin of a shift."""
         left = deadline - time.monotonic()
         if left <= 0:
             return None
@@ -237,8 +234,7 @@ class _RowVerdicts:
             bound = verified_bound(program, above=allowance, deadline=deadline)
             return None if bound is None else bound - allowance
         if advice.point is not None:
-            wish = [advice.point[columns] for columns in program.activations]
-            start = pair.pushes.towards(wish)
+            start = pair.pushes.towards([advice.point[columns] for columns in program.activations])
             least, pushes = pair.pushes.improved(start)
             if pair.pushes.margins(start)[0][0] <= least[0]:
                 pushes = start

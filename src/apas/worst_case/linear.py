@@ -89,8 +89,7 @@ def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Penc
     if name == "hard_tanh":
         bends = (low < 1) & (high > 1)
         whole, below = _clip(low, high), _clip(low, np.minimum(high, 1.0))
-        capped = _line(zero, zero + 1.0)
-        return _where(bends, below, whole), _where(bends, capped, whole)
+        return _where(bends, below, whole), _where(bends, _line(zero, zero + 1.0), whole)
     return None
 
 
@@ -116,16 +115,14 @@ def _clip(low: Floats, high: Floats) -> Pencil:
     """LayerLines below y cut off at -1 and 1."""
     at_low, at_high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
     # from the lower kink, or from the lower end beyond it, to the upper end
-    begin = np.maximum(low, -1.0)
-    width = high - begin
+    width = high - np.maximum(low, -1.0)
     chord = np.divide(at_high - np.maximum(at_low, -1.0), width, out=np.ones_like(low), where=width > 0)
     chord = np.clip(chord, 0.0, 1.0) * np.where(high > 1, SAFE, 1.0)
     bends = (low < -1) & (high > -1)  # the kink at -1 bends up: all flatter lines through it will do
     constant = high <= -1
     height = _height(chord, low, high, at_low, at_high)
     flat, steep = np.where(bends | constant, 0.0, chord), np.where(constant, 0.0, chord)
-    pivot = np.where(bends | constant, -1.0, 0.0)
-    return Pencil(flat, steep, pivot, np.where(bends | constant, -1.0, height))
+    return Pencil(flat, steep, np.where(bends | constant, -1.0, 0.0), np.where(bends | constant, -1.0, height))
 
 
 def _height(slope: Floats, low: Floats, high: Floats, at_low: Floats, at_high: Floats) -> Floats:
@@ -279,8 +276,7 @@ def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     width = np.where(crossing, high - low, 1.0)
     tilt = np.where(crossing, (high + low) / width, np.where(low >= 0, 1.0, -1.0))
     # whatever rounding did to the slope, the line is above the magnitude at both ends
-    lift = np.where(crossing, np.maximum(-low * (1 + tilt), high * (1 - tilt)), 0.0)
-    return tilt, lift
+    return tilt, np.where(crossing, np.maximum(-low * (1 + tilt), high * (1 - tilt)), 0.0)
 
 
 @dataclass(frozen=True)

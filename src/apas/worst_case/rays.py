@@ -263,8 +263,7 @@ def _first_root(c0: Floats, c1: Floats, z0: Floats, z1: Floats, smooth: Floats, 
         change = np.take_along_axis(turns * term, order, axis=1)
         begin = base + (active * term).sum(axis=1)
         pieces.append(np.hstack([begin[:, None], begin[:, None] + np.cumsum(change, axis=1)]))
-    found = _root_in_piece(pieces[2], pieces[1], pieces[0], starts, ends)
-    return np.asarray(found.min(axis=1))
+    return np.asarray(_root_in_piece(pieces[2], pieces[1], pieces[0], starts, ends).min(axis=1))
 
 
 def _root_in_piece(a: Floats, b: Floats, c: Floats, start: Floats, end: Floats) -> Floats:

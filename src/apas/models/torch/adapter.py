@@ -133,37 +133,25 @@ _BOOKKEEPING = frozenset(vars(nn.Module()))
 class TorchModel:
     """A module in eval mode, copied when it was read, and what its input and output mean."""
 
+    classes: tuple[Any, ...]
+    """Class labels."""
+    n_features: int
+    """Numbers in one input."""
+    parameters: Parameters
+    """The module's parameters in the order of ``named_parameters()``, tied ones once."""
+    feature_names: tuple[str, ...] | None
+    """Names of the inputs, if given."""
+    dtype: str
+    """In which arithmetic the module computes."""
+
     def __init__(
         self, passes: Passes, head: Head, parameters: Parameters, feature_names: tuple[str, ...] | None
     ) -> None:
-        self._passes, self._head, self._parameters, self._names = passes, head, parameters, feature_names
+        self._passes, self._head, self.parameters, self.feature_names = passes, head, parameters, feature_names
+        self.classes, self.n_features = head.classes, int(np.prod(passes.shape))
+        self.dtype = str(passes.stage.dtype).removeprefix("torch.")
         self._rounding = Rounding(passes, head)
         self._code = _code(passes.stage.module)  # as it was read: some modules keep what they computed last
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels."""
-        return self._head.classes
-
-    @property
-    def n_features(self) -> int:
-        """Numbers in one input."""
-        return int(np.prod(self._passes.shape))
-
-    @property
-    def parameters(self) -> Parameters:
-        """The module's parameters in the order of ``named_parameters()``, tied ones once."""
-        return self._parameters
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the inputs, if given."""
-        return self._names
-
-    @property
-    def dtype(self) -> str:
-        """In which arithmetic the module computes."""
-        return str(self._passes.stage.dtype).removeprefix("torch.")
 
     def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
@@ -220,7 +208,7 @@ class TorchModel:
     def _gradients(self, X: Floats, target: Any, moves: Floats | None, *, by_input: bool) -> tuple[Floats, Floats]:
         wanted = class_indices(self.classes, target, len(X))
         margins = np.empty(len(X))
-        slopes = np.empty((len(X), self.n_features if by_input else len(self._parameters)))
+        slopes = np.empty((len(X), self.n_features if by_input else len(self.parameters)))
         for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
             margins[rows], slopes[rows] = found
         return margins, slopes
@@ -241,13 +229,13 @@ class TorchModel:
             "threshold": self._head.threshold,
             "classes": [canonical(c) for c in self.classes],
             "input_shape": list(self._passes.shape),
-            "feature_names": None if self._names is None else list(self._names),
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
         }
 
     def __repr__(self) -> str:
         name, shape = type(self._passes.stage.module).__name__, "x".join(map(str, self._passes.shape))
         return (
-            f"<{name} of {len(self._parameters)} parameters, input {shape}, {self._head.kind} output, "
+            f"<{name} of {len(self.parameters)} parameters, input {shape}, {self._head.kind} output, "
             f"classes {list(self.classes)}>"
         )
 

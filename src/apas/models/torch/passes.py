@@ -308,8 +308,7 @@ def _together(
         with torch.inference_mode(False), passes.calm(), stage.held() as call, passes.vmappable():
 
             def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
-                raw = call(tensors, x[None]).reshape(-1)
-                value = head.margin(head.scores(raw), place)
+                value = head.margin(head.scores(call(tensors, x[None]).reshape(-1)), place)
                 return value, value
 
             one = grad(margin, argnums=1 if by_input else 0, has_aux=True)
@@ -318,8 +317,7 @@ def _together(
         passes.give_up()
         return None
     parts = [slopes] if by_input else [slopes[name] for name in stage.layout.names]
-    flat = [_numbers(part).reshape(len(X), -1) for part in parts]
-    return _numbers(margins), np.concatenate(flat, axis=1)
+    return _numbers(margins), np.concatenate([_numbers(part).reshape(len(X), -1) for part in parts], axis=1)
 
 
 def _numbers(tensor: Any) -> Floats:

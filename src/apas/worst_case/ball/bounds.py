@@ -115,8 +115,7 @@ def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Float
         proved = np.maximum(proved, closer)
     rows = np.flatnonzero(BallDual.fits(margin, p) & (start > 0))
     if len(rows):
-        dual = BallDual(margin.take(rows)).radius()
-        proved[rows] = np.maximum(proved[rows], np.minimum(dual, limit))
+        proved[rows] = np.maximum(proved[rows], np.minimum(BallDual(margin.take(rows)).radius(), limit))
     return proved
 
 

@@ -170,8 +170,7 @@ class MatrixNorms:
 
     def of_units(self, slopes: Floats) -> Floats:
         """Bounds for each unit behind slopes (rows, inputs), shape (rows, units) or (rows, 1)."""
-        none = np.zeros(self.w.shape[1])
-        return up(self.largest * unit_reach(slopes, self.shares, none, self.q), 0) + TINY
+        return up(self.largest * unit_reach(slopes, self.shares, np.zeros(self.w.shape[1]), self.q), 0) + TINY
 
     def of_all(self, slopes: Floats) -> Floats:
         """Bounds for each row of slopes (rows, inputs), shape (rows,)."""
@@ -328,8 +327,7 @@ class BallSlopes:
         by_ends = (np.where(v > 0, *layer.box) * v).sum(axis=1) + bias - radius * output
         norm = up(lp_norm(layer.steepest * v, self.q), v.shape[1]) + TINY
         change = radius * joint_norm(self.q, norm * layer.moved, output) + norm * layer.error
-        by_change = (layer.values * v).sum(axis=1) + bias - up(change, 0)
-        return np.asarray(np.fmax(by_ends, by_change) - rounding)
+        return np.asarray(np.fmax(by_ends, (layer.values * v).sum(axis=1) + bias - up(change, 0)) - rounding)
 
     def _backward(self, radius: Floats, layers: list[_BallLayer], reaches: list[Floats]) -> list[Floats]:
         """Per hidden layer how fast the margin can fall through its parameters, (rows,)."""
