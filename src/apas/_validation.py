@@ -72,9 +72,7 @@ def check_names(names: Any, count: int | None = None) -> tuple[str, ...] | None:
     """Give `feature_names` as different texts, `count` of them if it is known how many."""
     if names is None:
         return None
-    listed = (
-        tuple(str(n) for n in names) if isinstance(names, Sequence | np.ndarray) or hasattr(names, "tolist") else ()
-    )
+    listed = tuple(map(str, names)) if isinstance(names, Sequence | np.ndarray) or hasattr(names, "tolist") else ()
     if isinstance(names, str) or not listed or len(set(listed)) != len(listed) or count not in (None, len(listed)):
         got = repr(names) if not listed or isinstance(names, str) else f"{len(listed)}: {list(listed)[:5]}"
         raise InputError(

@@ -363,16 +363,14 @@ def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -
             if isinstance(found, MaxShifts):
                 answers = dict(enumerate(again.searched_again(question, list(found))))
             else:
-                answers = _certificates(question, list(found), fresh, from_file=found.model is None)
+                answers = _answers(question, list(found), fresh, from_file=found.model is None)
     except ApasError as error:  # a set that moves nothing of this model, rows that it cannot read
         return [(Checked.FAILS, f"the question makes no sense: {error}")] * len(found)
     said = [answers[i] if complaint is None else (Checked.FAILS, complaint) for i, complaint in enumerate(wrong)]
     return [_as_far_as_known(answer, matched) for answer in said]
 
 
-def _certificates(
-    question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool
-) -> dict[int, _Answer]:
+def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool) -> dict[int, _Answer]:
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near
     answers: dict[int, _Answer] = {}

@@ -16,18 +16,10 @@ import random
 import sys
 import sysconfig
 import textwrap
+import types
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-)
 from typing import Any
 
 import numpy as np
@@ -50,7 +42,7 @@ def own_class(kind: type) -> bool:
 def changed_members(kind: type, method: str) -> set[str]:
     """Names of the members that a method of a user's class gives new values, also by other methods that it names."""
     members = [pair for base in reversed(kind.__mro__) if own_class(base) for pair in vars(base).items()]
-    methods = {name: member for name, member in members if isinstance(member, FunctionType)}
+    methods = {name: member for name, member in members if isinstance(member, types.FunctionType)}
     changed: set[str] = set()
     seen, ahead = set(), [method]
     while ahead:
@@ -66,7 +58,7 @@ def changed_members(kind: type, method: str) -> set[str]:
 class Reads:
     """Which names the code of a function reads and writes, that of functions inside it included."""
 
-    def __init__(self, code: CodeType) -> None:
+    def __init__(self, code: types.CodeType) -> None:
         self.names: set[str] = set()
         self.attributes: set[str] = set()
         self.stored: set[str] = set()
@@ -90,15 +82,15 @@ class Reads:
             self.imports.append(name)
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """The code of a function and of all that is defined in it."""
     yield code
     for constant in code.co_consts:
-        if isinstance(constant, CodeType):
+        if isinstance(constant, types.CodeType):
             yield from _codes(constant)
 
 
-def source_text(function: FunctionType) -> str | None:
+def source_text(function: types.FunctionType) -> str | None:
     """The source text of a function, if what the file says now is what was compiled; else None."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
@@ -120,11 +112,11 @@ def _compiled(text: str) -> list[Any]:
     return [[code.co_firstlineno, bytecode(code)] for code in _codes(whole)]
 
 
-def bytecode(code: CodeType) -> Any:
+def bytecode(code: types.CodeType) -> Any:
     """What code does, as JSON values: all of it but its places in a file."""
 
     def constant(value: Any) -> Any:
-        if isinstance(value, CodeType):
+        if isinstance(value, types.CodeType):
             return bytecode(value)
         if isinstance(value, tuple):
             return [constant(v) for v in value]
@@ -141,7 +133,7 @@ def bytecode(code: CodeType) -> Any:
 def library_function(value: Any) -> Any:
     """A library's function by its module and name, if it is found under them; else None."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
+    if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType):
         module = value.__self__.__name__
     if not isinstance(module, str) or not isinstance(name, str) or (library := library_of(module)) is None:
         owner = getattr(value, "__objclass__", None)  # a method of a class that is written in C, such as str.upper
@@ -313,7 +305,7 @@ class _Walk:
         """Functions and what stands for one; all else is an object."""
         if isinstance(value, functools.partial):
             return {"partial": [self.form(v) for v in (value.func, value.args, value.keywords)]}
-        if isinstance(value, MethodType):
+        if isinstance(value, types.MethodType):
             return {"method": [self.form(value.__func__), self.form(value.__self__)]}
         if isinstance(value, np.ufunc):  # by its name, unless somebody made it of a function that it does not show
             places = [m for m in ("numpy", "scipy.special") if getattr(sys.modules.get(m), value.__name__, 0) is value]
@@ -321,9 +313,9 @@ class _Walk:
             return {"name": value.__name__, "module": places[0]} if places else found
         if (named := library_function(value)) is not None:
             return named
-        if isinstance(value, FunctionType):
+        if isinstance(value, types.FunctionType):
             return self._once(value, self._function)
-        if isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | None):
+        if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, types.ModuleType | None):
             return {"method": [value.__name__, self.form(value.__self__)]}
         if isinstance(value, staticmethod | classmethod):
             return {type(value).__name__: self.form(value.__func__)}
@@ -333,9 +325,11 @@ class _Walk:
             return {"cached": self.form(value.__wrapped__)}
         if isinstance(value, functools.cached_property):
             return {"cached": self.form(value.func)}
-        if isinstance(value, MemberDescriptorType | GetSetDescriptorType):  # a slot; what it holds is an object's
+        if isinstance(
+            value, types.MemberDescriptorType | types.GetSetDescriptorType
+        ):  # a slot; what it holds is an object's
             return {"name": value.__qualname__}
-        if isinstance(value, ModuleType):
+        if isinstance(value, types.ModuleType):
             known = library_of(value.__name__) is not None
             return {"module": value.__name__} if known else {"unidentified": f"the module {value.__name__}"}
         if isinstance(value, _BY_KIND):
@@ -373,7 +367,7 @@ class _Walk:
         form = {"class": found, "bases": bases}
         return {**form, "metaclass": self.form(type(kind))} if own_class(type(kind)) else form
 
-    def _function(self, function: FunctionType) -> Any:
+    def _function(self, function: types.FunctionType) -> Any:
         code, module = function.__code__, str(function.__globals__.get("__name__"))
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         reads = Reads(code)
@@ -402,7 +396,7 @@ class _Walk:
         except ValueError:  # not bound yet
             return {"absent": name}
 
-    def _global(self, name: str, function: FunctionType, reads: Reads) -> Any:
+    def _global(self, name: str, function: types.FunctionType, reads: Reads) -> Any:
         if name in reads.written:
             return {"unidentified": f"{name}, which the function that reads it changes"}
         if name not in function.__globals__:
@@ -410,9 +404,9 @@ class _Walk:
         return self._read(function.__globals__[name], name, reads)
 
     def _read(self, value: Any, name: str, reads: Reads) -> Any:
-        return self._module(value, name, reads) if isinstance(value, ModuleType) else self.form(value)
+        return self._module(value, name, reads) if isinstance(value, types.ModuleType) else self.form(value)
 
-    def _module(self, module: ModuleType | None, name: str, reads: Reads) -> Any:
+    def _module(self, module: types.ModuleType | None, name: str, reads: Reads) -> Any:
         """A module by name, and of one of the user's what is read of it."""
         if module is None:
             known = library_of(name) is not None

@@ -93,21 +93,19 @@ def check_layers(
     return matrices, vectors
 
 
-def _frozen(array: ArrayLike, name: str, index: int, ndim: int) -> Floats:
+def _frozen(array: ArrayLike, name: str, i: int, ndim: int) -> Floats:
     try:
         given = np.asarray(array)
     except (TypeError, ValueError):
         given = np.empty(0, dtype=object)  # rows of different lengths
     if given.dtype.kind not in "biuf":
-        raise InputError(f"`{name}[{index}]` of FeedForward must be a {ndim}-D array of real numbers.")
+        raise InputError(f"`{name}[{i}]` of FeedForward must be a {ndim}-D array of real numbers.")
     copy = np.array(given, dtype=np.float64, order="C")
     if copy.ndim != ndim or copy.size == 0:
-        raise InputError(
-            f"`{name}[{index}]` of FeedForward must be a non-empty {ndim}-D array, got shape {copy.shape}."
-        )
+        raise InputError(f"`{name}[{i}]` of FeedForward must be a non-empty {ndim}-D array, got shape {copy.shape}.")
     if not np.isfinite(copy).all():
         raise InputError(
-            f"`{name}[{index}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; "
+            f"`{name}[{i}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; "
             "was the training stable?"
         )
     copy.flags.writeable = False

@@ -112,13 +112,7 @@ def scores(weights: Sequence[Floats], biases: Sequence[Floats], activations: Seq
 
 
 def fill_margins(
-    margins: Floats,
-    net: FeedForward,
-    rows: Indices | None,
-    X: Floats,
-    wanted: Indices,
-    directions: Floats,
-    delta: float,
+    out: Floats, net: FeedForward, rows: Indices | None, X: Floats, wanted: Indices, directions: Floats, delta: float
 ) -> None:
     """Write margins on the networks ``parameters + delta * direction`` into the columns `rows`, or into all of them."""
     run = _samples_last if directions.flags.f_contiguous and len(directions) > 1 else _samples_first
@@ -134,7 +128,7 @@ def fill_margins(
     for start in range(0, len(X), step):
         part = slice(start, start + step)
         block = run(net, extended[part], directions, delta if few else None)
-        margins[:, part if rows is None else rows[part]] = margins_from_scores(block, wanted[part], net.offset)
+        out[:, part if rows is None else rows[part]] = margins_from_scores(block, wanted[part], net.offset)
 
 
 def _samples_last(net: FeedForward, a: Floats, directions: Floats, delta: float | None) -> Floats:
@@ -190,7 +184,7 @@ def _layers(net: FeedForward) -> Iterator[tuple[slice, int, int]]:
 GRADIENT_BLOCK = 1 << 17
 
 
-def input_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None = None) -> tuple[Floats, Floats]:
+def input_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None) -> tuple[Floats, Floats]:
     """Margins (rows,) and their gradients by the input (rows, features)."""
     margins, gradients = np.empty(len(X)), np.empty(X.shape)
     for rows, weights, biases in _blocks(net, X, moves):
@@ -203,9 +197,7 @@ def input_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats 
     return margins, gradients
 
 
-def parameter_gradients(
-    net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None = None
-) -> tuple[Floats, Floats]:
+def parameter_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None) -> tuple[Floats, Floats]:
     """Margins (rows,) and their gradients by the parameters (rows, k); arguments as of `input_gradients`."""
     margins, gradients = np.empty(len(X)), np.empty((len(X), len(net.parameters)))
     for rows, weights, biases in _blocks(net, X, moves):

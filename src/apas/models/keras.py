@@ -51,7 +51,7 @@ def from_keras(
             f'`output` of as_model is "{head}", but the model gives {weights[-1].shape[1]} numbers per row; certify '
             "one model per label if several labels can hold at once."
         )
-    network = FeedForward(
+    net = FeedForward(
         weights,
         biases,
         activation=hidden,
@@ -65,11 +65,9 @@ def from_keras(
     first = next(kind for kind, _, _ in _chain(model) if kind in ("dense", "flatten"))
     if len(shape) != 1 and first != "flatten":
         raise Unsupported(f"the Keras model takes inputs of shape {shape}, but does not begin with a Flatten layer.")
-    if None in shape or np.prod(shape, dtype=int) != network.n_features:
-        raise InputError(
-            f"`input_shape` of as_model is {shape}, but the first layer takes {network.n_features} numbers."
-        )
-    return KerasModel(model, network, head, shape)
+    if None in shape or np.prod(shape, dtype=int) != net.n_features:
+        raise InputError(f"`input_shape` of as_model is {shape}, but the first layer takes {net.n_features} numbers.")
+    return KerasModel(model, net, head, shape)
 
 
 def _layers(model: Any) -> tuple[list[Floats], list[Floats | None], list[str]]:

@@ -215,17 +215,15 @@ def least_cost(
     return replace(best, complete=done and sure)
 
 
-def _undecided(
-    program: Program, violations: Violations | None, values: Floats, low: Floats, high: Floats
-) -> int | None:
+def _undecided(program: Program, violations: Violations | None, v: Floats, low: Floats, high: Floats) -> int | None:
     """The column to branch on: that of the unit that is farthest off, or else the one farthest from whole."""
     free = program.integer & (low < high)
     if violations is not None:
-        gaps = np.where(free[violations.column], violations.gaps(values), 0.0)
+        gaps = np.where(free[violations.column], violations.gaps(v), 0.0)
         unit = int(gaps.argmax())
         if gaps[unit] > WHOLE:
             return int(violations.column[unit])
-    away = np.where(free, np.abs(values - np.rint(values)), 0.0)
+    away = np.where(free, np.abs(v - np.rint(v)), 0.0)
     column = int(away.argmax())
     return column if away[column] > WHOLE else None
 

@@ -144,10 +144,8 @@ class TorchModel:
     dtype: str
     """In which arithmetic the module computes."""
 
-    def __init__(
-        self, passes: Passes, head: Head, parameters: Parameters, feature_names: tuple[str, ...] | None
-    ) -> None:
-        self._passes, self._head, self.parameters, self.feature_names = passes, head, parameters, feature_names
+    def __init__(self, passes: Passes, head: Head, parameters: Parameters, names: tuple[str, ...] | None) -> None:
+        self._passes, self._head, self.parameters, self.feature_names = passes, head, parameters, names
         self.classes, self.n_features = head.classes, int(np.prod(passes.shape))
         self.dtype = str(passes.stage.dtype).removeprefix("torch.")
         self._rounding = Rounding(passes, head)

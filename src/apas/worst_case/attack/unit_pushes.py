@@ -33,11 +33,9 @@ TURNS = 8
 class _PushedLayers:
     """Layers whose units are pushed, forward and backward; `scale` multiplies how far their parameters move."""
 
-    def __init__(
-        self, layers: list[MovingLayer], names: tuple[str, ...], inputs: Floats, scale: Floats | float
-    ) -> None:
+    def __init__(self, layers: list[MovingLayer], names: tuple[str, ...], X: Floats, scale: Floats | float) -> None:
         self.layers, self.names, self.scale = layers, names, scale
-        self.first = self._ranges(0, inputs)  # which depends neither on pushes nor on the scale
+        self.first = self._ranges(0, X)  # which depends neither on pushes nor on the scale
 
     def _ranges(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
         """Middle and half width of what the pre-activations of a layer reach from `a`, for a scale of 1."""
