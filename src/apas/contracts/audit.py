@@ -15,21 +15,21 @@ import numpy as np
 from apas._fields import Fields
 from apas._sanitise import for_markdown, for_xml
 from apas._typing import Bools
-from apas._validation import check_flag, is_frame
+from apas._validation import check_flag, is_frame, is_path
 from apas.certification.certificate import Certificate
 from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, own_columns
-from apas.contracts.file import certificates_of, table_digest
+from apas.contracts.file import load_certificates, table_digest
 from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace, check_space
 from apas.display.numbers import at_most, exactly, plain
 from apas.display.tables import markdown_table
-from apas.errors import ApasError
+from apas.errors import ApasError, InputError
 from apas.models.digest import model_digest
 from apas.shifts.base import words_of
 from apas.shifts.distance import ShiftReport, read_model
@@ -398,6 +398,19 @@ def audit(
         shifts={} if shift is None else {found.model_digest: shift},
         comparable=bounds_distance(shifts) and not new.differs and not new.unidentified,
     )
+
+
+def certificates_of(certificates: Any) -> Certificates:
+    """The certificates that a user passed, or named a file of."""
+    if is_path(certificates):
+        return load_certificates(os.fsdecode(certificates))
+    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
+    if not isinstance(found, Certificates):
+        raise InputError(
+            "`certificates` must be what certify, generate or load_certificates returns, or the name of a certificate "
+            f"file, got {type(certificates).__name__}."
+        )
+    return found
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import numpy as np
 
 from apas._atomic import write_text
 from apas._fields import Fields
-from apas._validation import is_frame, is_path
+from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.results import Certificates
@@ -336,19 +336,6 @@ def load_certificates(path: str | os.PathLike[str]) -> Certificates:
             f"{path} holds the largest shifts of rows but no certificates; apas.verify and `apas verify` read it."
         )
     return found.certificates
-
-
-def certificates_of(certificates: Any) -> Certificates:
-    """The certificates that a user passed, or named a file of."""
-    if is_path(certificates):
-        return load_certificates(os.fsdecode(certificates))
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
-    if not isinstance(found, Certificates):
-        raise InputError(
-            "`certificates` must be what certify, generate or load_certificates returns, or the name of a certificate "
-            f"file, got {type(certificates).__name__}."
-        )
-    return found
 
 
 #: Kinds of columns that a file may ask for; others are written as texts and read back as such.
