@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import reprlib
 from collections.abc import Mapping
@@ -142,6 +143,20 @@ def as_number(value: Any) -> float | None:
     except OverflowError:
         return None
     return found if math.isfinite(found) else None
+
+
+class EqualByContent:
+    """What is equal if it says the same about itself in a file."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to build it again, as JSON values."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EqualByContent) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
 
 
 class Kinds:

@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from apas._sanitise import shown
 from apas._typing import Array, Floats
 from apas.errors import InputError
+
+_Limit: TypeAlias = float | None
 
 
 def is_frame(X: object) -> bool:
@@ -51,13 +53,7 @@ def check_integer(value: Any, name: str, owner: str, *, least: int) -> int:
 
 
 def check_number(
-    value: Any,
-    name: str,
-    owner: str,
-    *,
-    above: float | None = None,
-    least: float | None = None,
-    most: float | None = None,
+    value: Any, name: str, owner: str, *, above: _Limit = None, least: _Limit = None, most: _Limit = None
 ) -> float:
     """Give `value` as a finite float within limits."""
     limits = [(above, "above"), (least, "of at least"), (most, "at most")]
@@ -76,9 +72,7 @@ def check_names(names: Any, count: int | None = None) -> tuple[str, ...] | None:
     """Give `feature_names` as different texts, `count` of them if it is known how many."""
     if names is None:
         return None
-    listed = (
-        tuple(str(n) for n in names) if isinstance(names, Sequence | np.ndarray) or hasattr(names, "tolist") else ()
-    )
+    listed = tuple(map(str, names)) if isinstance(names, Sequence | np.ndarray) or hasattr(names, "tolist") else ()
     if isinstance(names, str) or not listed or len(set(listed)) != len(listed) or count not in (None, len(listed)):
         got = repr(names) if not listed or isinstance(names, str) else f"{len(listed)}: {list(listed)[:5]}"
         raise InputError(
@@ -161,13 +155,13 @@ def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -
         return np.empty((0, n_features))
     if array.ndim != 2:
         raise InputError(f"`X` must be 2-D (rows, features), got {array.ndim} dimensions.")
-    if array.shape[1] != n_features:
-        _wrong_width(array, n_features)
+    _check_width(array.shape[1], n_features)
     return array
 
 
-def _wrong_width(array: Array, n_features: int) -> Array:
-    raise InputError(f"`X` must have {n_features} columns, as the model has features, got {array.shape[1]}.")
+def _check_width(columns: int, n_features: int) -> None:
+    if columns != n_features:
+        raise InputError(f"`X` must have {n_features} columns, as the model has features, got {columns}.")
 
 
 def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> Any:
@@ -178,7 +172,8 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
             f"`X` must have each column once, got {_quoted(doubled)} more than once; drop or rename the copies."
         )
     if names is None:
-        return frame if len(columns) == n_features else _wrong_width(np.empty((0, len(columns))), n_features)
+        _check_width(len(columns), n_features)
+        return frame
     had, wanted = set(columns), set(names)
     missing = [c for c in names if c not in had]
     extra = [c for c in columns if c not in wanted]
@@ -210,7 +205,7 @@ def check_numbers(X: Any, feature_names: Sequence[str] | None = None) -> Floats:
         raise InputError(f"`X` must hold {complaint}; encode them as numbers.")
     cells = values.astype(object) if values.dtype.kind not in "biuf" else np.empty((0, 0), dtype=object)
     # a text that cannot be read as a number is named rather than one that could
-    for refused in (_is_no_number, _is_text):
+    for refused in (_is_no_number, lambda cell: isinstance(cell, str | bytes)):
         for (row, column), cell in np.ndenumerate(cells):
             if refused(cell):
                 raise InputError(
@@ -242,10 +237,6 @@ def _is_no_number(cell: Any) -> bool:
     except (TypeError, ValueError, OverflowError):
         return True
     return False
-
-
-def _is_text(cell: Any) -> bool:
-    return isinstance(cell, str | bytes)
 
 
 def _column(names: Sequence[str] | None, index: int) -> str:

@@ -43,7 +43,7 @@ def lifted(net, wanted, by):
 def decided(net, x, wanted, rival, radii, delta, seconds=10.0):
     relaxation = Relaxation(net, radii, delta)
     relaxed = relaxation.relaxed(x[None, :])
-    pair = RivalBounds(relaxation, x[None, :], np.array([wanted]), np.array([rival]), *relaxed)
+    pair = RivalBounds(relaxation, x[None, :], np.array([wanted]), np.array([rival]), relaxed)
     pair.linear()
     allowance = float(pair.allowance[0])
     outcome = split_phases(relaxation, pair.units, pair.current, pair.pushes, allowance, time.monotonic() + seconds)

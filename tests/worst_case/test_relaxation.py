@@ -38,7 +38,7 @@ def linear(net, X, wanted, radii, delta):
     relaxed = relaxation.relaxed(X)
     bounds, plain = [], []
     for rival in rivals(net, wanted).T:
-        pair = RivalBounds(relaxation, X, wanted, rival, *relaxed)
+        pair = RivalBounds(relaxation, X, wanted, rival, relaxed)
         plain.append(
             carried_back(relaxation.layers, relaxed[1], pair.objective, len(relaxed[0]) - 1).bound - relaxed[2]
         )

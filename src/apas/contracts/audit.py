@@ -20,15 +20,8 @@ from apas.certification.certificate import Certificate
 from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
-from apas.contracts.certified_model import (
-    Successor,
-    as_python,
-    bounds_distance,
-    check_unchanged,
-    own_columns,
-    read_successor,
-    rows_on,
-)
+from apas.contracts import certified_model
+from apas.contracts.certified_model import Successor, as_python, bounds_distance, own_columns
 from apas.contracts.file import load_certificates, table_digest
 from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.counterfactuals.result import Counterfactuals
@@ -249,14 +242,7 @@ class AuditReport(RowResults[AuditRow]):
         parts = [f"## {self.heading()}", for_markdown(self.summary())]
         parts += ["\n".join(f"- {for_markdown(note)}" for note in self.notes)] if self.notes else []
         lines = [
-            (
-                label,
-                row.outcome.name,
-                row.target,
-                exactly(row.delta),
-                row.reason,
-                "" if row.repair is None else row.repair,
-            )
+            (label, row.outcome.name, row.target, exactly(row.delta), row.reason, row.repair or "")
             for label, row in zip(self._labels(), self, strict=True)
         ]
         if lines:
@@ -278,27 +264,25 @@ class AuditReport(RowResults[AuditRow]):
         counts = {"tests": len(self) + gone, "failures": failures, "errors": 0, "skipped": skipped}
         suites = Element("testsuites")
         suite = SubElement(suites, "testsuite", {"name": "apas audit", **{k: str(v) for k, v in counts.items()}})
+        about = {"classname": "apas.audit", "name": "expired promises", "time": "0"}
         for label, row in zip(self._labels(), self, strict=True):
-            case = SubElement(
-                suite, "testcase", {"classname": "apas.audit", "name": for_xml(f"row {label}"), "time": "0"}
-            )
+            case = SubElement(suite, "testcase", {**about, "name": for_xml(f"row {label}")})
             if row.outcome.is_broken:
                 failure = SubElement(case, "failure", {"type": row.outcome.name, "message": for_xml(row.reason)})
                 failure.text = for_xml(f"{row.reason}\nnearest repair: {row.repair or 'nobody asked'}")
             elif row.outcome.name == "NOT_PROMISED":
                 SubElement(case, "skipped", {"message": for_xml(row.reason)})
         if gone:
-            case = SubElement(suite, "testcase", {"classname": "apas.audit", "name": "expired promises", "time": "0"})
+            case = SubElement(suite, "testcase", about)
             said = f"{self.expired} expired: their last day has passed, and nobody has retired them"
             SubElement(case, "failure" if self.strict else "skipped", {"message": said})
-        out = SubElement(suite, "system-out")
-        out.text = for_xml("\n".join([self.summary(), *self.notes]))
+        SubElement(suite, "system-out").text = for_xml("\n".join([self.summary(), *self.notes]))
         indent(suites, " ")
         return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
 
     def _line(self, item: AuditRow) -> dict[str, Any]:
         told = {name: getattr(item, name) for name in self.COLUMNS}
-        return {**told, "outcome": item.outcome.name, "repair": "" if item.repair is None else str(item.repair)}
+        return {**told, "outcome": item.outcome.name, "repair": str(item.repair or "")}
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -316,6 +300,7 @@ _WRONG = (
     "THE CERTIFICATE WAS WRONG: it says that every model of its set gives the class, the new model is one of the set, "
     "and does not; check the certificate with verify, and if it holds there, report this as an error of apas"
 )
+_NEAR = "; but its margin lies within rounding of 0, where a computed sign may be wrong"
 #: Added to what a new model says of a row where its own rounding may say otherwise.
 _DOUBT = ", within float32 rounding of the boundary, where the model itself may decide otherwise"
 _ROUNDED = "Which class the new model itself gives to a row within float32 rounding of the boundary is not known here."
@@ -381,30 +366,17 @@ def audit(
     check_flag(repairs, "repairs")
     if space is None and isinstance(certificates, Counterfactuals):
         space = certificates.space
-    found = _certificates(certificates)
+    found = certificates_of(certificates)
     if space is not None:
         check_space(space)
-    return audited(found, new_model, base=base, validity_only=validity_only, space=space, repairs=repairs)
-
-
-def audited(
-    found: Certificates,
-    new_model: Any,
-    *,
-    base: Any = None,
-    validity_only: bool = False,
-    space: FeatureSpace | None = None,
-    repairs: bool = True,
-) -> AuditReport:
-    """The same for certificates alone; the arguments are checked."""
     new_model = read_model(new_model, "`new_model`")
     new_digest = model_digest(new_model)
     if not len(found):
         return AuditReport([], points=found.points, new_digest=new_digest, index=found._index)
-    check_unchanged(found)
+    certified_model.check_unchanged(found)
     base, shifts = None if base is None else read_model(base, "`base`"), found.shifts
-    new = read_successor(found, new_model, base, validity_only=validity_only, known=found.model)
-    question = rows_on(found, new)
+    new = certified_model.read_successor(found, new_model, base, validity_only=validity_only, known=found.model)
+    question = certified_model.rows_on(found, new)
     with np.errstate(over="ignore", invalid="ignore"):
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
     shift = new.shift(shifts)
@@ -412,15 +384,12 @@ def audited(
     beside = _Beside(new, shift, shifts, question)
     doubts = np.where(rounded, _DOUBT, "").tolist()
     rows = [_row(i, item, valid[i], lies[item.delta], beside, doubts[i]) for i, item in enumerate(found)]
-    notes = list(new.notes)
-    if rounded.any():
-        notes.append(_ROUNDED)
+    notes = [*new.notes, *([_ROUNDED] if rounded.any() else [])]
     broken = np.array([row.outcome.is_broken for row in rows])
     if repairs and broken.any():
-        found_repairs, note = _repairs(found, new, broken, space)
-        notes += note
-        fixes = iter(found_repairs)
-        rows = [replace(row, repair=next(fixes)) if row.outcome.is_broken else row for row in rows]
+        fixes, assumed = _repairs(found, new, broken, space)
+        notes += assumed
+        rows = [replace(row, repair=fixes.pop(0)) if row.outcome.is_broken else row for row in rows]
     return AuditReport(
         rows,
         points=found.points,
@@ -433,7 +402,8 @@ def audited(
     )
 
 
-def _certificates(certificates: Any) -> Certificates:
+def certificates_of(certificates: Any) -> Certificates:
+    """The certificates that a user passed, or named a file of."""
     if is_path(certificates):
         return load_certificates(os.fsdecode(certificates))
     found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
@@ -497,18 +467,13 @@ def _row(i: int, item: Certificate, valid: bool, inside: bool | None, beside: _B
         outcome = Outcome.BROKEN_OUTSIDE
         reason = f"not valid{doubt}: outside of the certified set; {beside.why(inside, item)}"
     elif is_proof(item.claim):
-        rounding = (
-            "; but its margin lies within rounding of 0, where a computed sign may be wrong" if beside.near[i] else ""
-        )
-        outcome, reason = Outcome.BROKEN_INSIDE, _WRONG + rounding
+        outcome, reason = Outcome.BROKEN_INSIDE, _WRONG + (_NEAR if beside.near[i] else "")
     else:
         rest = "this is one of the rest" if item.claim.coverage < 1 else "is false with its risk: here it is"
         said = f"the certificate speaks of {item.claim}, and {rest}; {beside.why(inside, item)}"
         outcome, reason = Outcome.BROKEN_INSIDE, f"not valid{doubt}, though inside of the certified set: {said}"
-    claim, verdict = str(item.claim), item.verdict.name
-    return AuditRow(
-        outcome, valid, inside, verdict, claim, as_python(item.target), item.delta, reason, was_valid=item.valid_today
-    )
+    about = (item.verdict.name, str(item.claim), as_python(item.target), item.delta)
+    return AuditRow(outcome, valid, inside, *about, reason, was_valid=item.valid_today)
 
 
 def _repairs(

@@ -69,8 +69,7 @@ def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[A
 
     A table without column names is in the order of `names`, which need not be that of the model.
     """
-    own = model.feature_names if offers(model, Named) else None
-    if names is not None and own is not None and tuple(own) != names and not is_frame(points):
+    if names is not None and _names(model) not in (None, names) and not is_frame(points):
         import pandas as pd
 
         points = pd.DataFrame(points, columns=list(names))
@@ -94,8 +93,7 @@ def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> tup
         margins = question.model.margin(question.X, question.one_target) if len(question) else np.empty(0)
         drawn = np.full(len(question), np.nan)
         for (entropy, purpose), rows in streams(items).items():
-            first = question.directions(Stream(entropy, purpose), 0, 1)
-            drawn[rows] = question.margins(first, rows)[0]
+            drawn[rows] = question.margins(question.directions(Stream(entropy, purpose), 0, 1), rows)[0]
     origin = origin_of(question.model)
     return tuple(
         Reading(origin, tuple(row), _nine(margin), _nine(draw))
@@ -170,12 +168,9 @@ def match_model(found: Certificates | MaxShifts, model: Model) -> Matched | str:
             return f"the file's space does not fit the model: {error}"
     digest = model_digest(own)
     if digest == found.model_digest:
-        complaint = _other(found, own, origin)
-        matched = Matched(own, borrowed_space=borrowed, unidentified=unidentified(own))
-        return matched if complaint is None else complaint
-    network = model.as_feedforward() if offers(model, Dense) and not offers(model, Raw) else None
-    behind = origin is not None and origin.preprocessing and network is not None
-    if behind and origin is not None and network is not None and model_digest(network) == origin.network:
+        return _other(found, own, origin) or Matched(own, borrowed_space=borrowed, unidentified=unidentified(own))
+    behind = None if origin is None or not origin.preprocessing or offers(model, Raw) else origin.network
+    if behind is not None and offers(model, Dense) and model_digest(model.as_feedforward()) == behind:
         return Matched(model, network_only=True)
     return (
         f"this is not the model that the file is about: its SHA-256 is {digest[:12]}..., the file says "
@@ -192,9 +187,8 @@ def origin_behind(found: Certificates | MaxShifts) -> Origin | None:
 
 def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None) -> str | None:
     """What the file says about the model besides its fingerprint and does not hold, or None."""
-    names = model.feature_names if offers(model, Named) else None
     told = found.feature_names  # largest shifts were once written without
-    if (told is not None or isinstance(found, Certificates)) and sorted(names or ()) != sorted(told or ()):
+    if (told is not None or isinstance(found, Certificates)) and sorted(_names(model) or ()) != sorted(told or ()):
         return "the file's feature names are not those of the model"
     if origin is not None and origin != origin_of(model):
         return "what the file says about the network or the space behind the model is not true of it"
@@ -209,14 +203,12 @@ def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Question, 
     points, encoded = None, told
     if not matched.network_only:
         points, encoded = rows_of(matched.model, found.points, found.feature_names)
-    question = question_of(matched.model, encoded, points, list(found), found.shifts)
-    return question, told
+    return question_of(matched.model, encoded, points, list(found), found.shifts), told
 
 
 def row_complaints(found: Certificates | MaxShifts, question: Question, told: Floats) -> list[str | None]:
     """Per row what its target, its values in model units or its margins are not, or None."""
-    exact = not offers(question.model, Raw)
-    allowed = 0.0 if exact else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
+    allowed = 0.0 if not offers(question.model, Raw) else SAME_UNITS * np.maximum(1.0, np.abs(question.X))
     close: list[bool] = np.all(np.abs(told - question.X) <= allowed, axis=1).tolist()
     now = readings(question, list(found))
     # margins of a dense network are computed in float64, whatever it is used in
@@ -351,7 +343,8 @@ def read_successor(
     if compared is not None:
         _refuse_other_architecture(compared, new)
     _refuse_other_features(found, given, new, base, network_only)
-    differs = "" if old is None else _differences(old, new)
+    ours, theirs = ({}, {}) if old is None else (_described(old), _described(new))
+    differs = ", ".join(key for key in _BESIDES if ours.get(key) != theirs.get(key))
     if differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
         what = f"{BEYOND_PARAMETERS} ({differs}): however small the measured shift is, it lies in no certified set."
         notes = (*notes, what)
@@ -389,12 +382,10 @@ def _described(model: Model) -> dict[str, Any]:
 
 
 def _refuse_other_architecture(old: Model, new: Model) -> None:
-    ours, theirs = _described(old), _described(new)
-    fixed = [key for key in {**ours, **theirs} if key not in (*_BESIDES, "feature_names")]
-    if not (offers(old, Described) and offers(new, Described)):
-        fixed = []
-    for key in fixed:
-        if ours.get(key) != theirs.get(key):
+    known = offers(old, Described) and offers(new, Described)
+    ours, theirs = (_described(old), _described(new)) if known else ({}, {})
+    for key in {**ours, **theirs}:
+        if key not in (*_BESIDES, "feature_names") and ours.get(key) != theirs.get(key):
             pair = f"{theirs.get(key)} instead of {ours.get(key)}"
             shown = f" ({pair})" if len(pair) < 120 else ""
             raise InputError(
@@ -425,11 +416,6 @@ def _refuse_other_features(found: Certificates, given: Model, new: Model, base: 
     )
 
 
-def _differences(old: Model, new: Model) -> str:
-    ours, theirs = _described(old), _described(new)
-    return ", ".join(key for key in _BESIDES if ours.get(key) != theirs.get(key))
-
-
 class NothingMoves:
     """The shifts of a question about a model itself, of which only the reach is ever asked."""
 
@@ -457,12 +443,10 @@ def rows_on(found: Certificates, new: Successor) -> Question:
 
 def own_columns(rows: Any, found: Certificates, model: Model) -> Any:
     """The columns of the new model in its order, where the certified one had others besides, or another order."""
-    names = model.feature_names if offers(model, Named) else None
-    if names is None or found.feature_names is None or not set(names) <= set(found.feature_names):
-        return rows
-    if tuple(names) == tuple(found.feature_names):
+    names, told = _names(model), found.feature_names
+    if names is None or told is None or not set(names) <= set(told) or names == tuple(told):
         return rows
     import pandas as pd
 
-    frame = rows if is_frame(rows) else pd.DataFrame(rows, columns=list(found.feature_names))
+    frame = rows if is_frame(rows) else pd.DataFrame(rows, columns=list(told))
     return frame[list(names)]

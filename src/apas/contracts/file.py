@@ -164,19 +164,7 @@ def check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
         )
 
 
-_TOP = [
-    "format",
-    "version",
-    "versions",
-    "model",
-    "shifts",
-    "space",
-    "feature_names",
-    "points",
-    "inputs",
-    "certificates",
-    "digest",
-]
+_TOP = ("format", "version", "versions", "model", "shifts", "space", "feature_names", "points", "inputs")
 _ENTRY = ("row", "values", "encoded", "input", "margins", "certificate", "max_shift")
 
 
@@ -205,10 +193,7 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
 
 
 def read_content(content: dict[str, Any]) -> Stored:
-    """Make of JSON values what was written.
-
-    A content of an older version is brought to the present one first; there is only one so far.
-    """
+    """Make of JSON values what was written; there is only one version so far."""
     version = content.get("version")
     if "version" not in content:
         raise InputError("it has no version: this is what --json prints, not a file; write one with --save.")
@@ -216,21 +201,17 @@ def read_content(content: dict[str, Any]) -> Stored:
         raise InputError(
             f"it has version {reprlib.repr(version)}, but this apas reads versions 1 to {VERSION}; use a newer apas."
         )
-    top = Fields(content).only(*_TOP)
+    top = Fields(content).only(*_TOP, "certificates", "digest")
     if top.digest("digest") != content_digest(content):
         raise InputError(
             "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
         )
     about = _about(top)
-    entries = [
-        Fields.of(entry, f"certificates[{i}]").only(*_ENTRY) for i, entry in enumerate(top.items("certificates"))
-    ]
+    listed = enumerate(top.items("certificates"))
+    entries = [Fields.of(entry, f"certificates[{i}]").only(*_ENTRY) for i, entry in listed]
     common: dict[str, Any] = {**about, **_rows(top, entries), "readings": _readings(top, entries)}
-    certificates = [
-        Certificate.from_dict(entry.inner("certificate"), about["shifts"])
-        for entry in entries
-        if not entry.is_null("certificate")
-    ]
+    stated = [e.inner("certificate") for e in entries if not e.is_null("certificate")]
+    certificates = [Certificate.from_dict(told, about["shifts"]) for told in stated]
     radii = [MaxShift.from_dict(e.inner("max_shift")) for e in entries if not e.is_null("max_shift")]
     if not all(len(found) in (0, len(entries)) for found in (certificates, radii)):
         raise InputError("either every row or none must have a certificate, and likewise a largest shift.")
@@ -318,16 +299,20 @@ def save_certificates(
     >>> load_certificates(path) == certificates
     True
     """
-    target = _json_path(path)
+    try:
+        target = Path(path)
+    except TypeError:
+        raise InputError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
+    if target.suffix.lower() != ".json":
+        raise InputError(f"`path` must end in .json, got {str(target)!r}.")
     found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
     if not isinstance(found, Certificates | MaxShifts):
         raise InputError(
             f"`certificates` must be what certify, generate or max_shift returns, got {type(certificates).__name__}."
         )
     kept = found.max_shifts if isinstance(found, Certificates) and max_shifts is None else max_shifts
-    content = stored_content(found, kept)
     try:
-        write_text(target, written(content))
+        write_text(target, written(stored_content(found, kept)))
     except OSError as error:
         raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
 
@@ -351,16 +336,6 @@ def load_certificates(path: str | os.PathLike[str]) -> Certificates:
             f"{path} holds the largest shifts of rows but no certificates; apas.verify and `apas verify` read it."
         )
     return found.certificates
-
-
-def _json_path(path: str | os.PathLike[str]) -> Path:
-    try:
-        target = Path(path)
-    except TypeError:
-        raise InputError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
-    if target.suffix.lower() != ".json":
-        raise InputError(f"`path` must end in .json, got {str(target)!r}.")
-    return target
 
 
 #: Kinds of columns that a file may ask for; others are written as texts and read back as such.
@@ -441,15 +416,13 @@ def _cell(value: Any) -> Any:
 def _read_row(row: Any, width: int, where: str) -> list[Any]:
     if not isinstance(row, list) or len(row) != width:
         raise InputError(f"{where} must be a list of {width} cells.")
-    return [_read_cell(cell, where) for cell in row]
-
-
-def _read_cell(cell: Any, where: str) -> Any:
-    if isinstance(cell, dict) and cell.keys() == {"number"} and str(cell["number"]) in _STRANGE:
-        return _STRANGE[str(cell["number"])]
-    if isinstance(cell, dict | list):
-        raise InputError(f"{where} must hold numbers, texts, truth values or null.")
-    return cell
+    cells = list(row)
+    for i, cell in enumerate(row):
+        if isinstance(cell, dict) and cell.keys() == {"number"} and str(cell["number"]) in _STRANGE:
+            cells[i] = _STRANGE[str(cell["number"])]
+        elif isinstance(cell, dict | list):
+            raise InputError(f"{where} must hold numbers, texts, truth values or null.")
+    return cells
 
 
 def _cast(make: Any, where: str) -> Any:

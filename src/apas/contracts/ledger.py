@@ -13,7 +13,7 @@ from apas._fields import Fields
 from apas._validation import check_flag, check_texts
 from apas.certification.claims import CLAIMS
 from apas.certification.results import Certificates
-from apas.contracts.audit import AuditReport, AuditRow, audited
+from apas.contracts.audit import AuditReport, AuditRow, audit
 from apas.contracts.certified_model import match_model
 from apas.contracts.ledger_db import STATES, Book
 from apas.contracts.promises import checked_promises, joined, read_part
@@ -27,30 +27,23 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+_NOT_MEASURED = "Some promises are about models that are not among the given bases; no shift was measured for them."
+
+
 def joint_audit(
-    texts: Sequence[str],
-    labels: Sequence[str],
-    new_model: Any,
-    *,
-    base: Any = None,
-    validity_only: bool = False,
-    space: FeatureSpace | None = None,
-    repairs: bool = True,
-    expired: int = 0,
-    strict: bool = False,
+    texts: Sequence[str], labels: Sequence[str], new_model: Any, *, base: Any, expired: int, strict: bool, **how: Any
 ) -> AuditReport:
     """Audit promises, each the text of a certificate file, in their order; `base` may be several models.
 
     A promise about none of the base models is asked about without a base. How many more promises have `expired`, and
     whether that fails the audit, goes into the report.
     """
-    if space is not None:
-        check_space(space)
     given = [] if base is None else list(base) if isinstance(base, list | tuple) else [base]
     bases = [read_model(model, "`base`") for model in given]
     new = read_model(new_model, "`new_model`")
     groups = joined(texts, labels)
-    chosen = [_own_base(found, bases) for _, found in groups]
+    # the model that these certificates are about, if it is given
+    chosen = [next((m for m in bases if not isinstance(match_model(found, m), str)), None) for _, found in groups]
     if bases and groups and all(own is None for own in chosen):
         raise InputError("`base` must be a model that promises of the ledger are about, but none is; leave it out.")
     rows: dict[int, AuditRow] = {}
@@ -58,15 +51,13 @@ def joint_audit(
     notes: list[str] = []
     comparable = bool(groups)
     for (numbers, found), own in zip(groups, chosen, strict=True):
-        report = audited(found, new, base=own, validity_only=validity_only, space=space, repairs=repairs)
+        report = audit(found, new, base=own, **how)
         rows |= dict(zip(numbers, report, strict=True))
         shifts |= report.shifts
         comparable &= report.comparable and bool(report.shifts)
         notes += [note for note in report.notes if note not in notes]
     if bases and not all(own is not None for own in chosen):
-        notes.append(
-            "Some promises are about models that are not among the given bases; no shift was measured for them."
-        )
+        notes.append(_NOT_MEASURED)
     return AuditReport(
         [rows[number] for number in range(len(labels))],
         points=groups[0][1].points if len(groups) == 1 else None,
@@ -78,11 +69,6 @@ def joint_audit(
         expired=expired,
         strict=strict,
     )
-
-
-def _own_base(found: Certificates, bases: Sequence[Any]) -> Any:
-    """The model that these certificates are about, if it is given."""
-    return next((model for model in bases if not isinstance(match_model(found, model), str)), None)
 
 
 _COLUMNS = ("reference", "state", "issued", "expires", "target", "delta", "claim", "digest")
@@ -229,19 +215,14 @@ class Ledger:
         flags = {"validity_only": validity_only, "repairs": repairs, "record": record, "strict": strict}
         for name, flag in flags.items():
             check_flag(flag, name)
+        if space is not None:
+            check_space(space)
         today = self._book.today
         owed = self._book.owed(today)
-        report = joint_audit(
-            [text for _, _, text in owed],
-            [name for _, name, _ in owed],
-            new_model,
-            base=base,
-            validity_only=validity_only,
-            space=space,
-            repairs=repairs,
-            expired=self._book.expired(today),
-            strict=strict,
-        )
+        texts, names = [text for _, _, text in owed], [name for _, name, _ in owed]
+        how: dict[str, Any] = {"validity_only": validity_only, "space": space, "repairs": repairs}
+        gone = self._book.expired(today)
+        report = joint_audit(texts, names, new_model, base=base, expired=gone, strict=strict, **how)
         if record:
             with self._book.changing():
                 for (number, _, _), row in zip(owed, report, strict=True):
@@ -291,15 +272,12 @@ class Ledger:
             raise InputError(f"`state` must be one of {', '.join(STATES)}, got {state!r}.")
         self._book.check()
         today, lines = self._book.today, []
-        for row in self._book.rows(
-            "SELECT reference, state, issued, expires, content, digest FROM promises ORDER BY id"
-        ):
-            told = read_part(row[4])["certificates"][0]["certificate"]
-            is_over = row[1] == "open" and row[3] is not None and row[3] < today
-            words = _claim(told["claim"])
-            lines.append(
-                (row[0], "expired" if is_over else row[1], row[2], row[3], told["target"], told["delta"], words, row[5])
-            )
+        query = "SELECT reference, state, issued, expires, content, digest FROM promises ORDER BY id"
+        for reference, kept, issued, last, content, digest in self._book.rows(query):
+            told = read_part(content)["certificates"][0]["certificate"]
+            now = "expired" if kept == "open" and last is not None and last < today else kept
+            about = (told["target"], told["delta"], _claim(told["claim"]))
+            lines.append((reference, now, issued, last, *about, digest))
         frame = pd.DataFrame(lines, columns=list(_COLUMNS))
         return frame if state is None else frame[frame["state"] == state].reset_index(drop=True)
 

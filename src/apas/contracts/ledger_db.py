@@ -80,19 +80,13 @@ def _prepare(connection: sqlite3.Connection, file: Path, create: bool) -> None:
     if version != VERSION:
         connection.execute("PRAGMA foreign_keys = OFF")  # else the old table could not be dropped
         with transaction(connection):
-            _bring_up_to_date(connection, file)
+            version = _version(connection, file)  # another process may have made or renewed the tables meanwhile
+            if version != VERSION:
+                for statement in _FROM_VERSION_1 if version else _TABLES:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _bring_up_to_date(connection: sqlite3.Connection, file: Path) -> None:
-    """Make the tables, or those of version 1 again, in a transaction; another process may have done so meanwhile."""
-    version = _version(connection, file)
-    if version == VERSION:
-        return
-    for statement in _FROM_VERSION_1 if version else _TABLES:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _version(connection: sqlite3.Connection, file: Path) -> int:
@@ -207,9 +201,8 @@ class Book:
         try:
             return datetime.fromisoformat(found[0][0]).astimezone(UTC) if found else None
         except (TypeError, ValueError, OverflowError):
-            raise InputError(
-                f"{self.path} is damaged: an entry of its history has no time; get it from a backup."
-            ) from None
+            what = "an entry of its history has no time"
+            raise InputError(f"{self.path} is damaged: {what}; get it from a backup.") from None
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query gives; SQLite keeps any value in any column, so that their kinds are checked."""

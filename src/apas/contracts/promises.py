@@ -12,6 +12,7 @@ from typing import Any
 
 from apas._validation import check_texts, is_path
 from apas.certification.results import Certificates
+from apas.contracts.audit import certificates_of
 from apas.contracts.file import content_digest, read_content, read_object, read_stored, stored_content
 from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
@@ -48,36 +49,23 @@ class Promise:
         return json.dumps({**content, "digest": content_digest(content)}, allow_nan=False)
 
 
-def parts_of(certificates: Certificates | Counterfactuals | str | os.PathLike[str]) -> list[Promise | None]:
+def _parts(certificates: Any) -> list[Promise | None]:
     """The certified rows one by one; None for a row that is not certified."""
-    content = _content(certificates)
+    if not is_path(certificates):
+        content = stored_content(certificates_of(certificates))
+    elif read_stored(path := Path(os.fsdecode(certificates))).certificates is None:
+        raise InputError(f"{path} holds the largest shifts of rows but no certificates, so that nothing is promised.")
+    else:
+        content = read_object(path, "certificate file")
     about = {key: value for key, value in content.items() if key not in _OWN}
-    return [_part(about, entry) for entry in content["certificates"]]
-
-
-def _part(about: dict[str, Any], entry: dict[str, Any]) -> Promise | None:
-    if entry["certificate"]["verdict"] != "CERTIFIED":
-        return None
-    content = {**about, "certificates": [{**entry, "row": None}]}
-    digest = content_digest({key: value for key, value in content.items() if key != _WRITER})
-    return Promise(entry["row"], digest, about["model"]["digest"], content)
-
-
-def _content(certificates: Any) -> dict[str, Any]:
-    if is_path(certificates):
-        path = Path(os.fsdecode(certificates))
-        if read_stored(path).certificates is None:
-            raise InputError(
-                f"{path} holds the largest shifts of rows but no certificates, so that nothing is promised."
-            )
-        return read_object(path, "certificate file")
-    found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
-    if not isinstance(found, Certificates):
-        raise InputError(
-            "`certificates` must be what certify, generate or load_certificates returns, or the name of a certificate "
-            f"file, got {type(certificates).__name__}."
-        )
-    return stored_content(found)
+    parts: list[Promise | None] = []
+    for entry in content["certificates"]:
+        parts.append(None)
+        if entry["certificate"]["verdict"] == "CERTIFIED":
+            alone = {**about, "certificates": [{**entry, "row": None}]}
+            digest = content_digest({key: value for key, value in alone.items() if key != _WRITER})
+            parts[-1] = Promise(entry["row"], digest, about["model"]["digest"], alone)
+    return parts
 
 
 def read_part(text: str) -> dict[str, Any]:
@@ -108,16 +96,12 @@ def joined(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[list[int],
         entries.append({**content["certificates"][0], "row": label})
     found = []
     for rows, about, entries in groups.values():
-        whole = {**about, "certificates": _alike(entries)}
+        # without largest shifts, which of one table some rows may have and others not
+        whole = {**about, "certificates": [{**entry, "max_shift": None} for entry in entries]}
         certificates = read_content({**whole, "digest": content_digest(whole)}).certificates
         assert certificates is not None
         found.append((rows, certificates))
     return found
-
-
-def _alike(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Entries without largest shifts, which of one table some rows may have and others not."""
-    return [{**entry, "max_shift": None} for entry in entries]
 
 
 def checked_promises(
@@ -127,7 +111,7 @@ def checked_promises(
     today: str,
 ) -> tuple[list[Promise | None], list[str], str | None]:
     """The rows that a ledger is asked to take: one by one, whom each belongs to, and the last day of the promises."""
-    parts = parts_of(certificates)
+    parts = _parts(certificates)
     return parts, _checked_references(references, parts), _checked_expiry(expires, today)
 
 
@@ -136,7 +120,9 @@ def _checked_references(references: Sequence[str] | None, parts: Sequence[Promis
     if references is None:
         there = [(place, part) for place, part in enumerate(parts) if part is not None]
         counted = bool(there) and all(part.label == place for place, part in there)
-        if counted or not all(_is_name(part) for _, part in there):
+        # a name is a text, or a number of a data frame's own; those of an array are places
+        framed = any(part.content["points"]["kind"] == "frame" for _, part in there)
+        if counted or not all(isinstance(p.label, str) or (framed and type(p.label) is int) for _, p in there):
             raise InputError(
                 "`references` must say whom each row belongs to, since the rows have no names of their own"
                 f"{', but are counted from 0' if counted else ''}; pass a text per row (--references FILE)."
@@ -146,12 +132,6 @@ def _checked_references(references: Sequence[str] | None, parts: Sequence[Promis
     if len(names) != len(parts):
         raise InputError(f"`references` must have one text per row ({len(parts)}), got {len(names)}.")
     return names
-
-
-def _is_name(part: Promise) -> bool:
-    """Whether a row is called by a text, or by a number of a data frame's own; those of an array are places."""
-    is_frame = part.content["points"]["kind"] == "frame"
-    return isinstance(part.label, str) or (is_frame and type(part.label) is int)
 
 
 def _checked_expiry(expires: date | str | None, today: str) -> str | None:

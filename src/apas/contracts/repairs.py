@@ -111,8 +111,7 @@ def repaired(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) -> 
     found = []
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (start, target) in enumerate(zip(starts, targets, strict=True)):
-            search = Search(task, i, start, target)
-            found.append(_repair(search, programs if exact else None, end))
+            found.append(_repair(Search(task, i, start, target), programs if exact else None, end))
     return found
 
 
@@ -162,8 +161,7 @@ def _drawn_back(search: Search, found: Floats) -> Floats:
 
 def _sparse(search: Search, point: Floats) -> Floats:
     """The point with features as they were wherever it stays valid, the smallest changes first."""
-    apart = search.task.space.differences(point[None], search.input[None])[0]
-    for j in np.argsort(apart, kind="stable"):
+    for j in np.argsort(search.task.space.differences(point[None], search.input[None])[0], kind="stable"):
         tried = point.copy()
         tried[j] = search.input[j]
         if search.is_valid(tried):

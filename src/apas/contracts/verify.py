@@ -21,17 +21,10 @@ from apas.certification.methods.enumeration import EnumerationEvidence
 from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
+from apas.contracts import verify_evidence as again
 from apas.contracts.certified_model import Matched, asked, match_model, row_complaints, with_readings, wrong_targets
 from apas.contracts.file import read_stored
-from apas.contracts.verify_evidence import (
-    Checked,
-    Fresh,
-    confirmed_anew,
-    enumerated_again,
-    redrawn,
-    reproved,
-    searched_again,
-)
+from apas.contracts.verify_evidence import Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
 from apas.errors import ApasError, InputError
@@ -113,13 +106,12 @@ class Required:
     @classmethod
     def of(cls, coverage: Any, confidence: Any, delta: Any, target: Any) -> Required:
         """What was asked for, checked."""
-        shares = {"coverage": coverage, "confidence": confidence}
+        asked = {"coverage": (coverage, 1), "confidence": (confidence, 1), "delta": (delta, None)}
         checked = {
-            name: None if value is None else check_number(value, f"require_{name}", "verify", above=0, most=1)
-            for name, value in shares.items()
+            name: None if value is None else check_number(value, f"require_{name}", "verify", above=0, most=most)
+            for name, (value, most) in asked.items()
         }
-        size = None if delta is None else check_number(delta, "require_delta", "verify", above=0)
-        return cls(**checked, delta=size, target=None if target is None else str(plain(target)))
+        return cls(**checked, target=None if target is None else str(plain(target)))
 
     def applied(self, line: VerifyRow) -> VerifyRow:
         """The line, which fails if it claims less."""
@@ -158,19 +150,7 @@ class VerifyReport(RowResults[VerifyRow]):
     """
 
     FORMAT = "apas-verify-report"
-    COLUMNS = (
-        "statement",
-        "claimed",
-        "target",
-        "delta",
-        "coverage",
-        "confidence",
-        "rows",
-        "tested_at",
-        "shifts",
-        "check",
-        "reason",
-    )
+    COLUMNS = tuple(VerifyRow.__dataclass_fields__)
     UNSHOWN = ("rows", "tested_at", "shifts")
 
     complaint: str = ""
@@ -214,9 +194,9 @@ class VerifyReport(RowResults[VerifyRow]):
 _Answer = tuple[Checked, str]
 _Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
 _CHECKS: dict[type[Any], _Check] = {
-    SamplingEvidence: redrawn,
-    BoundEvidence: reproved,
-    EnumerationEvidence: enumerated_again,
+    SamplingEvidence: again.redrawn,
+    BoundEvidence: again.reproved,
+    EnumerationEvidence: again.enumerated_again,
 }
 
 
@@ -293,8 +273,8 @@ def verify(
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
     net, parts = as_model(model), _parts(certificates)
-    drawn = entropy_of(rng)  # also where nothing is drawn: what is no seed is refused
-    anew = Fresh(drawn, samples) if fresh else None
+    drawn = Fresh(entropy_of(rng), samples)  # also where nothing is drawn: what is no seed is refused
+    anew = drawn if fresh else None
     lines: list[VerifyRow] = []
     for part in parts:
         if len(models) and offers(part.shifts, Fingerprinted):
@@ -303,7 +283,7 @@ def verify(
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
         lines += [required.applied(line) for line in told]
     report = _report(lines, parts)
-    report.notes = tuple(anew.notes) if anew is not None else ()
+    report.notes = tuple(drawn.notes)
     if not lines and model_digest(net) != parts[0].model_digest:
         report.complaint = "this is not the model that the file is about"
     return report
@@ -311,9 +291,8 @@ def verify(
 
 def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
     """What a row claims, in numbers, and what became of it."""
-    claim, is_certificate = item.claim, isinstance(item, Certificate)
-    alone = isinstance(item, MaxShift) and item.per_test
-    own = claim.row_confidence
+    claim, own = item.claim, item.claim.row_confidence
+    is_certificate, alone = isinstance(item, Certificate), isinstance(item, MaxShift) and item.per_test
     down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
     return VerifyRow(
         "certificate" if is_certificate else "largest shift",
@@ -380,24 +359,19 @@ def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -
     try:
         question, told = asked(found, matched)
         with np.errstate(over="ignore", invalid="ignore"):
-            answers = _answers(found, question, told, fresh)
+            wrong = row_complaints(found, question, told)
+            if isinstance(found, MaxShifts):
+                own = None if found.model is None else _rechecked
+                answers = dict(enumerate(again.searched_again(question, list(found), own)))
+            else:
+                answers = _answers(question, list(found), fresh, from_file=found.model is None)
     except ApasError as error:  # a set that moves nothing of this model, rows that it cannot read
         return [(Checked.FAILS, f"the question makes no sense: {error}")] * len(found)
-    return [_as_far_as_known(answer, matched) for answer in answers]
+    said = [answers[i] if complaint is None else (Checked.FAILS, complaint) for i, complaint in enumerate(wrong)]
+    return [_as_far_as_known(answer, matched) for answer in said]
 
 
-def _answers(found: Certificates | MaxShifts, question: Question, told: Any, fresh: Fresh | None) -> list[_Answer]:
-    complaints = row_complaints(found, question, told)
-    if isinstance(found, MaxShifts):
-        answers = dict(enumerate(searched_again(question, list(found), None if found.model is None else _rechecked)))
-    else:
-        answers = _certificates(question, list(found), fresh, from_file=found.model is None)
-    return [answers[i] if said is None else (Checked.FAILS, said) for i, said in enumerate(complaints)]
-
-
-def _certificates(
-    question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool
-) -> dict[int, _Answer]:
+def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool) -> dict[int, _Answer]:
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near
     answers: dict[int, _Answer] = {}
@@ -411,12 +385,9 @@ def _certificates(
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
         answers |= check(question, items, rows) if rows else {}
     if fresh is not None:
-        certified = [
-            i
-            for i, item in enumerate(items)
-            if answers[i][0] is Checked.HOLDS and item.is_certified and isinstance(item.evidence, SamplingEvidence)
-        ]
-        answers |= confirmed_anew(question, items, certified, answers, fresh) if certified else {}
+        sampled = [i for i, item in enumerate(items) if isinstance(item.evidence, SamplingEvidence)]
+        certified = [i for i in sampled if answers[i][0] is Checked.HOLDS and items[i].is_certified]
+        answers |= again.confirmed_anew(question, items, certified, answers, fresh) if certified else {}
     return answers
 
 
@@ -465,9 +436,9 @@ def _as_far_as_known(answer: _Answer, matched: Matched) -> _Answer:
 
 
 def _report(lines: list[VerifyRow], parts: Sequence[Certificates | MaxShifts]) -> VerifyReport:
-    if len(parts) == 1:
-        return VerifyReport(lines, points=parts[0].points, index=parts[0]._labels())
     both: Any = [part.points for part in parts]
+    if len(parts) == 1:
+        return VerifyReport(lines, points=both[0], index=parts[0]._labels())
     labels = [label for part in parts for label in part._labels()]
     if isinstance(both[0], np.ndarray):
         return VerifyReport(lines, points=np.concatenate(both), index=labels)

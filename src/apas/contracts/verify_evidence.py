@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
@@ -68,9 +68,17 @@ def redrawn(question: Question, items: Sequence[Certificate], rows: Sequence[int
             answers[i] = Checked.NOT_CHECKED, f"{evidence.samples} draws are more than are made again ({MOST_DRAWS})"
         else:
             groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
-    ranks = {entropy: _lower_ranks(items, rows, entropy) for _, _, entropy, _ in groups}
     for (claim, samples, entropy, purpose), part in groups.items():
-        found, known = _draw_again(question, part, claim, samples, Stream(entropy, purpose)), ranks[entropy]
+        # how many ranks from 0 on have a row that was tested on draws of this seed
+        ranks = {_test_of(e)[0] for e in map(_sampled, (items[i] for i in rows)) if e.entropy == entropy}
+        known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
+        some = replace(question.take(np.array(part, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
+        found: Sequence[Certificate | str]
+        try:
+            method = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
+            found = decide(some, method, Stream(entropy, purpose))
+        except InputError as error:
+            found = [str(error)] * len(part)
         for i, now in zip(part, found, strict=True):
             answers[i] = _charged(question, items[i], _compared_draws(items[i], now), known)
     return answers
@@ -123,8 +131,7 @@ def _confirmed_anew(
     found: dict[int, _Answer] = {}
     for row, i in enumerate(part):
         where, sure = drawn.of(row)
-        count = int(np.count_nonzero(sure))
-        if count >= refuting:
+        if int(np.count_nonzero(sure)) >= refuting:
             last = int(np.flatnonzero(sure)[refuting - 1])
             said = f"{last + 1} of {where[last] + 1} failed, {refuting} are too many"
             found[i] = Checked.FAILS, f"refuted on fresh draws: {said}"
@@ -214,12 +221,6 @@ def _undercharged(question: Question, evidence: SamplingEvidence, claim: Most) -
     return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
 
 
-def _lower_ranks(items: Sequence[Certificate], rows: Sequence[int], entropy: int) -> int:
-    """How many ranks from 0 on have a row that was tested on draws of this seed."""
-    ranks = {_test_of(e)[0] for e in (_sampled(items[i]) for i in rows) if e.entropy == entropy}
-    return next(rank for rank in range(len(rows) + 1) if rank not in ranks)
-
-
 def _charged(question: Question, item: Certificate, answer: _Answer, known: int) -> _Answer:
     """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price.
 
@@ -245,18 +246,6 @@ def too_many_rows(claim: Claim, together: int) -> str | None:
     if 1 < claim.rows < together:
         return f"the claim is about {claim.rows} rows together, but {together} rows of the file share it"
     return None
-
-
-def _draw_again(
-    question: Question, rows: list[int], claim: Most, samples: int, stream: Stream
-) -> Sequence[Certificate | str]:
-    """The certificates that the draws give, or why they give none."""
-    some = replace(question.take(np.array(rows, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
-    try:
-        method = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
-        return decide(some, method, stream)
-    except InputError as error:
-        return [str(error)] * len(rows)
 
 
 def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
@@ -314,8 +303,8 @@ def reproved(question: Question, items: Sequence[Certificate], rows: Sequence[in
         elif how == "attack":
             answers[i] = Checked.FAILS, "an attack proves nothing, so it cannot certify"
         else:
-            why = f"proved by the step {evidence.step!r}, whose proof the file does not hold"
-            answers[i] = Checked.NOT_CHECKED, why
+            said = f"proved by the step {evidence.step!r}, whose proof the file does not hold"
+            answers[i] = Checked.NOT_CHECKED, said
     for how, part in groups.items():
         method = _AGAIN.get(how, Exact(time_limit=0.0))
         for i, now in zip(part, _prove_again(question, part, items, method), strict=True):
@@ -331,17 +320,15 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
         assert isinstance(evidence, EnumerationEvidence)
         if item.method.removeprefix("cascade: ") != "enumeration":
             answers[i] = Checked.FAILS, f"its evidence is that of an enumeration, not of {item.method!r}"
-            continue
-        if evidence.evaluated > MOST_BOXES:
+        elif evidence.evaluated > MOST_BOXES:
             answers[i] = Checked.NOT_CHECKED, f"{evidence.evaluated} boxes are more than are looked at again"
-            continue
-        if claim.risk:
+        elif claim.risk:
             answers[i] = Checked.FAILS, "a share that is computed has confidence 1"
-            continue
-        # the gap at which the run ended is not in the file; the number of boxes ends it at the same place
-        method = Enumeration(coverage=claim.coverage, gap=1e-300, max_boxes=evidence.evaluated)
-        now = _prove_again(question, [i], items, method)[0]
-        answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, evidence, now)
+        else:
+            # the gap at which the run ended is not in the file; the number of boxes ends it at the same place
+            method = Enumeration(coverage=claim.coverage, gap=1e-300, max_boxes=evidence.evaluated)
+            now = _prove_again(question, [i], items, method)[0]
+            answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, evidence, now)
     return answers
 
 
@@ -371,8 +358,7 @@ def replayed(question: Question, row: int, item: Certificate) -> _Answer:
 
 def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
     """Prove a row by distinguishing cases once more, without a solver; cases may come out differently elsewhere."""
-    alone = question.take(slice(row, row + 1))
-    now = decided(alone, "exact", _WITHOUT_SOLVER, SECONDS)[0]
+    now = decided(question.take(slice(row, row + 1)), "exact", _WITHOUT_SOLVER, SECONDS)[0]
     same = isinstance(now.evidence, BoundEvidence) and now.evidence.nodes == evidence.nodes
     if now.verdict is Verdict.REFUTED:
         return Checked.FAILS, f"computed again, {now.reason}"
@@ -470,9 +456,10 @@ def searched_again(
         if near[i]:
             same = replace(item, trace={}, seconds=0.0) == within_rounding(item.target, item.claim)
             answers.append((Checked.HOLDS if same else Checked.FAILS, NEAR_BOUNDARY))
-            continue
-        alone = question.take(slice(i, i + 1))
-        answers.append(_checked(alone, item, ok, own) if crowded is None else (Checked.FAILS, crowded))
+        elif crowded is not None:
+            answers.append((Checked.FAILS, crowded))
+        else:
+            answers.append(_checked(question.take(slice(i, i + 1)), item, ok, own))
     return answers
 
 
@@ -482,10 +469,9 @@ def _checked(
     if valid == (item.reason == NOT_VALID):
         return Checked.FAILS, f"on the model itself the row is {'' if valid else 'not '}valid, the file says otherwise"
     if not valid:
-        nothing = item.delta == item.upper == item.provable == item.broken_at == 0
-        return (
-            (Checked.HOLDS, NOT_VALID) if nothing else (Checked.FAILS, "a row that is not valid has no largest shift")
-        )
+        if item.delta == item.upper == item.provable == item.broken_at == 0:
+            return Checked.HOLDS, NOT_VALID
+        return Checked.FAILS, "a row that is not valid has no largest shift"
     told = item.trace.get("method") in _PROOFS if item.claim.coverage == 1 else item.trace.get("search") in _SEARCHES
     if own is not None and not (told and CLAIMS.know(item.claim)):
         return own(alone, item)
@@ -525,24 +511,17 @@ def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
 
 
 def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:
-    for key in ("delta", "upper", "provable", "broken_at"):
+    deltas = ("delta", "upper", "provable", "broken_at")
+    for key in (*deltas, "claim", "exact", "reached_limit", "reason"):
         told, found = getattr(item, key), getattr(now, key)
-        if not (told == found or math.isclose(told, found, rel_tol=SAME_DELTA)):
+        if told != found and not (key in deltas and math.isclose(told, found, rel_tol=SAME_DELTA)):
             return Checked.FAILS, f"searched again, {key} is {found!r}, the file says {told!r}"
-    for key in ("claim", "exact", "reached_limit", "reason"):
-        told, found = getattr(item, key), getattr(now, key)
-        if told != found:
-            return Checked.FAILS, f"searched again, {key} is {found!r}, the file says {told!r}"
-    if not _same_trace(item.trace, now.trace):
+    trace = now.trace
+    if trace.get("search") == "rays":  # files of rays in dense networks did not always tell their rungs
+        trace = {key: value for key, value in trace.items() if key in item.trace or not key.startswith("rungs_")}
+    if item.trace.keys() != trace.keys() or not all(_same(item.trace[key], value) for key, value in trace.items()):
         return Checked.FAILS, f"searched again, trace is {dict(now.trace)!r}, the file says {dict(item.trace)!r}"
     return Checked.HOLDS, f"searched again: {now.reason}"
-
-
-def _same_trace(told: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Whether two searches did the same; files of rays in dense networks did not always tell their rungs."""
-    if found.get("search") == "rays":
-        found = {key: value for key, value in found.items() if key in told or not key.startswith("rungs_")}
-    return told.keys() == found.keys() and all(_same(told[key], value) for key, value in found.items())
 
 
 def _same(told: Any, found: Any) -> bool:

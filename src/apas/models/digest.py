@@ -16,18 +16,10 @@ import random
 import sys
 import sysconfig
 import textwrap
+import types
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-)
 from typing import Any
 
 import numpy as np
@@ -49,13 +41,8 @@ def own_class(kind: type) -> bool:
 
 def changed_members(kind: type, method: str) -> set[str]:
     """Names of the members that a method of a user's class gives new values, also by other methods that it names."""
-    methods = {
-        name: member
-        for base in reversed(kind.__mro__)
-        if own_class(base)
-        for name, member in vars(base).items()
-        if isinstance(member, FunctionType)
-    }
+    members = [pair for base in reversed(kind.__mro__) if own_class(base) for pair in vars(base).items()]
+    methods = {name: member for name, member in members if isinstance(member, types.FunctionType)}
     changed: set[str] = set()
     seen, ahead = set(), [method]
     while ahead:
@@ -71,7 +58,7 @@ def changed_members(kind: type, method: str) -> set[str]:
 class Reads:
     """Which names the code of a function reads and writes, that of functions inside it included."""
 
-    def __init__(self, code: CodeType) -> None:
+    def __init__(self, code: types.CodeType) -> None:
         self.names: set[str] = set()
         self.attributes: set[str] = set()
         self.stored: set[str] = set()
@@ -95,15 +82,15 @@ class Reads:
             self.imports.append(name)
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """The code of a function and of all that is defined in it."""
     yield code
     for constant in code.co_consts:
-        if isinstance(constant, CodeType):
+        if isinstance(constant, types.CodeType):
             yield from _codes(constant)
 
 
-def source_text(function: FunctionType) -> str | None:
+def source_text(function: types.FunctionType) -> str | None:
     """The source text of a function, if what the file says now is what was compiled; else None."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
@@ -125,11 +112,11 @@ def _compiled(text: str) -> list[Any]:
     return [[code.co_firstlineno, bytecode(code)] for code in _codes(whole)]
 
 
-def bytecode(code: CodeType) -> Any:
+def bytecode(code: types.CodeType) -> Any:
     """What code does, as JSON values: all of it but its places in a file."""
 
     def constant(value: Any) -> Any:
-        if isinstance(value, CodeType):
+        if isinstance(value, types.CodeType):
             return bytecode(value)
         if isinstance(value, tuple):
             return [constant(v) for v in value]
@@ -137,26 +124,16 @@ def bytecode(code: CodeType) -> Any:
             return sorted(json.dumps(constant(v)) for v in value)
         return [type(value).__name__, repr(value)]
 
-    return [
-        code.co_name,
-        code.co_argcount,
-        code.co_posonlyargcount,
-        code.co_kwonlyargcount,
-        code.co_flags,
-        code.co_code.hex(),
-        code.co_exceptiontable.hex(),
-        list(code.co_names),
-        list(code.co_varnames),
-        list(code.co_freevars),
-        list(code.co_cellvars),
-        [constant(value) for value in code.co_consts],
-    ]
+    head = [code.co_name, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
+    names = [list(names) for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)]
+    constants = [constant(value) for value in code.co_consts]
+    return [*head, code.co_code.hex(), code.co_exceptiontable.hex(), *names, constants]
 
 
 def library_function(value: Any) -> Any:
     """A library's function by its module and name, if it is found under them; else None."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
+    if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType):
         module = value.__self__.__name__
     if not isinstance(module, str) or not isinstance(name, str) or (library := library_of(module)) is None:
         owner = getattr(value, "__objclass__", None)  # a method of a class that is written in C, such as str.upper
@@ -168,22 +145,13 @@ def library_function(value: Any) -> Any:
     return {"name": name, "module": module, **library} if found is value else None
 
 
-def library_ufunc(value: np.ufunc) -> Any:
-    """A ufunc by its name, unless somebody made it of a function that it does not show."""
-    for module in ("numpy", "scipy.special"):
-        if getattr(sys.modules.get(module), value.__name__, None) is value:
-            return {"name": value.__name__, "module": module}
-    return {"unidentified": f"the ufunc {value.__name__}"}
-
-
 @functools.lru_cache(maxsize=1024)
 def library_of(module: str) -> dict[str, Any] | None:
     """What besides a name identifies the code of a module of a library; None for a module of the user's."""
     top = module.partition(".")[0]
     if top in _NAMED:
         return {}
-    found = sys.modules.get(module)
-    file = getattr(found, "__file__", None)
+    file = getattr(sys.modules.get(module), "__file__", None)
     paths = sysconfig.get_paths()
     within = Path(file).parent if isinstance(file, str) else None
     inside = {key: within is not None and within.is_relative_to(paths[key]) for key in ("stdlib", "purelib", "platlib")}
@@ -337,15 +305,17 @@ class _Walk:
         """Functions and what stands for one; all else is an object."""
         if isinstance(value, functools.partial):
             return {"partial": [self.form(v) for v in (value.func, value.args, value.keywords)]}
-        if isinstance(value, MethodType):
+        if isinstance(value, types.MethodType):
             return {"method": [self.form(value.__func__), self.form(value.__self__)]}
-        if isinstance(value, np.ufunc):
-            return library_ufunc(value)
+        if isinstance(value, np.ufunc):  # by its name, unless somebody made it of a function that it does not show
+            places = [m for m in ("numpy", "scipy.special") if getattr(sys.modules.get(m), value.__name__, 0) is value]
+            found = {"unidentified": f"the ufunc {value.__name__}"}
+            return {"name": value.__name__, "module": places[0]} if places else found
         if (named := library_function(value)) is not None:
             return named
-        if isinstance(value, FunctionType):
+        if isinstance(value, types.FunctionType):
             return self._once(value, self._function)
-        if isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | None):
+        if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, types.ModuleType | None):
             return {"method": [value.__name__, self.form(value.__self__)]}
         if isinstance(value, staticmethod | classmethod):
             return {type(value).__name__: self.form(value.__func__)}
@@ -355,9 +325,11 @@ class _Walk:
             return {"cached": self.form(value.__wrapped__)}
         if isinstance(value, functools.cached_property):
             return {"cached": self.form(value.func)}
-        if isinstance(value, MemberDescriptorType | GetSetDescriptorType):  # a slot; what it holds is an object's
+        if isinstance(
+            value, types.MemberDescriptorType | types.GetSetDescriptorType
+        ):  # a slot; what it holds is an object's
             return {"name": value.__qualname__}
-        if isinstance(value, ModuleType):
+        if isinstance(value, types.ModuleType):
             known = library_of(value.__name__) is not None
             return {"module": value.__name__} if known else {"unidentified": f"the module {value.__name__}"}
         if isinstance(value, _BY_KIND):
@@ -395,7 +367,7 @@ class _Walk:
         form = {"class": found, "bases": bases}
         return {**form, "metaclass": self.form(type(kind))} if own_class(type(kind)) else form
 
-    def _function(self, function: FunctionType) -> Any:
+    def _function(self, function: types.FunctionType) -> Any:
         code, module = function.__code__, str(function.__globals__.get("__name__"))
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         reads = Reads(code)
@@ -424,15 +396,17 @@ class _Walk:
         except ValueError:  # not bound yet
             return {"absent": name}
 
-    def _global(self, name: str, function: FunctionType, reads: Reads) -> Any:
+    def _global(self, name: str, function: types.FunctionType, reads: Reads) -> Any:
         if name in reads.written:
             return {"unidentified": f"{name}, which the function that reads it changes"}
         if name not in function.__globals__:
             return {"builtin": name}
-        value = function.__globals__[name]
-        return self._module(value, name, reads) if isinstance(value, ModuleType) else self.form(value)
+        return self._read(function.__globals__[name], name, reads)
 
-    def _module(self, module: ModuleType | None, name: str, reads: Reads) -> Any:
+    def _read(self, value: Any, name: str, reads: Reads) -> Any:
+        return self._module(value, name, reads) if isinstance(value, types.ModuleType) else self.form(value)
+
+    def _module(self, module: types.ModuleType | None, name: str, reads: Reads) -> Any:
         """A module by name, and of one of the user's what is read of it."""
         if module is None:
             known = library_of(name) is not None
@@ -443,12 +417,8 @@ class _Walk:
             return {"around": self.path.index(id(module))}
         self.path.append(id(module))
         try:
-            read = [(key, vars(module)[key]) for key in sorted(reads.attributes & vars(module).keys())]
-            return {
-                "module": [
-                    [key, self._module(v, key, reads) if isinstance(v, ModuleType) else self.form(v)] for key, v in read
-                ]
-            }
+            found = [(key, vars(module)[key]) for key in sorted(reads.attributes & vars(module).keys())]
+            return {"module": [[key, self._read(value, key, reads)] for key, value in found]}
         finally:
             self.path.pop()
 

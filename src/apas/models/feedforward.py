@@ -22,15 +22,9 @@ from numpy.typing import ArrayLike
 from apas._typing import Floats
 from apas._validation import check_names, check_probability
 from apas.errors import InputError
+from apas.models import forward
 from apas.models.base import ABSENT, Parameters, class_indices
-from apas.models.forward import (
-    ACTIVATIONS,
-    fill_margins,
-    input_gradients,
-    margins_from_scores,
-    parameter_gradients,
-    scores,
-)
+from apas.models.forward import ACTIVATIONS
 
 #: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
 UNIT = 1e-12
@@ -99,21 +93,19 @@ def check_layers(
     return matrices, vectors
 
 
-def _frozen(array: ArrayLike, name: str, index: int, ndim: int) -> Floats:
+def _frozen(array: ArrayLike, name: str, i: int, ndim: int) -> Floats:
     try:
         given = np.asarray(array)
     except (TypeError, ValueError):
         given = np.empty(0, dtype=object)  # rows of different lengths
     if given.dtype.kind not in "biuf":
-        raise InputError(f"`{name}[{index}]` of FeedForward must be a {ndim}-D array of real numbers.")
+        raise InputError(f"`{name}[{i}]` of FeedForward must be a {ndim}-D array of real numbers.")
     copy = np.array(given, dtype=np.float64, order="C")
     if copy.ndim != ndim or copy.size == 0:
-        raise InputError(
-            f"`{name}[{index}]` of FeedForward must be a non-empty {ndim}-D array, got shape {copy.shape}."
-        )
+        raise InputError(f"`{name}[{i}]` of FeedForward must be a non-empty {ndim}-D array, got shape {copy.shape}.")
     if not np.isfinite(copy).all():
         raise InputError(
-            f"`{name}[{index}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; "
+            f"`{name}[{i}]` of FeedForward must hold finite numbers, got {copy[~np.isfinite(copy)][0]}; "
             "was the training stable?"
         )
     copy.flags.writeable = False
@@ -289,7 +281,8 @@ class FeedForward:
     def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
         wanted = class_indices(self.classes, target, len(X))
-        return margins_from_scores(scores(self.weights, self.biases, self.activations, X), wanted, self.offset)
+        scores = forward.scores(self.weights, self.biases, self.activations, X)
+        return forward.margins_from_scores(scores, wanted, self.offset)
 
     def shifted_margins(self, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins on the networks ``parameters + delta * direction``, shape (directions, rows)."""
@@ -298,9 +291,9 @@ class FeedForward:
         if isinstance(delta, np.ndarray) and delta.ndim:
             for value in np.unique(delta):  # rows that share a delta share the shifted networks
                 rows = np.flatnonzero(delta == value)
-                fill_margins(margins, self, rows, X[rows], wanted[rows], directions, float(value))
+                forward.fill_margins(margins, self, rows, X[rows], wanted[rows], directions, float(value))
         else:
-            fill_margins(margins, self, None, X, wanted, directions, float(delta))
+            forward.fill_margins(margins, self, None, X, wanted, directions, float(delta))
         return margins
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
@@ -354,27 +347,19 @@ class FeedForward:
 
     def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
-        return input_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
+        return forward.input_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
 
     def parameter_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the parameters (rows, k), row i on ``parameters + moves[i]``."""
-        return parameter_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
+        return forward.parameter_gradients(self, X, class_indices(self.classes, target, len(X)), moves)
 
     def as_feedforward(self) -> FeedForward:
         """Itself."""
         return self
 
     def _with(self, **changed: Any) -> FeedForward:
-        same: dict[str, Any] = {
-            "weights": self.weights,
-            "biases": self.given_biases,
-            "activation": self.activations,
-            "output": self.output,
-            "threshold": self.threshold,
-            "classes": self.classes,
-            "feature_names": self.feature_names,
-            "dtype": self.dtype,
-        }
+        kept = ("weights", "output", "threshold", "classes", "feature_names", "dtype")
+        same = {"biases": self.given_biases, "activation": self.activations, **{k: getattr(self, k) for k in kept}}
         return FeedForward(**{**same, **changed})
 
     def with_names(self, feature_names: Sequence[str]) -> FeedForward:

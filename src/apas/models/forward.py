@@ -112,17 +112,10 @@ def scores(weights: Sequence[Floats], biases: Sequence[Floats], activations: Seq
 
 
 def fill_margins(
-    margins: Floats,
-    net: FeedForward,
-    rows: Indices | None,
-    X: Floats,
-    wanted: Indices,
-    directions: Floats,
-    delta: float,
+    out: Floats, net: FeedForward, rows: Indices | None, X: Floats, wanted: Indices, directions: Floats, delta: float
 ) -> None:
     """Write margins on the networks ``parameters + delta * direction`` into the columns `rows`, or into all of them."""
-    last = directions.flags.f_contiguous and len(directions) > 1
-    run = _samples_last if last else _samples_first
+    run = _samples_last if directions.flags.f_contiguous and len(directions) > 1 else _samples_first
     widest = max(w.shape[1] for w in net.weights)
     step = max(1, BLOCK // (widest * max(1, len(directions))))
     few = len(X) <= FEW_ROWS
@@ -135,7 +128,7 @@ def fill_margins(
     for start in range(0, len(X), step):
         part = slice(start, start + step)
         block = run(net, extended[part], directions, delta if few else None)
-        margins[:, part if rows is None else rows[part]] = margins_from_scores(block, wanted[part], net.offset)
+        out[:, part if rows is None else rows[part]] = margins_from_scores(block, wanted[part], net.offset)
 
 
 def _samples_last(net: FeedForward, a: Floats, directions: Floats, delta: float | None) -> Floats:
@@ -191,7 +184,7 @@ def _layers(net: FeedForward) -> Iterator[tuple[slice, int, int]]:
 GRADIENT_BLOCK = 1 << 17
 
 
-def input_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None = None) -> tuple[Floats, Floats]:
+def input_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None) -> tuple[Floats, Floats]:
     """Margins (rows,) and their gradients by the input (rows, features)."""
     margins, gradients = np.empty(len(X)), np.empty(X.shape)
     for rows, weights, biases in _blocks(net, X, moves):
@@ -204,9 +197,7 @@ def input_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats 
     return margins, gradients
 
 
-def parameter_gradients(
-    net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None = None
-) -> tuple[Floats, Floats]:
+def parameter_gradients(net: FeedForward, X: Floats, wanted: Indices, moves: Floats | None) -> tuple[Floats, Floats]:
     """Margins (rows,) and their gradients by the parameters (rows, k); arguments as of `input_gradients`."""
     margins, gradients = np.empty(len(X)), np.empty((len(X), len(net.parameters)))
     for rows, weights, biases in _blocks(net, X, moves):
@@ -285,8 +276,7 @@ def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
         return least, most
     lowest = LOWEST[name]
     bottom = float(activate(name, np.array([lowest]))[0])
-    inside = (low < lowest) & (lowest < high)
-    return np.where(inside, bottom, np.minimum(least, most)), np.maximum(least, most)
+    return np.where((low < lowest) & (lowest < high), bottom, np.minimum(least, most)), np.maximum(least, most)
 
 
 #: Where the activation that first falls and then rises has its least value.

@@ -17,15 +17,8 @@ from apas.models.feedforward import FeedForward
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
 #: Layers that change no number once the model is trained.
 SILENT = ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization")
-_NAMES = {
-    "relu": "relu",
-    "tanh": "tanh",
-    "sigmoid": "sigmoid",
-    "elu": "elu",
-    "gelu": "gelu",
-    "linear": "identity",
-    "hard_tanh": "hard_tanh",
-}
+_NAMES = {name: name for name in ("relu", "tanh", "sigmoid", "elu", "gelu", "linear", "hard_tanh")}
+_NAMES["linear"] = "identity"
 #: Activations that are layers, and the settings with which they are those of `FeedForward`.
 _LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ReLU": ("relu", {"max_value": None, "negative_slope": 0.0, "threshold": 0.0}),
@@ -58,7 +51,7 @@ def from_keras(
             f'`output` of as_model is "{head}", but the model gives {weights[-1].shape[1]} numbers per row; certify '
             "one model per label if several labels can hold at once."
         )
-    network = FeedForward(
+    net = FeedForward(
         weights,
         biases,
         activation=hidden,
@@ -72,35 +65,31 @@ def from_keras(
     first = next(kind for kind, _, _ in _chain(model) if kind in ("dense", "flatten"))
     if len(shape) != 1 and first != "flatten":
         raise Unsupported(f"the Keras model takes inputs of shape {shape}, but does not begin with a Flatten layer.")
-    if None in shape or np.prod(shape, dtype=int) != network.n_features:
-        raise InputError(
-            f"`input_shape` of as_model is {shape}, but the first layer takes {network.n_features} numbers."
-        )
-    return KerasModel(model, network, head, shape)
+    if None in shape or np.prod(shape, dtype=int) != net.n_features:
+        raise InputError(f"`input_shape` of as_model is {shape}, but the first layer takes {net.n_features} numbers.")
+    return KerasModel(model, net, head, shape)
 
 
 def _layers(model: Any) -> tuple[list[Floats], list[Floats | None], list[str]]:
     """Weights, biases, and what stands behind each layer."""
-    weights: list[Floats] = []
-    biases: list[Floats | None] = []
+    dense: list[Any] = []
     steps: list[str] = []
-    used: list[int] = []
     for kind, layer, name in _chain(model):
         if kind == "flatten":
             continue  # before the first layer it joins the numbers of an input, later it does nothing
         if kind == "dense":
-            weights.append(np.asarray(_array(layer.kernel), dtype=np.float64))
-            biases.append(np.asarray(_array(layer.bias), dtype=np.float64) if layer.use_bias else None)
+            dense.append(layer)
             steps.append(name)
-            used.append(id(layer))
         elif not steps or steps[-1] != "identity":
             raise Unsupported(f"the Keras model has the activation {name} elsewhere than behind a linear Dense layer.")
         else:
             steps[-1] = name
-    if not weights:
+    if not dense:
         raise Unsupported("the Keras model has no Dense layer.")
-    if len(used) > len(set(used)):
+    if len(dense) > len({id(layer) for layer in dense}):
         raise Unsupported("the Keras model uses a Dense layer twice; tied weights move together, which is not dense.")
+    weights = [np.asarray(_array(layer.kernel), dtype=np.float64) for layer in dense]
+    biases = [np.asarray(_array(layer.bias), dtype=np.float64) if layer.use_bias else None for layer in dense]
     return weights, biases, steps
 
 
@@ -121,8 +110,12 @@ def _chain(model: Any) -> Iterator[tuple[str, Any, str]]:
             f"{type(model).__name__} is a Keras model of its own class, whose layers do not say what it computes; "
             "build it as a keras.Sequential, or give its arrays to apas.FeedForward."
         )
-    if type(model).__name__ == "Functional":
-        _check_chain(model)
+    if type(model).__name__ == "Functional":  # each layer must take what the layer before it gives, and nothing else
+        if len(model.outputs) != 1:
+            raise Unsupported(f"the Keras model is no plain chain of layers: it has {len(model.outputs)} outputs.")
+        for before, entry in itertools.pairwise(model.get_config()["layers"]):
+            if [_sources(node) for node in entry["inbound_nodes"]] != [[before["name"]]]:
+                raise Unsupported(f"the Keras model is no plain chain of layers: see what goes into {entry['name']!r}.")
     for layer in model.layers:
         kind = type(layer).__name__
         if type(layer).__module__.split(".")[0] != "keras":
@@ -145,16 +138,6 @@ def _chain(model: Any) -> Iterator[tuple[str, Any, str]]:
             yield "activation", layer, name
         elif kind not in SILENT:
             raise Unsupported(f"the Keras model has a layer {kind}; apas reads Dense layers and their activations.")
-
-
-def _check_chain(model: Any) -> None:
-    """Refuse a graph in which a layer takes other things than what the layer before it gives."""
-    layers = model.get_config()["layers"]
-    if len(model.outputs) != 1:
-        raise Unsupported(f"the Keras model is no plain chain of layers: it has {len(model.outputs)} outputs.")
-    for before, layer in itertools.pairwise(layers):
-        if [_sources(node) for node in layer["inbound_nodes"]] != [[before["name"]]]:
-            raise Unsupported(f"the Keras model is no plain chain of layers: see what goes into {layer['name']!r}.")
 
 
 def _sources(node: Any) -> list[str]:

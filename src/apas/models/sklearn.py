@@ -18,14 +18,8 @@ from apas.models.feedforward import FeedForward
 
 #: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
 LINEAR = {
-    "LogisticRegression": True,
-    "LogisticRegressionCV": True,
-    "LinearDiscriminantAnalysis": True,
-    "SGDClassifier": False,
-    "LinearSVC": False,
-    "RidgeClassifier": False,
-    "RidgeClassifierCV": False,
-    "Perceptron": False,
+    **dict.fromkeys(("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis"), True),
+    **dict.fromkeys(("SGDClassifier", "LinearSVC", "RidgeClassifier", "RidgeClassifierCV", "Perceptron"), False),
 }
 ACTIVATION = {"identity": "identity", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}
 
@@ -34,8 +28,7 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
     """Read a fitted scikit-learn classifier, without changing it."""
     final, encoder = _split(estimator)
     _check_fitted(estimator, final)
-    network = _network(final, threshold)
-    return SklearnModel(estimator, encoder, network, _names(estimator, feature_names))
+    return SklearnModel(estimator, encoder, _network(final, threshold), _names(estimator, feature_names))
 
 
 class SklearnModel(ModelWrapper):
@@ -46,9 +39,9 @@ class SklearnModel(ModelWrapper):
     def __init__(self, estimator: Any, encoder: Any, network: FeedForward, names: tuple[str, ...] | None) -> None:
         super().__init__(network)
         self._estimator, self._encoder, self.feature_names = estimator, encoder, names
-        first = encoder if encoder is not None else estimator
+        self._first = encoder if encoder is not None else estimator
         width = len(names) if names is not None else network.n_features
-        self.n_raw_features = int(getattr(first, "n_features_in_", width))
+        self.n_raw_features = int(getattr(self._first, "n_features_in_", width))
         check_names(names, self.n_raw_features)
 
     def encode(self, X: Any) -> Floats:
@@ -76,9 +69,7 @@ class SklearnModel(ModelWrapper):
 
     def _as_fitted(self, X: Any) -> Any:
         # scikit-learn warns when names are present in one of fit and predict only
-        fitted_names = getattr(
-            self._encoder if self._encoder is not None else self._estimator, "feature_names_in_", None
-        )
+        fitted_names = getattr(self._first, "feature_names_in_", None)
         if fitted_names is None:
             return X.to_numpy() if is_frame(X) else X
         if is_frame(X):  # the user may have given the columns other names
@@ -96,10 +87,8 @@ class SklearnModel(ModelWrapper):
 
     def describe(self) -> dict[str, Any]:
         """Architecture and preprocessing as JSON values."""
-        described = {
-            **self._inner.describe(),
-            "feature_names": None if self.feature_names is None else list(self.feature_names),
-        }
+        names = None if self.feature_names is None else list(self.feature_names)
+        described = {**self._inner.describe(), "feature_names": names}
         # without preprocessing it is the network, and has the network's digest
         return described if self._encoder is None else {**described, "preprocessing": canonical(self._encoder)}
 
@@ -156,34 +145,25 @@ def _check_fitted(estimator: Any, final: Any) -> None:
 
 
 def _network(final: Any, threshold: float) -> FeedForward:
-    classes = _classes(final)
+    # float32 rows meet float32 coefficients: the coarsest arithmetic in which scikit-learn computes with them
+    first = final.coefs_[0] if type(final).__name__ == "MLPClassifier" else final.coef_
+    dtype = "float32" if np.asarray(first).dtype.itemsize < 8 else "float64"
+    how: dict[str, Any] = {"threshold": threshold, "classes": _classes(final), "dtype": dtype}
     if type(final).__name__ == "MLPClassifier":
         output = "sigmoid" if final.out_activation_ == "logistic" else "softmax"
-        return FeedForward(
-            final.coefs_,
-            final.intercepts_,
-            activation=ACTIVATION[final.activation],
-            output=output,
-            threshold=threshold,
-            classes=classes,
-            dtype=_dtype(final.coefs_[0]),
-        )
-    weights, dtype = np.atleast_2d(final.coef_).T, _dtype(final.coef_)
+        activation = ACTIVATION[final.activation]
+        return FeedForward(final.coefs_, final.intercepts_, activation=activation, output=output, **how)
+    weights = np.atleast_2d(final.coef_).T
     intercepts = np.broadcast_to(np.atleast_1d(final.intercept_), (weights.shape[1],))
     # LinearDiscriminantAnalysis always has some, and a setting may have been changed since the fit
     biases = intercepts if getattr(final, "fit_intercept", True) or intercepts.any() else None
     if weights.shape[1] > 1:
-        return FeedForward([weights], [biases], output="softmax", threshold=threshold, classes=classes, dtype=dtype)
+        return FeedForward([weights], [biases], output="softmax", **how)
     if LINEAR[type(final).__name__] or getattr(final, "loss", None) == "log_loss":
-        return FeedForward([weights], [biases], output="sigmoid", threshold=threshold, classes=classes, dtype=dtype)
+        return FeedForward([weights], [biases], output="sigmoid", **how)
     if threshold != 0.5:
         raise InputError(f"`threshold` applies to probabilities, but {type(final).__name__} gives none; leave it out.")
-    return FeedForward([weights], [biases], output="identity", threshold=0.0, classes=classes, dtype=dtype)
-
-
-def _dtype(coefficients: Any) -> str:
-    """The coarsest arithmetic in which scikit-learn computes with them: float32 rows meet float32 coefficients."""
-    return "float32" if np.asarray(coefficients).dtype.itemsize < 8 else "float64"
+    return FeedForward([weights], [biases], output="identity", **{**how, "threshold": 0.0})
 
 
 def _classes(final: Any) -> list[Any]:

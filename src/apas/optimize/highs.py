@@ -133,17 +133,11 @@ class LpRelaxation:
 
 
 def _branch(
-    program: Program,
-    examine: Examine,
-    *,
-    nodes: int,
-    deadline: float,
-    going: Callable[[float], bool],
-    depth_first: bool = False,
+    program: Program, examine: Examine, *, nodes: int, deadline: float, going: Callable[[float], bool], deep: bool
 ) -> bool:
     """Branch and bound: examine nodes while it is worth `going` on, the most promising first; False if limits end it.
 
-    `depth_first` takes the node that was made last, whose LP differs least from the one before.
+    `deep` goes depth first: it takes the node that was made last, whose LP differs least from the one before.
     """
     order, examined, waiting = 0, 0, [(-np.inf, 0, program.low, program.high)]
     while waiting and going(waiting[0][0]):
@@ -159,7 +153,7 @@ def _branch(
         down[column], up[column] = value, value + 1
         for ends in ((low, down), (up, high)):
             order += 1
-            heapq.heappush(waiting, (-order if depth_first else bound, order, *ends))
+            heapq.heappush(waiting, (-order if deep else bound, order, *ends))
     return True
 
 
@@ -179,7 +173,6 @@ class Violations(Protocol):
 
     def gaps(self, v: Floats) -> Floats:
         """Per such column how far what it stands for is violated."""
-        ...
 
 
 def least_cost(
@@ -217,21 +210,20 @@ def least_cost(
         # a unit may be off where its column is whole
         return bound, column, np.clip(np.floor(values[column]), low[column], high[column] - 1)
 
-    done = _branch(program, examine, nodes=nodes, deadline=deadline, going=lambda bound: bound < best.cost - GAP)
+    limits: dict[str, Any] = {"nodes": nodes, "deadline": deadline}
+    done = _branch(program, examine, **limits, going=lambda bound: bound < best.cost - GAP, deep=False)
     return replace(best, complete=done and sure)
 
 
-def _undecided(
-    program: Program, violations: Violations | None, values: Floats, low: Floats, high: Floats
-) -> int | None:
+def _undecided(program: Program, violations: Violations | None, v: Floats, low: Floats, high: Floats) -> int | None:
     """The column to branch on: that of the unit that is farthest off, or else the one farthest from whole."""
     free = program.integer & (low < high)
     if violations is not None:
-        gaps = np.where(free[violations.column], violations.gaps(values), 0.0)
+        gaps = np.where(free[violations.column], violations.gaps(v), 0.0)
         unit = int(gaps.argmax())
         if gaps[unit] > WHOLE:
             return int(violations.column[unit])
-    away = np.where(free, np.abs(values - np.rint(values)), 0.0)
+    away = np.where(free, np.abs(v - np.rint(v)), 0.0)
     column = int(away.argmax())
     return column if away[column] > WHOLE else None
 
@@ -260,7 +252,7 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
         column = int(free[nearest])
         return bound, column, np.floor(0.5 * (low[column] + high[column]))
 
-    done = _branch(scaled, examine, nodes=NODES, deadline=deadline, going=lambda _: not stuck, depth_first=True)
+    done = _branch(scaled, examine, nodes=NODES, deadline=deadline, going=lambda _: not stuck, deep=True)
     return least * unit + program.const if done and not stuck else None
 
 
@@ -311,10 +303,9 @@ def advise(program: Program, *, enough: float, target: float, time_limit: float)
     else:
         optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
         bound = float(info.objective_function_value) if optimal else -np.inf
+    bound = bound * unit + program.const if np.isfinite(bound) else -np.inf
     point = _point(highspy, solver)
-    return Advice(
-        bound * unit + program.const if np.isfinite(bound) else -np.inf, None if point is None else point * factors
-    )
+    return Advice(bound, None if point is None else point * factors)
 
 
 def solve_mixed(program: Program, accept: Accept, start: Incumbent, deadline: float) -> Incumbent:

@@ -101,9 +101,5 @@ class ProgramBuilder:
             else:
                 np.add.at(into, columns, values)
         ends = np.array([row[2:] for row in self.rows], dtype=float).reshape(-1, 2)
-        columns_of = (
-            np.array(self.low, dtype=float),
-            np.array(self.high, dtype=float),
-            np.array(self.integer, dtype=bool),
-        )
-        return Program(cost, *columns_of, matrix, ends[:, 0], ends[:, 1], const)
+        low, high = np.array(self.low, dtype=float), np.array(self.high, dtype=float)
+        return Program(cost, low, high, np.array(self.integer, dtype=bool), matrix, ends[:, 0], ends[:, 1], const)

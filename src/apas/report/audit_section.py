@@ -11,7 +11,7 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._validation import is_path
-from apas.contracts.audit import AuditReport, AuditRow, audited
+from apas.contracts.audit import AuditReport, AuditRow, audit as audited
 from apas.contracts.certified_model import (
     BEYOND_PARAMETERS,
     NOT_IDENTIFIED,

@@ -75,13 +75,8 @@ def measure_shift(base: Any, *others: Any, p: float = math.inf) -> ShiftReport:
     order = check_order(p)
     names = [f"`others[{i}]` of measure_shift" for i in range(len(others))]
     models = [read_model(other, name) for other, name in zip(others, names, strict=True)]
-    return compare_models(
-        read_model(base, "`base` of measure_shift"),
-        models,
-        p=order,
-        names=names,
-        columns=[f"model {i}" for i in range(1, len(models) + 1)],
-    )
+    columns, start = [f"model {i}" for i in range(1, len(models) + 1)], read_model(base, "`base` of measure_shift")
+    return compare_models(start, models, p=order, names=names, columns=columns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,18 +138,14 @@ class ShiftReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values; infinity is written "inf"."""
-
-        def json(value: float) -> float | str:
-            return "inf" if value == math.inf else value
-
         tables = [
-            {f"{p:.15g}": [json(d) for d in distances.tolist()] for p, distances in zip(self.norms, part, strict=True)}
+            {f"{p:.15g}": list(map(_json, distances.tolist())) for p, distances in zip(self.norms, part, strict=True)}
             for part in self.distances
         ]
         return {
             "format": "apas-shift-report",
-            "p": json(self.p),
-            "delta": json(self.delta),
+            "p": _json(self.p),
+            "delta": _json(self.delta),
             "models": list(self.models),
             "entropy": self.entropy,
             "overall": tables[0],
@@ -217,13 +208,7 @@ def read_model(obj: Any, argument: str) -> Model:
 
 
 def compare_models(
-    base: Model,
-    others: Sequence[Model],
-    *,
-    p: float,
-    names: Sequence[str],
-    columns: Sequence[str],
-    entropy: int | None = None,
+    base: Model, others: Sequence[Model], *, p: float, names: list[str], columns: list[str], entropy: int | None = None
 ) -> ShiftReport:
     """Measure read models; `names` are for errors and `columns` for the report."""
     norms = NORMS if p in NORMS else tuple(sorted({*NORMS, p}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apas._fields import Fields
+from apas._fields import EqualByContent, Fields
 from apas._random import Stream, unit_ball
 from apas._typing import Bools, Floats
 from apas.errors import InputError
@@ -22,7 +21,7 @@ from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, 
 
 
 @dataclass(frozen=True, eq=False)
-class LpShifts:
+class LpShifts(EqualByContent):
     """Every model whose parameters, as one vector, differ from the base model's by at most `delta` in the L_p norm.
 
     Draws are uniform in that ball.
@@ -165,12 +164,6 @@ class LpShifts:
         """The set that a file describes."""
         about.only("kind", "p", "kinds", "layers")
         return cls(about.number("p"), kinds=read_kinds(about), layers=read_names(about, "layers"))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LpShifts) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
 
     def __repr__(self) -> str:
         shown = [f"{self.p:.17g}" if self.p.is_integer() else repr(self.p)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apas._fields import Fields
+from apas._fields import EqualByContent, Fields
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas.errors import InputError
@@ -27,7 +26,7 @@ NEARLY = 1 + 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class InputNoise:
+class InputNoise(EqualByContent):
     """Every row moves by noise that is uniform on a box; the model does not move.
 
     It answers whether an explanation still works if it is carried out imprecisely: the income rises by a little less
@@ -82,7 +81,11 @@ class InputNoise:
 
     def coordinates(self, model: Model) -> Parameters:
         """What moves: the features, in model units."""
-        count, names = model.n_features, _feature_names(model)
+        count, names = model.n_features, None
+        if offers(model, Dense):
+            names = model.as_feedforward().feature_names
+        elif offers(model, Named) and not offers(model, Raw):
+            names = model.feature_names
         named = list(names) if names is not None else [f"feature {j}" for j in range(count)]
         kinds, layers = ["weight"] * count, [ENCODED if offers(model, Raw) else "input"] * count
         return Parameters.from_arrays([0.0] * count, names=named, kinds=kinds, layers=layers)
@@ -204,29 +207,16 @@ class InputNoise:
         about.only("kind", "scale", "features", "integers")
         integers = None if about.is_null("integers") else read_factors(about.inner("integers"))
         scale = about.any("scale")
-        if scale is not None:
-            scale = (
-                read_factors(about.inner("scale")) if isinstance(scale, dict) else read_numbers(about, "scale", scale)
-            )
+        if isinstance(scale, dict):
+            scale = read_factors(about.inner("scale"))
+        elif scale is not None:
+            scale = read_numbers(about, "scale", scale)
         return cls(scale=scale, features=read_names(about, "features"), integers=integers)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, InputNoise) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
 
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in ("features", "integers") if getattr(self, n) is not None]
         shown = (["scale=..."] if self.scale is not None else []) + shown
         return f"InputNoise({', '.join(shown)})"
-
-
-def _feature_names(model: Model) -> tuple[str, ...] | None:
-    """Names of the features in model units, if they are known."""
-    if offers(model, Dense):
-        return model.as_feedforward().feature_names
-    return model.feature_names if offers(model, Named) and not offers(model, Raw) else None
 
 
 def _place(parameters: Parameters, feature: Any, argument: str) -> int:

@@ -41,8 +41,7 @@ def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:
     if not np.isfinite(moves).all():
         return False
     # each size is a number rounded to nearest, plus the exact rest
-    swap = np.abs(values) < np.abs(base)
-    rest = np.where(swap, values - (moves + base), (values - moves) - base)
+    rest = np.where(np.abs(values) < np.abs(base), values - (moves + base), (values - moves) - base)
     sizes, rest = np.abs(moves), np.where(moves < 0, -rest, rest)
     if ((sizes > delta) | ((sizes == delta) & (rest > 0))).any() or not delta >= 0:
         return False
@@ -113,21 +112,17 @@ def projection(moves: Floats, p: float, delta: ArrayLike) -> Floats:
     norms = lp_norm(moves, p)
     outside = norms > radius
     pulled = moves.copy()
-    if p == 1.0:
-        pulled[outside] = _soft(moves[outside], radius[outside])
-    else:
+    if p != 1.0:
         pulled[outside] *= (radius[outside] / norms[outside])[:, None]
-    return pulled
-
-
-def _soft(moves: Floats, radius: Floats) -> Floats:
-    """Sizes of rows outside the L_1 ball lowered by the one amount that leaves a sum of `radius`."""
-    sizes = np.abs(moves)
+        return pulled
+    # sizes are lowered by the one amount that leaves a sum of `radius`
+    sizes = np.abs(moves[outside])
     falling = -np.sort(-sizes, axis=1)
-    excess = (np.cumsum(falling, axis=1) - radius[:, None]) / np.arange(1, moves.shape[1] + 1)
+    excess = (np.cumsum(falling, axis=1) - radius[outside][:, None]) / np.arange(1, moves.shape[1] + 1)
     last = np.count_nonzero(falling > excess, axis=1) - 1
     amount = np.take_along_axis(excess, np.maximum(last, 0)[:, None], axis=1)
-    return np.asarray(np.sign(moves) * np.maximum(sizes - amount, 0.0))
+    pulled[outside] = np.sign(moves[outside]) * np.maximum(sizes - amount, 0.0)
+    return pulled
 
 
 def steepest_point(gradients: Floats, p: float) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +9,9 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from apas._fields import Fields
+from apas._fields import EqualByContent, Fields
 from apas._random import Stream
-from apas._typing import Floats, Indices
+from apas._typing import Floats
 from apas.errors import GuaranteeWarning, InputError
 from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
 from apas.models.convert import encoded_rows
@@ -77,7 +76,7 @@ class AbsentModels(ListedModels):
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedShifts(ListedModels):
+class ObservedShifts(ListedModels, EqualByContent):
     """Models that exist, each as it is: of any architecture, with a preprocessing of its own.
 
     With `delta` 1 (or None) the question is about these models. Another `delta` is about the model moved by `delta`
@@ -202,7 +201,8 @@ class ObservedShifts(ListedModels):
         if not as_they_are.all():
             part = np.flatnonzero(~as_they_are)
             sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))[part]
-            wanted, some = _some(target, part, len(X)), max(1, NUMBERS // len(model.parameters))
+            each = isinstance(target, np.ndarray) and target.shape == (len(X),)  # else one for all
+            wanted, some = target[part] if each else target, max(1, NUMBERS // len(model.parameters))
             for first in range(0, len(numbers), some):
                 changes = np.array([self._change(model, number) for number in numbers[first : first + some]])
                 margins[first : first + some, part] = model.shifted_margins(X[part], wanted, changes, sizes)
@@ -253,8 +253,7 @@ class ObservedShifts(ListedModels):
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, on the base model and all the others."""
         sizes = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
-        still = np.zeros(len(model.parameters))
-        largest = magnitudes(model, X, target, still, 0.0)
+        largest = magnitudes(model, X, target, np.zeros(len(model.parameters)), 0.0)
         reader = self._reader(points) if points is not None else lambda number, other: X
         if (sizes != 1).any():
             reach = np.zeros(len(model.parameters))
@@ -262,8 +261,7 @@ class ObservedShifts(ListedModels):
                 np.maximum(reach, np.abs(self._change(model, number)), out=reach)
             return np.maximum(largest, magnitudes(model, X, target, reach, np.maximum(sizes, 1.0)))
         for number, other in enumerate(self.models):
-            rows = reader(number, other)
-            still = np.zeros(len(other.parameters))
+            rows, still = reader(number, other), np.zeros(len(other.parameters))
             if offers(other, Scaled):
                 size = other.margin_scale(rows, still, 0.0)
             else:
@@ -305,12 +303,6 @@ class ObservedShifts(ListedModels):
         """The models themselves."""
         return f"the {len(self)} listed models" if len(self) > 1 else "the one listed model"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ObservedShifts) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
-
     def __repr__(self) -> str:
         return f"ObservedShifts({len(self)} model{'s' if len(self) > 1 else ''})"
 
@@ -334,11 +326,6 @@ def _towards(model: Model, other: Model, number: int, X: Floats, target: Any) ->
     if known.any():
         margins[known] = other.margin(X[known], labels[known])
     return margins
-
-
-def _some(target: Any, rows: Indices, count: int) -> Any:
-    """The targets of some rows, given one for all or one per row."""
-    return target[rows] if isinstance(target, np.ndarray) and target.shape == (count,) else target
 
 
 def _described(model: Model) -> dict[str, Any]:

@@ -199,9 +199,8 @@ def retrain(
     labels = check_labels(y, int(rows.shape[0]), owner="retrain")
     recipe = _Recipe(estimator, rows, labels, bool(bootstrap), bool(warm_start), entropy_of(rng))
     trained, caught = [], []
-    each = in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs)
     with Progress(n_models, "training models") as progress:
-        for result, warned in each:
+        for result, warned in in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs):
             trained.append(result)
             caught.append(warned)
             progress.advance(1)
@@ -273,8 +272,7 @@ class _Recipe:
 def _seeded(estimator: Any, seeds: Stream, i: int) -> Any:
     """The estimator with a seed in every setting of its own and its steps' that takes one."""
     names = [n for n in sorted(estimator.get_params()) if n == "random_state" or n.endswith("__random_state")]
-    values = drawn_seeds(seeds, i * len(names), len(names))
-    return estimator.set_params(**dict(zip(names, values, strict=True)))
+    return estimator.set_params(**dict(zip(names, drawn_seeds(seeds, i * len(names), len(names)), strict=True)))
 
 
 def _check_rows(X: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apas._fields import Fields, as_number
+from apas._fields import EqualByContent, Fields, as_number
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Model, Parameters
@@ -91,7 +90,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ScaledShifts:
+class ScaledShifts(EqualByContent):
     """The options that boxes and normal shifts share: which parameters move, and in what proportion."""
 
     _owner: ClassVar[str]
@@ -106,12 +105,10 @@ class ScaledShifts:
     is_whole: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # as checked, and copied from what may change
-        object.__setattr__(self, "kinds", check_kinds(self.kinds, self._owner))
-        object.__setattr__(self, "layers", check_layers(self.layers))
-        object.__setattr__(self, "scale", _copied(self.scale, self._owner))
-        object.__setattr__(self, "relative", plain(self.relative))
-        object.__setattr__(self, "floor", plain(self.floor))
+        # as checked, and copied from what may change; the dictionary, since attributes of the set are frozen
+        own = vars(self)
+        own |= {"kinds": check_kinds(self.kinds, self._owner), "layers": check_layers(self.layers)}
+        own |= {"scale": _copied(self.scale, self._owner), "relative": plain(self.relative), "floor": plain(self.floor)}
         if not isinstance(self.relative, bool | np.bool_):
             raise InputError(f"`relative` of {self._owner} must be True or False, got {self.relative!r}.")
         number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
@@ -119,9 +116,7 @@ class ScaledShifts:
             raise InputError(
                 f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
             )
-
-        alike = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
-        object.__setattr__(self, "is_whole", alike)
+        own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
     def _plain(self, parameters: Parameters) -> bool:
         """Whether every parameter moves by delta itself, and none is absent."""
@@ -190,10 +185,8 @@ class ScaledShifts:
             return 0, []
         chosen, count, names = chosen_layers(parameters, self.layers, self._owner), 0, list[str]()
         factors = self._factors(parameters)
-        tensors = zip(
-            parameters.names, parameters.kinds, parameters.layers, parameters.shapes, parameters.slices, strict=True
-        )
-        for name, kind, layer, shape, part in tensors:
+        tensors = zip(parameters.names, parameters.kinds, parameters.layers, parameters.slices, strict=True)
+        for (name, kind, layer, part), shape in zip(tensors, parameters.shapes, strict=True):
             if kind in self.kinds and layer in chosen:
                 idle = (parameters.values[part] == 0) & (factors[part] > 0)
                 first = np.flatnonzero(idle)[: 3 - len(names)]  # of millions of them no more are named
@@ -210,14 +203,8 @@ class ScaledShifts:
         elif self.scale is not None:
             scale = [np.asarray(s).tolist() for s in self.scale]
         layers = None if self.layers is None else list(self.layers)
-        return {
-            "kind": self.kind,
-            "relative": self.relative,
-            "kinds": list(self.kinds),
-            "layers": layers,
-            "scale": scale,
-            "floor": self.floor,
-        }
+        about = {"kind": self.kind, "relative": self.relative, "kinds": list(self.kinds), "layers": layers}
+        return {**about, "scale": scale, "floor": self.floor}
 
     @classmethod
     def from_dict(cls, about: Fields) -> Self:
@@ -230,12 +217,6 @@ class ScaledShifts:
             scale = [read_numbers(about, "scale", part) for part in about.items("scale")]
         layers, floor = read_names(about, "layers"), about.number("floor")
         return cls(relative=about.flag("relative"), kinds=read_kinds(about), layers=layers, scale=scale, floor=floor)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ScaledShifts) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
 
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]

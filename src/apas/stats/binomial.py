@@ -137,8 +137,7 @@ def stays_within(n: int, c: int, q: Fraction, risk: Risk) -> bool:
     with localcontext(precision(_digits_for(n))) as context:
         total, _ = head(n, c, q)
         level = as_decimal(risk)
-        slack = level * _error(n, context.prec)
-        if abs(total - level) > slack:
+        if abs(total - level) > level * _error(n, context.prec):
             return total < level
     return _exact_sign(n, c, q, Fraction(risk)) <= 0
 

@@ -12,19 +12,8 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from typing import SupportsIndex
 
-from apas.stats.binomial import (
-    Number,
-    Risk,
-    as_count,
-    as_decimal,
-    as_probability,
-    as_risk,
-    count_above,
-    count_below,
-    head,
-    precision,
-    stays_within,
-)
+import apas.stats.binomial as binomial
+from apas.stats.binomial import Number, Risk, as_count, as_decimal, as_probability, as_risk, precision
 
 # Newton's method took at most 22 steps on 6,000 random cases, 5 being usual; the limit only keeps a mistake
 # from running forever.
@@ -80,9 +69,9 @@ def sample_size(
     c = as_count("failures", failures, 0, "give how many failing draws the test is to allow")
     risk = as_risk(confidence, log_risk)
     n = _approximate_size(q, c, risk)
-    while not stays_within(n, c, q, risk):
+    while not binomial.stays_within(n, c, q, risk):
         n += 1
-    while n > c + 1 and stays_within(n - 1, c, q, risk):
+    while n > c + 1 and binomial.stays_within(n - 1, c, q, risk):
         n -= 1
     return n
 
@@ -126,7 +115,7 @@ def allowed_failures(
     -1
     """
     n = _draws(n_samples)
-    return count_below(n, _failure_probability(coverage), as_risk(confidence, log_risk))
+    return binomial.count_below(n, _failure_probability(coverage), as_risk(confidence, log_risk))
 
 
 def refuting_failures(
@@ -167,7 +156,7 @@ def refuting_failures(
     2
     """
     n = _draws(n_samples)
-    return count_above(n, _failure_probability(coverage), as_risk(confidence, log_risk))
+    return binomial.count_above(n, _failure_probability(coverage), as_risk(confidence, log_risk))
 
 
 def _failure_probability(coverage: Number) -> Fraction:
@@ -192,7 +181,7 @@ def _approximate_size(q: Fraction, c: int, risk: Risk) -> int:
     with localcontext(precision(40 + len(str(n)))):
         failure, level = as_decimal(q), as_decimal(risk)
         for _ in range(_MOST_STEPS):
-            total, last = head(n, c, q)
+            total, last = binomial.head(n, c, q)
             # One more draw takes away the chance that the c-th failure is out and this draw is the next.
             step = _ceiling(-_log(level / total) / _rate(failure * last / total))
             n = max(n + step, c + 1)

@@ -19,20 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apas._typing import Bools, Floats, Indices
+from apas.worst_case import linear
 from apas.worst_case.attack.unit_pushes import RivalPushes
-from apas.worst_case.linear import (
-    CarriedBound,
-    LayerLines,
-    Objective,
-    Pencil,
-    Relaxation,
-    Units,
-    ascend,
-    carried_back,
-    cases,
-)
+from apas.worst_case.linear import CarriedBound, LayerLines, Objective, Pencil, Relaxation, Units
 
 _Phases = NDArray[np.int8]
+_Arrays = list[Floats]
 #: Ascent steps per round of cases.
 STEPS = 6
 #: Rounds without a split, in which only slopes are improved, before giving up.
@@ -65,8 +57,8 @@ class _Tree:
         self.splittable: list[Bools] = []
         for i, (name, unit, line) in enumerate(zip(relaxation.net.activations, units, lines, strict=True)):
             if i:
-                self._add(i, "up", line.up, cases(name, -unit.high_u, -unit.low_u, mirrored=True))
-                self._add(i, "down", line.down, cases(name, unit.low_l, unit.high_l, mirrored=False))
+                self._add(i, "up", line.up, linear.cases(name, -unit.high_u, -unit.low_u, mirrored=True))
+                self._add(i, "down", line.down, linear.cases(name, unit.low_l, unit.high_l, mirrored=False))
             crossing = (unit.low < 0) & (unit.high > 0)
             if crossing.any():
                 tilt = np.vstack([line.tilt, np.where(crossing, 1.0, line.tilt), np.where(crossing, -1.0, line.tilt)])
@@ -78,9 +70,7 @@ class _Tree:
     def _add(self, i: int, side: str, whole: Pencil, pieces: tuple[Pencil, Pencil] | None) -> None:
         if pieces is None:
             return
-        stacked = tuple(
-            np.vstack([getattr(p, name) for p in (whole, *pieces)]) for name in ("flat", "steep", "at", "value")
-        )
+        stacked = tuple(np.vstack([getattr(p, name) for p in (whole, *pieces)]) for name in vars(whole))
         bends = (stacked[0][1] != stacked[0][2]) | (stacked[3][1] != stacked[3][2])
         if bends.any():
             self.kinds.append((i, side))
@@ -103,13 +93,8 @@ class _Tree:
         return [LayerLines(**f) for f in fields]
 
     def gaps(
-        self,
-        phases: list[_Phases],
-        lines: list[LayerLines],
-        carried: CarriedBound,
-        arguments: list[Floats],
-        points: list[Floats],
-    ) -> list[Floats]:
+        self, phases: list[_Phases], lines: list[LayerLines], carried: CarriedBound, arguments: _Arrays, points: _Arrays
+    ) -> _Arrays:
         """How much each split could lift the bound: at the points given, and a little for what it could anywhere."""
         found = []
         for (i, side), table, phase, can in zip(self.kinds, self.tables, phases, self.splittable, strict=True):
@@ -121,8 +106,7 @@ class _Tree:
                 y, c = arguments[i - 1], carried.coefficients[i]
                 used = np.where((c < 0) == (side == "up"), np.abs(c), 0.0)
                 one, two = (table[1][p] * (y - table[2][p]) + table[3][p] for p in (1, 2))
-                pencil = getattr(lines[i], side)
-                slope = getattr(lines[i], f"{side}_slope")
+                pencil, slope = getattr(lines[i], side), getattr(lines[i], f"{side}_slope")
                 here = used * (np.minimum(one, two) - slope * y - pencil.height(slope))
                 anywhere = used * (np.abs(table[3][0] - table[0][0] * table[2][0]))
             # what a split gains here counts, elsewhere a little; the last term lets any split win over none
@@ -163,7 +147,7 @@ def split_phases(
     while len(cases_):
         goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (objective.lin, objective.rho, objective.const)))
         current = tree.lines(cases_.phases, cases_.slopes)
-        carried = carried_back(tree.layers, current, goal, top)
+        carried = linear.carried_back(tree.layers, current, goal, top)
         found, shift = _attacked(pushes, carried.coefficients)
         if found < least:
             least, best = found, shift
@@ -177,9 +161,9 @@ def split_phases(
                 break
             # the least margin lies between the bound and what the attack found
             target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * least)
-            current, _, points = ascend(tree.layers, current, carried, target)
+            current, _, points = linear.ascend(tree.layers, current, carried, target)
             means = [m + (p - m) / (step + 1) for m, p in zip(means, points, strict=True)] if means else points
-            carried = carried_back(tree.layers, current, goal, top)
+            carried = linear.carried_back(tree.layers, current, goal, top)
             highest = np.maximum(highest, carried.bound)
         closed = highest > allowance
         floor = min(floor, float(highest[closed].min(initial=np.inf)))
@@ -192,7 +176,7 @@ def split_phases(
             least, best = found, shift
         if least < -allowance or nodes >= CASES or time.monotonic() > deadline:
             break
-        _, arguments, points = ascend(tree.layers, current, carried, carried.bound)
+        _, arguments, points = linear.ascend(tree.layers, current, carried, carried.bound)
         gaps = tree.gaps(cases_.phases, current, carried, arguments, points)
         cases_ = _Cases(cases_.phases, [(line.down_slope, line.up_slope) for line in current[1:]]).take(open_cases)
         cases_, split = _branched(cases_, [g[open_cases] for g in gaps])

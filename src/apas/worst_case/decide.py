@@ -22,7 +22,7 @@ from apas.optimize.highs import advise, verified_bound
 from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import split_phases
 from apas.worst_case.intervals import Boxes, is_exact, rivals, worst_corners
-from apas.worst_case.linear import LayerLines, Relaxation, Units, ascend, carried_back
+from apas.worst_case.linear import Relaxation, Relaxed, ascend, carried_back
 from apas.worst_case.milp import reduced_program, tolerance
 
 #: Ascent steps of the linear bounds of rows that are still open.
@@ -32,17 +32,9 @@ STEPS = 6
 class RivalBounds:
     """A block of rows, each against one of its rivals: interval bound, linear bound, quick attack."""
 
-    def __init__(
-        self,
-        relaxation: Relaxation,
-        X: Floats,
-        wanted: Indices,
-        rival: Indices,
-        units: list[Units],
-        lines: list[LayerLines],
-        allowance: Floats,
-    ) -> None:
-        self.rival, self.units, self.current, self.allowance = rival, units, lines, allowance
+    def __init__(self, relaxation: Relaxation, X: Floats, wanted: Indices, rival: Indices, relaxed: Relaxed) -> None:
+        units, self.current, allowance = relaxed
+        self.rival, self.units, self.allowance = rival, units, allowance
         self.layers = relaxation.layers
         self.objective = relaxation.objective(wanted, rival)
         self.pushes = RivalPushes(relaxation, X, self.objective)
@@ -103,23 +95,20 @@ class Finding:
         self.proved, self.step, self.bound = True, step, bound
 
 
+@dataclass
 class _RowVerdicts:
-    def __init__(
-        self,
-        net: FeedForward,
-        X: Floats,
-        wanted: Indices,
-        radii: Floats,
-        delta: float,
-        steps: Sequence[str],
-        time_limit: float,
-        accept: Callable[[int, Floats], bool],
-        done: Callable[[int], None],
-    ) -> None:
-        self.net, self.X, self.wanted, self.radii, self.delta = net, X, wanted, radii, delta
-        self.steps, self.time_limit, self.accept, self.done = steps, time_limit, accept, done
-        self.rivals = rivals(net, wanted)
-        self.found = [Finding() for _ in X]
+    net: FeedForward
+    X: Floats
+    wanted: Indices
+    radii: Floats
+    delta: float
+    steps: Sequence[str]
+    time_limit: float
+    accept: Callable[[int, Floats], bool]
+    done: Callable[[int], None]
+
+    def __post_init__(self) -> None:
+        self.rivals, self.found = rivals(self.net, self.wanted), [Finding() for _ in self.X]
 
     def run(self) -> list[Finding]:
         exact = is_exact(self.net)
@@ -140,12 +129,9 @@ class _RowVerdicts:
     def _interval(self, *, exact: bool) -> None:
         boxes, deltas = Boxes(self.net, self.X, self.wanted, self.radii), np.full(len(self.X), self.delta)
         bound = boxes.bound(deltas) - boxes.error(deltas)
-        for i, value in enumerate(bound.tolist()):
-            self.found[i].exact = exact
-            if value > 0:
-                self.found[i].prove("interval", value)
-            else:
-                self.found[i].bound = value
+        for finding in self.found:
+            finding.exact = exact
+        self._note(np.arange(len(bound)), bound, "interval")
         if exact:
             rows = self._open()
             for start in range(0, len(rows), BLOCK):
@@ -179,15 +165,17 @@ class _RowVerdicts:
             # by itself from the start, so that no last bit depends on the others
             deadline = time.monotonic() + self.time_limit
             alone = pairs if len(rows) == 1 else self._bounded(np.array([row]))
-            if self.found[row].open:
-                self._attack(row, alone)
+            for pair in alone:
+                pushes = pair.breaking_pushes(0) if self.found[row].open else None
+                if pushes is not None:
+                    self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack")
             if self.found[row].open:
                 self._splitting(row, alone, deadline)
 
     def _bounded(self, rows: Indices) -> list[RivalBounds]:
         X, wanted = self.X[rows], self.wanted[rows]
         relaxed = self.relaxation.relaxed(X)
-        pairs = [RivalBounds(self.relaxation, X, wanted, rival, *relaxed) for rival in self.rivals[rows].T]
+        pairs = [RivalBounds(self.relaxation, X, wanted, rival, relaxed) for rival in self.rivals[rows].T]
         least = np.minimum.reduce([pair.interval for pair in pairs])
         self._note(rows, least, "interval" if len(relaxed[0]) == 2 else "linear")
         if any(self.found[row].open for row in rows.tolist()):
@@ -203,12 +191,6 @@ class _RowVerdicts:
             elif finding.open:
                 finding.bound = value
 
-    def _attack(self, row: int, pairs: list[RivalBounds]) -> None:
-        for pair in pairs:
-            pushes = pair.breaking_pushes(0)
-            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack"):
-                return
-
     def _direction(self, row: int, pushes: list[Floats], rival: int) -> Floats:
         output = output_push(self.net, int(self.wanted[row]), int(rival))
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
@@ -221,9 +203,8 @@ class _RowVerdicts:
             if pair.bound[0] > 0:
                 proved.append(float(pair.bound[0]))
                 continue
-            outcome = split_phases(
-                self.relaxation, pair.units, pair.current, pair.pushes, float(pair.allowance[0]), deadline
-            )
+            allowance = float(pair.allowance[0])
+            outcome = split_phases(self.relaxation, pair.units, pair.current, pair.pushes, allowance, deadline)
             finding.nodes += outcome.nodes
             if outcome.proved:
                 proved.append(outcome.bound)
@@ -241,10 +222,7 @@ class _RowVerdicts:
         finding.prove(step, min(proved))
 
     def _solver(self, row: int, pair: RivalBounds, deadline: float, known: float) -> float | None:
-        """A lower bound above 0 from the solver, or None; its point is tried as a shift that breaks the row.
-
-        `known` is the margin of some shift.
-        """
+        """A lower bound above 0 from the solver, or None once its point was tried; `known` is the margin of a shift."""
         left = deadline - time.monotonic()
         if left <= 0:
             return None
@@ -256,8 +234,7 @@ class _RowVerdicts:
             bound = verified_bound(program, above=allowance, deadline=deadline)
             return None if bound is None else bound - allowance
         if advice.point is not None:
-            wish = [advice.point[columns] for columns in program.activations]
-            start = pair.pushes.towards(wish)
+            start = pair.pushes.towards([advice.point[columns] for columns in program.activations])
             least, pushes = pair.pushes.improved(start)
             if pair.pushes.margins(start)[0][0] <= least[0]:
                 pushes = start

@@ -223,8 +223,7 @@ def output_signs(net: FeedForward, wanted: Indices, rival: Indices) -> Floats:
 
 def moving_layers(net: FeedForward, reach: list[Floats]) -> list[MovingLayer]:
     """The layers of a network whose tensors move by at most `reach`."""
-    ends = zip(net.weights, reach[::2], net.biases, reach[1::2], strict=True)
-    return [MovingLayer(*layer) for layer in ends]
+    return [MovingLayer(*ends) for ends in zip(net.weights, reach[::2], net.biases, reach[1::2], strict=True)]
 
 
 def magnitudes(net: FeedForward, reach: list[Floats], X: Floats, delta: Floats) -> list[Floats]:
@@ -398,8 +397,7 @@ CLOSED, STEPS = 1e-12, 200
 
 def provable_radius(boxes: Boxes, limit: float) -> tuple[Floats, Floats]:
     """Bracket per row the largest delta up to `limit` that interval arithmetic proves."""
-    rows = len(boxes.X)
-    low, high = np.zeros(rows), np.full(rows, float(limit))
+    low, high = np.zeros(len(boxes.X)), np.full(len(boxes.X), float(limit))
     at_low, at_high = boxes.bound(low), boxes.bound(high)
     proved_all = at_high > 0
     if proved_all.any():
@@ -407,10 +405,9 @@ def provable_radius(boxes: Boxes, limit: float) -> tuple[Floats, Floats]:
     refused = ~(at_low - boxes.error(low) > 0)
     open_rows = np.flatnonzero(~refused & ~proved_all)
     if len(open_rows):
-        part = boxes if len(open_rows) == rows else boxes.take(open_rows)
+        part = boxes if len(open_rows) == len(boxes.X) else boxes.take(open_rows)
         low[open_rows], high[open_rows] = _close(part, float(limit), at_low[open_rows], at_high[open_rows])
-    low[proved_all] = limit
-    high[proved_all] = np.inf
+    low[proved_all], high[proved_all] = limit, np.inf
     high[refused & ~proved_all] = 0.0
     return low, high
 
@@ -455,12 +452,12 @@ def _root(boxes: Boxes, limit: float, at_low: Floats, at_high: Floats) -> tuple[
     before, value_before, point, value = low, at_low, high, at_high
     with np.errstate(divide="ignore", invalid="ignore"):
         for step in range(STEPS):
-            if step % 10 < 8:  # the secant through the last two points, or half of the bracket where it leaves that
+            if step % 10 < 8:  # the secant through the last two points
                 following = point - value * (point - before) / (value - value_before)
-                following = np.where((following > low) & (following < high), following, 0.5 * (low + high))
             else:  # after so many steps it is next to the root: look on either side, then begin again
                 following = point * (1 + (0.4 if step % 10 == 9 else -0.4) * CLOSED)
-                following = np.where((following > low) & (following < high), following, 0.5 * (low + high))
+            # or half of the bracket where that leaves it
+            following = np.where((following > low) & (following < high), following, 0.5 * (low + high))
             before, value_before, point, value = point, value, following, boxes.bound(following)
             up = value > 0
             wide = high - low > CLOSED * high  # a closed bracket stays as it is, whatever other rows still need

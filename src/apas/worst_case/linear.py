@@ -67,7 +67,10 @@ def pencil(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
         return Pencil(zero + 1.0, zero + 1.0, zero, zero)
     if name in ("relu", "leaky_relu"):
         slope = 0.0 if name == "relu" else LEAKY_SLOPE
-        return _falling_kink(low, high, slope) if mirrored else _rising_kink(low, high, slope)
+        if mirrored:
+            return _falling_kink(low, high, slope)
+        # max(y, slope y): all lines through the kink
+        return Pencil(np.where(low >= 0, 1.0, slope), np.where((high <= 0) & (low < 0), slope, 1.0), zero, zero)
     if name == "hard_tanh":
         return _clip(low, high)
     return _smooth(name, low, high, mirrored=mirrored)
@@ -86,24 +89,16 @@ def cases(name: str, low: Floats, high: Floats, *, mirrored: bool) -> tuple[Penc
     if name == "hard_tanh":
         bends = (low < 1) & (high > 1)
         whole, below = _clip(low, high), _clip(low, np.minimum(high, 1.0))
-        capped = _line(zero, zero + 1.0)
-        return _where(bends, below, whole), _where(bends, capped, whole)
+        return _where(bends, below, whole), _where(bends, _line(zero, zero + 1.0), whole)
     return None
 
 
 def _where(condition: Bools, yes: Pencil, no: Pencil) -> Pencil:
-    pairs = ((yes.flat, no.flat), (yes.steep, no.steep), (yes.at, no.at), (yes.value, no.value))
-    return Pencil(*(np.where(condition, a, b) for a, b in pairs))
+    return Pencil(*(np.where(condition, getattr(yes, name), getattr(no, name)) for name in vars(yes)))
 
 
 def _line(slope: Floats, height: Floats) -> Pencil:
     return Pencil(slope, slope, np.zeros_like(slope), height)
-
-
-def _rising_kink(low: Floats, high: Floats, slope: float) -> Pencil:
-    """max(y, slope y): all lines through the kink."""
-    zero = np.zeros_like(low)
-    return Pencil(np.where(low >= 0, 1.0, slope), np.where((high <= 0) & (low < 0), slope, 1.0), zero, zero)
 
 
 def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
@@ -120,16 +115,14 @@ def _clip(low: Floats, high: Floats) -> Pencil:
     """Lines below y cut off at -1 and 1."""
     at_low, at_high = np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
     # from the lower kink, or from the lower end beyond it, to the upper end
-    begin = np.maximum(low, -1.0)
-    width = high - begin
+    width = high - np.maximum(low, -1.0)
     chord = np.divide(at_high - np.maximum(at_low, -1.0), width, out=np.ones_like(low), where=width > 0)
     chord = np.clip(chord, 0.0, 1.0) * np.where(high > 1, SAFE, 1.0)
     bends = (low < -1) & (high > -1)  # the kink at -1 bends up: all flatter lines through it will do
     constant = high <= -1
     height = _height(chord, low, high, at_low, at_high)
     flat, steep = np.where(bends | constant, 0.0, chord), np.where(constant, 0.0, chord)
-    pivot = np.where(bends | constant, -1.0, 0.0)
-    return Pencil(flat, steep, pivot, np.where(bends | constant, -1.0, height))
+    return Pencil(flat, steep, np.where(bends | constant, -1.0, 0.0), np.where(bends | constant, -1.0, height))
 
 
 def _height(slope: Floats, low: Floats, high: Floats, at_low: Floats, at_high: Floats) -> Floats:
@@ -283,8 +276,7 @@ def chord_of_magnitude(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     width = np.where(crossing, high - low, 1.0)
     tilt = np.where(crossing, (high + low) / width, np.where(low >= 0, 1.0, -1.0))
     # whatever rounding did to the slope, the line is above the magnitude at both ends
-    lift = np.where(crossing, np.maximum(-low * (1 + tilt), high * (1 - tilt)), 0.0)
-    return tilt, lift
+    return tilt, np.where(crossing, np.maximum(-low * (1 + tilt), high * (1 - tilt)), 0.0)
 
 
 @dataclass(frozen=True)
@@ -373,6 +365,11 @@ def ascend(
     return new, arguments, points
 
 
+_Ranges = tuple[Floats, Floats, Floats, Floats]
+#: The units and lines of all layers, and the rounding allowance of a bound per row.
+Relaxed = tuple[list[Units], list[LayerLines], Floats]
+
+
 class Relaxation:
     """A network whose parameter i moves by at most ``delta * radii[i]``."""
 
@@ -381,7 +378,7 @@ class Relaxation:
         self.unit_reach = net.parameters.split(radii)
         self.layers = moving_layers(net, [delta * reach for reach in self.unit_reach])
 
-    def relaxed(self, X: Floats) -> tuple[list[Units], list[LayerLines], Floats]:
+    def relaxed(self, X: Floats) -> Relaxed:
         """Ranges of all pre-activations for the rows `X`, widened by what rounding can do to them, and their lines.
 
         Also what rounding can change in a computed bound on the margin of each row.
@@ -397,10 +394,12 @@ class Relaxation:
             layer, before = self.layers[i], units[-1]
             ends = layer.moving.both(before.low, before.high, positive=names[i - 1] in POSITIVE)
             down, up = layer.bias - layer.bias_reach, layer.bias + layer.bias_reach
-            ranges = (ends[0] + down, ends[1] + down, ends[2] + up, ends[3] + up)
+            ranges: _Ranges = (ends[0] + down, ends[1] + down, ends[2] + up, ends[3] + up)
             if i > 1:
                 ranges = self._tightened(i, lines, ranges)
-            units.append(_widened(names[i], allowance[i], *ranges))
+            slack = allowance[i][:, None]
+            low_l, high_l, low_u, high_u = ranges[0] - slack, ranges[1] + slack, ranges[2] - slack, ranges[3] + slack
+            units.append(Units(low_l, high_l, low_u, high_u, *activation_range(names[i], low_l, high_u)))
             lines.append(LayerLines.open(names[i], units[-1]))
         return units, lines, allowance[-1]
 
@@ -419,9 +418,7 @@ class Relaxation:
         v, v_reach, bias, bias_reach = output_terms(self.net, self.unit_reach, wanted, rival)
         return Objective(v, self.delta * v_reach, bias - self.delta * bias_reach)
 
-    def _tightened(
-        self, i: int, lines: list[LayerLines], ranges: tuple[Floats, Floats, Floats, Floats]
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+    def _tightened(self, i: int, lines: list[LayerLines], ranges: _Ranges) -> _Ranges:
         """Linear bounds on every unit of layer i where they beat interval arithmetic."""
         layer, rows = self.layers[i], len(ranges[0])
         inputs, outputs = layer.middle.shape
@@ -441,9 +438,3 @@ class Relaxation:
                 into[start:stop] = sign * bound.reshape(stop - start, outputs)
         low_l, high_u = np.maximum(ranges[0], least), np.minimum(ranges[3], most)
         return low_l, np.minimum(ranges[1], high_u), np.maximum(ranges[2], low_l), high_u
-
-
-def _widened(name: str, allowance: Floats, *ranges: Floats) -> Units:
-    slack = allowance[:, None]
-    low_l, high_l, low_u, high_u = ranges[0] - slack, ranges[1] + slack, ranges[2] - slack, ranges[3] + slack
-    return Units(low_l, high_l, low_u, high_u, *activation_range(name, low_l, high_u))

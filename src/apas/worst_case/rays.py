@@ -44,16 +44,6 @@ def chord_gaps(name: str, first: Floats, last: Floats) -> tuple[Floats | None, F
     return None, None
 
 
-def _passed_on(
-    name: str, below: Floats | None, above: Floats | None, gap_below: Floats | None, gap_above: Floats | None
-) -> tuple[Floats | None, Floats | None]:
-    """Deviations behind an activation: those before it, at most as much steeper as it is, and its own."""
-    if name in STEEPEST and below is not None and above is not None:
-        # the one that is not monotone passes deviations on to both sides
-        below = above = STEEPEST[name] * np.maximum(below, above)
-    return _sum(below, gap_below), _sum(above, gap_above)
-
-
 def _sum(a: Floats | None, b: Floats | None) -> Floats | None:
     return b if a is None else a if b is None else a + b
 
@@ -68,6 +58,10 @@ def _kink(first: Floats, last: Floats) -> Floats:
     gap /= width
     np.negative(gap, out=gap)
     return np.asarray(gap)
+
+
+#: Values of every layer before and after its activation, (rows, units, samples).
+_Path = list[tuple[Floats, Floats]]
 
 
 class Rays:
@@ -110,11 +104,8 @@ class Rays:
         paths = [self._path(t) for t in points]
         return np.stack([self._between(*pair) for pair in pairwise(zip(points, paths, strict=True))])
 
-    def _path(self, t: Floats) -> list[tuple[Floats, Floats]]:
-        """Values of every layer before and after its activation, (rows, units, samples).
-
-        At t = 0 one sample stands for all.
-        """
+    def _path(self, t: Floats) -> _Path:
+        """Values of every layer before and after its activation; at t = 0 one sample stands for all."""
         at_start = not t.any()  # where all samples are the network itself
         z = self.z0 if at_start else self.z0 + t[:, None, None] * self.z1
         path = []
@@ -127,16 +118,18 @@ class Rays:
                 z = self._next(i + 1, a, t[:, None, None])
         return [*path, (z, z)]
 
-    def _between(
-        self, left: tuple[Floats, list[tuple[Floats, Floats]]], right: tuple[Floats, list[tuple[Floats, Floats]]]
-    ) -> Floats:
+    def _between(self, left: tuple[Floats, _Path], right: tuple[Floats, _Path]) -> Floats:
         """A lower bound on the margin between two points whose paths are known."""
         start, stop = left[0][:, None, None], right[0][:, None, None]
         below: Floats | None = None
         above: Floats | None = None
         for i, name in enumerate(self.net.activations):
             (first, a_first), (last, a_last) = left[1][i], right[1][i]
-            below, above = _passed_on(name, below, above, *chord_gaps(name, first, last))
+            gap_below, gap_above = chord_gaps(name, first, last)
+            if name in STEEPEST and below is not None and above is not None:
+                # the one that is not monotone passes deviations on to both sides, at most as much steeper as it is
+                below = above = STEEPEST[name] * np.maximum(below, above)
+            below, above = _sum(below, gap_below), _sum(above, gap_above)
             step = a_last - a_first
             step *= (stop - start) / 4
             below, above = self._deviation(i + 1, step, below, above, stop)
@@ -211,8 +204,7 @@ def _terms(
     """The margin as sum of (c0 + t c1) max(z0 + t z1, 0), plus a quadratic with coefficients (pairs, 3)."""
     z0, z1 = rays.z0[rows, :, 0], rays.z1[rows, :, samples]
     if not rays.net.activations:  # the first layer is the output itself
-        value, slope = _scored(rays, rows, rival, z0), _scored(rays, rows, rival, z1)
-        value = value - _threshold(rays, rows)
+        value, slope = _scored(rays, rows, rival, z0) - _threshold(rays, rows), _scored(rays, rows, rival, z1)
         empty = np.empty((len(rows), 0))
         return (empty, empty, empty, empty), np.stack([value, slope, np.zeros(len(rows))], axis=1)
     w, b = rays.net.weights[1], rays.net.biases[1]
@@ -271,8 +263,7 @@ def _first_root(c0: Floats, c1: Floats, z0: Floats, z1: Floats, smooth: Floats, 
         change = np.take_along_axis(turns * term, order, axis=1)
         begin = base + (active * term).sum(axis=1)
         pieces.append(np.hstack([begin[:, None], begin[:, None] + np.cumsum(change, axis=1)]))
-    found = _root_in_piece(pieces[2], pieces[1], pieces[0], starts, ends)
-    return np.asarray(found.min(axis=1))
+    return np.asarray(_root_in_piece(pieces[2], pieces[1], pieces[0], starts, ends).min(axis=1))
 
 
 def _root_in_piece(a: Floats, b: Floats, c: Floats, start: Floats, end: Floats) -> Floats:

@@ -76,16 +76,14 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
             f"`path` must end in {_listed(_WRITTEN)} to be written by apas, got {str(path)!r}; such a file is written "
             f"by {_ELSEWHERE[suffix]}."
         )
-    target = _path(path, _WRITTEN)
+    file = _path(path, _WRITTEN)
     network = _network(model, suffix)
     module, _, writer = _FORMATS[suffix]
     try:
         content: bytes = getattr(import_module(f"apas.models.files.{module}"), str(writer))(network)
-        write_bytes(target, content)
+        write_bytes(file, content)
     except OSError as error:
-        raise InputError(
-            f"`path` must be a file that can be written, but {target} cannot: {error.strerror}."
-        ) from error
+        raise InputError(f"`path` must be a file that can be written, but {file} cannot: {error.strerror}.") from error
     except TypeError as error:
         raise InputError(f"the model's classes must be numbers or texts to be written to a file ({error}).") from error
 
@@ -145,12 +143,10 @@ def load_model(
     What contradicts the file is refused.
     """
     source = _path(path, [*_FORMATS])
-    module, reader, _ = _FORMATS[source.suffix.lower()]
+    module, name, _ = _FORMATS[source.suffix.lower()]
     stated = LoadOptions(activation, output, threshold, classes, feature_names)
     try:
-        read: Callable[[Path, bytes, LoadOptions], Model] = getattr(
-            import_module(f"apas.models.files.{module}"), reader
-        )
+        read: Callable[[Path, bytes, LoadOptions], Model] = getattr(import_module(f"apas.models.files.{module}"), name)
         return read(source, _content(source), stated)
     except MemoryError:
         raise InputError(f"{source} needs more memory than there is, so it is no model for this machine.") from None

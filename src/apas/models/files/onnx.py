@@ -370,24 +370,16 @@ def read_onnx(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     _check_input(graph, model, len(chain.weights[0]), chain.flattens)
     chain.single |= any(i.type.tensor_type.elem_type == onnx.TensorProto.FLOAT for i in model.graph.input)
     said = {entry.key: entry.value for entry in model.metadata_props}.get(KEY)
+    layers: Any = (path, chain.weights, chain.biases)
+    how: dict[str, Any] = {"activation": chain.activation, "output": chain.output}
     if said is None:
-        network = stated.network(
-            path,
-            chain.weights,
-            chain.biases,
-            activation=chain.activation,
-            output=chain.output,
-            classes=chain.classes,
-            dtype="float32" if chain.single else "float64",
-        )
+        dtype = "float32" if chain.single else "float64"
+        network = stated.network(*layers, **how, classes=chain.classes, dtype=dtype)
     else:
         fields = check_description(parse_json(path, said.encode(), "the metadata of "), path)
         dtype = fields.pop("dtype", "float64")  # of the network that was written, in double precision
-        own = LoadOptions(**fields)
         # an output that is compared with the threshold itself ends in nothing
-        network = own.network(
-            path, chain.weights, chain.biases, activation=chain.activation, output=chain.output, dtype=dtype
-        )
+        network = LoadOptions(**fields).network(*layers, **how, dtype=dtype)
         stated.confirm(path, network)
     check_with_onnxruntime(path, model, graph, chain, network)
     return network

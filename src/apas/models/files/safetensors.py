@@ -17,14 +17,8 @@ from apas._optional import require
 from apas._typing import Array
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
-from apas.models.files.formats import (
-    BROKEN,
-    LoadOptions,
-    build_network,
-    check_description,
-    describe_network,
-    first_line,
-)
+from apas.models.files import formats
+from apas.models.files.formats import BROKEN, LoadOptions
 from apas.models.files.json import parse_json
 from apas.models.files.torch_state import state_dtype, state_layers
 
@@ -41,7 +35,7 @@ def safetensors_bytes(network: FeedForward) -> bytes:
         tensors[f"layer{i}.weight"] = weight
         if bias is not None:
             tensors[f"layer{i}.bias"] = bias
-    content: bytes = library.save(tensors, {KEY: json.dumps(describe_network(network), allow_nan=False)})
+    content: bytes = library.save(tensors, {KEY: json.dumps(formats.describe_network(network), allow_nan=False)})
     size = int.from_bytes(content[:8], "little")
     if size > HEADER:
         raise InputError(
@@ -59,7 +53,7 @@ def read_safetensors(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)
         return stated.network(path, weights, biases, dtype=state_dtype(arrays))
-    fields = check_description(parse_json(path, str(said[KEY]).encode(), "the metadata of "), path)
+    fields = formats.check_description(parse_json(path, str(said[KEY]).encode(), "the metadata of "), path)
     count = sum(name.endswith(".weight") for name in arrays)
     known = [f"layer{i}.{kind}" for i in range(count) for kind in ("weight", "bias")]
     strange = sorted(set(arrays) - set(known))
@@ -68,7 +62,7 @@ def read_safetensors(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward
         wrong = f"has {strange[0]!r}" if strange else "has no 'layer0.weight'" if not count else f"lacks {missing[0]!r}"
         raise InputError(f"{path} must have tensors called layer0.weight, layer0.bias and so on, but {wrong}.")
     weights, biases = [arrays[name] for name in known[::2]], [arrays.get(name) for name in known[1::2]]
-    return stated.confirm(path, build_network(path, {"weights": weights, "biases": biases, **fields}))
+    return stated.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
 
 
 def _header(path: Path, raw: bytes) -> dict[str, Any]:
@@ -92,7 +86,7 @@ def _arrays(path: Path, raw: bytes) -> dict[str, Array]:
     try:
         arrays: dict[str, Array] = library.load(raw)
     except (*BROKEN, error_type) as error:
-        raise InputError(f"{path} is not a whole .safetensors file: {first_line(error)}") from None
+        raise InputError(f"{path} is not a whole .safetensors file: {formats.first_line(error)}") from None
     for name, array in arrays.items():
         if array.dtype not in (np.float16, np.float32, np.float64):
             raise InputError(f"{path} must hold floating point numbers, but {name!r} holds {array.dtype}.")

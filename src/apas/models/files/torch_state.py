@@ -25,11 +25,8 @@ RECORD = 2**18
 STORAGES = tuple(
     f"{kind}Storage" for kind in ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 )
-DICTIONARY, TENSOR, PARAMETER = (
-    "collections OrderedDict",
-    "torch._utils _rebuild_tensor_v2",
-    "torch._utils _rebuild_parameter",
-)
+DICTIONARY = "collections OrderedDict"
+TENSOR, PARAMETER = "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"
 KNOWN = {DICTIONARY, TENSOR, PARAMETER, *(f"torch {name}" for name in STORAGES)}
 _MARK = object()
 _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (), "MARK": _MARK}
@@ -118,7 +115,12 @@ class _RecordReader:
         elif name in ("BINGET", "LONG_BINGET"):
             stack.append(self._memo[argument])
         elif name == "GLOBAL":
-            self._import(argument)
+            if argument not in KNOWN:
+                raise UnsafeFile(
+                    f"{self._path} could run code when read (it names {argument.replace(' ', '.')}), so apas does not; "
+                    f"a file of torch.save(module.state_dict(), path) names nothing of the kind; or {CONVERT}."
+                )
+            stack.append(Global(argument))
         elif name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"):
             parts = self._since_mark() if name == "TUPLE" else [stack.pop() for _ in range(int(name[-1]))][::-1]
             stack.append(tuple(parts))
@@ -133,7 +135,10 @@ class _RecordReader:
             if type(stack[-1]) is not dict:
                 raise ValueError("state of something else")
         elif name == "BINPERSID":
-            stack.append(_storage(stack.pop()))
+            word, kind, key, _, count = stack.pop()
+            if word != "storage" or not isinstance(key, str) or type(count) is not int or not isinstance(kind, Global):
+                raise ValueError("not a storage")
+            stack.append(Storage(key, kind.name.removeprefix("torch "), count))
         elif name == "REDUCE":
             arguments, function = stack.pop(), stack.pop()
             stack.append(_made(function.name, arguments))
@@ -148,21 +153,6 @@ class _RecordReader:
         while (value := self._stack.pop()) is not _MARK:
             parts.append(value)
         return parts[::-1]
-
-    def _import(self, name: str) -> None:
-        if name not in KNOWN:
-            raise UnsafeFile(
-                f"{self._path} could run code when read (it names {name.replace(' ', '.')}), so apas does not; a file "
-                f"of torch.save(module.state_dict(), path) names nothing of the kind; or {CONVERT}."
-            )
-        self._stack.append(Global(name))
-
-
-def _storage(description: Any) -> Storage:
-    word, kind, key, _, count = description
-    if word != "storage" or not isinstance(key, str) or type(count) is not int or not isinstance(kind, Global):
-        raise ValueError("not a storage")
-    return Storage(key, kind.name.removeprefix("torch "), count)
 
 
 def _made(name: str, arguments: Any) -> Any:

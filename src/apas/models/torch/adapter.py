@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -123,6 +124,8 @@ def _array(tensor: Any) -> Floats:
     return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
+#: Names of biases: attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like.
+_BIAS = re.compile("bias|bias_.*|.*_bias", re.DOTALL)
 #: Members that PyTorch gives to every module.
 _BOOKKEEPING = frozenset(vars(nn.Module()))
 
@@ -130,37 +133,23 @@ _BOOKKEEPING = frozenset(vars(nn.Module()))
 class TorchModel:
     """A module in eval mode, copied when it was read, and what its input and output mean."""
 
-    def __init__(
-        self, passes: Passes, head: Head, parameters: Parameters, feature_names: tuple[str, ...] | None
-    ) -> None:
-        self._passes, self._head, self._parameters, self._names = passes, head, parameters, feature_names
+    classes: tuple[Any, ...]
+    """Class labels."""
+    n_features: int
+    """Numbers in one input."""
+    parameters: Parameters
+    """The module's parameters in the order of ``named_parameters()``, tied ones once."""
+    feature_names: tuple[str, ...] | None
+    """Names of the inputs, if given."""
+    dtype: str
+    """In which arithmetic the module computes."""
+
+    def __init__(self, passes: Passes, head: Head, parameters: Parameters, names: tuple[str, ...] | None) -> None:
+        self._passes, self._head, self.parameters, self.feature_names = passes, head, parameters, names
+        self.classes, self.n_features = head.classes, int(np.prod(passes.shape))
+        self.dtype = str(passes.stage.dtype).removeprefix("torch.")
         self._rounding = Rounding(passes, head)
         self._code = _code(passes.stage.module)  # as it was read: some modules keep what they computed last
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Class labels."""
-        return self._head.classes
-
-    @property
-    def n_features(self) -> int:
-        """Numbers in one input."""
-        return int(np.prod(self._passes.shape))
-
-    @property
-    def parameters(self) -> Parameters:
-        """The module's parameters in the order of ``named_parameters()``, tied ones once."""
-        return self._parameters
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the inputs, if given."""
-        return self._names
-
-    @property
-    def dtype(self) -> str:
-        """In which arithmetic the module computes."""
-        return str(self._passes.stage.dtype).removeprefix("torch.")
 
     def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of the rows `X` towards `target`, shape (rows,)."""
@@ -201,14 +190,10 @@ class TorchModel:
         """
         if not len(X):
             return np.empty(0)
-        return self._rounding.scale(X, self._predicted(X), delta, float(radii.max()))
-
-    def _predicted(self, X: Floats) -> Indices:
         # which class is asked about matters little for the magnitudes, and is not known here
         scores = self._head.scores(self._passes.raw(X)).cpu().numpy()
-        if scores.shape[1] > 2:
-            return np.asarray(scores.argmax(axis=1))
-        return np.ones(len(X), dtype=np.intp)
+        predicted = scores.argmax(axis=1) if scores.shape[1] > 2 else np.ones(len(X), dtype=np.intp)
+        return self._rounding.scale(X, predicted, delta, float(radii.max()))
 
     def input_gradient(self, X: Floats, target: Any, moves: Floats | None = None) -> tuple[Floats, Floats]:
         """Margins (rows,) and their gradients by the input (rows, features), row i on ``parameters + moves[i]``."""
@@ -221,7 +206,7 @@ class TorchModel:
     def _gradients(self, X: Floats, target: Any, moves: Floats | None, *, by_input: bool) -> tuple[Floats, Floats]:
         wanted = class_indices(self.classes, target, len(X))
         margins = np.empty(len(X))
-        slopes = np.empty((len(X), self.n_features if by_input else len(self._parameters)))
+        slopes = np.empty((len(X), self.n_features if by_input else len(self.parameters)))
         for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
             margins[rows], slopes[rows] = found
         return margins, slopes
@@ -242,13 +227,13 @@ class TorchModel:
             "threshold": self._head.threshold,
             "classes": [canonical(c) for c in self.classes],
             "input_shape": list(self._passes.shape),
-            "feature_names": None if self._names is None else list(self._names),
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
         }
 
     def __repr__(self) -> str:
         name, shape = type(self._passes.stage.module).__name__, "x".join(map(str, self._passes.shape))
         return (
-            f"<{name} of {len(self._parameters)} parameters, input {shape}, {self._head.kind} output, "
+            f"<{name} of {len(self.parameters)} parameters, input {shape}, {self._head.kind} output, "
             f"classes {list(self.classes)}>"
         )
 
@@ -315,8 +300,23 @@ def from_torch(
     # a linear layer without a sigmoid gives no probabilities, whatever is said about it: trying it out will show
     if layers is not None and (kind in ("logit", "logits") or last is not None):
         head = Head.of(kind, classes, threshold, layers[0][-1].shape[1], dtype)
-        shape = input_size(own, input_shape, None)
-        return DenseTorchModel(own, head, _network(layers, head, shape, names, str(dtype)), shape)
+        shape, (weights, biases, activations) = input_size(own, input_shape, None), layers
+        if math.prod(shape) != len(weights[0]):
+            raise InputError(
+                f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer "
+                f"takes {len(weights[0])}."
+            )
+        network = FeedForward(
+            weights,
+            biases,
+            activation=activations,
+            output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
+            threshold=head.threshold,
+            classes=head.classes,
+            feature_names=names,
+            dtype=str(dtype).removeprefix("torch."),
+        )
+        return DenseTorchModel(own, head, network, shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))
     # a sequence that is used twice has its last layer inside the network too, where it must stay
@@ -329,31 +329,6 @@ def from_torch(
     if last is not None:
         head = replace(head, kind="logit" if outputs == 1 else "logits")
     return TorchModel(passes, head, parameters, names)
-
-
-def _network(
-    layers: tuple[list[Any], list[Any], list[str]],
-    head: Head,
-    shape: tuple[int, ...],
-    names: tuple[str, ...] | None,
-    dtype: str,
-) -> FeedForward:
-    weights, biases, activations = layers
-    if math.prod(shape) != len(weights[0]):
-        raise InputError(
-            f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer takes "
-            f"{len(weights[0])}."
-        )
-    return FeedForward(
-        weights,
-        biases,
-        activation=activations,
-        output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
-        threshold=head.threshold,
-        classes=head.classes,
-        feature_names=names,
-        dtype=dtype.removeprefix("torch."),
-    )
 
 
 def _parameters(module: Any) -> Parameters:
@@ -384,7 +359,7 @@ def _parameters(module: Any) -> Parameters:
     return Parameters.from_arrays(
         arrays,
         names=[name for name, _ in named],
-        kinds=["bias" if p.ndim == 1 and _is_bias(name.split(".")[-1]) else "weight" for name, p in named],
+        kinds=["bias" if p.ndim == 1 and _BIAS.fullmatch(name.rpartition(".")[2]) else "weight" for name, p in named],
         layers=[name.rpartition(".")[0] or type(module).__name__ for name, _ in named],
     )
 
@@ -410,11 +385,6 @@ def _check_memory(module: Any, named: list[tuple[str, Any]]) -> None:
             )
 
 
-def _is_bias(name: str) -> bool:
-    # attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like
-    return name == "bias" or name.startswith("bias_") or name.endswith("_bias")
-
-
 def _copied(module: Any) -> Any:
     # PyTorch does not copy results of a call, which some modules keep, together with the way they were computed
     values = [value for part in module.modules() for value in vars(part).values()]
@@ -423,6 +393,5 @@ def _copied(module: Any) -> Any:
         return copy.deepcopy(module, kept)
     except (RuntimeError, TypeError, AttributeError) as error:
         first = (str(error).splitlines() or [""])[0]
-        raise Unsupported(
-            f"this {type(module).__name__} cannot be copied, and apas changes only copies: {first}"
-        ) from error
+        what = f"this {type(module).__name__} cannot be copied, and apas changes only copies"
+        raise Unsupported(f"{what}: {first}") from error

@@ -91,8 +91,7 @@ class Head:
             score = scores[0] if outputs == 1 else scores[1] - scores[0]
             return (score - self.offset) * (2 * wanted - 1)
         chosen = torch.arange(outputs, device=scores.device) == wanted
-        rivals = torch.where(chosen, -torch.inf, scores)
-        return torch.where(chosen, scores, 0.0).sum() - rivals.max()
+        return torch.where(chosen, scores, 0.0).sum() - torch.where(chosen, -torch.inf, scores).max()
 
     def check(self, raw: Any) -> None:
         """Refuse outputs (rows, outputs) that are no probabilities although they are said to be."""

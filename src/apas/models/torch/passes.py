@@ -256,19 +256,17 @@ def gradients(
     passes: Passes, head: Head, X: Floats, wanted: Indices, moves: Floats | None, *, by_input: bool
 ) -> Iterator[tuple[slice, Floats, Floats]]:
     """Margins (rows,) and gradients (rows, features or k), some rows at a time."""
-    size = len(passes.stage.base)
-    if moves is not None and moves.shape != (len(X), size):
-        raise InputError(
-            f"`moves` must hold one change per row and parameter, shape {(len(X), size)}, got {moves.shape}."
-        )
+    k = len(passes.stage.base)
+    if moves is not None and moves.shape != (len(X), k):
+        raise InputError(f"`moves` must hold one change per row and parameter, shape {(len(X), k)}, got {moves.shape}.")
     if by_input and passes.integers:
         raise Unsupported("the module takes whole numbers, by which nothing can be derived; use method='sampling'.")
-    step = max(1, min(NUMBERS // size, passes.step(KEPT))) if passes.batched else 1
+    step = max(1, min(NUMBERS // k, passes.step(KEPT))) if passes.batched else 1
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         some = None if moves is None else moves[rows]
         found = None
-        if passes.batched and size <= LARGE:
+        if passes.batched and k <= LARGE:
             found = _together(passes, head, X[rows], wanted[rows], some, by_input=by_input)
         if found is None:
             for i in range(start, min(start + step, len(X))):
@@ -308,8 +306,7 @@ def _together(
         with torch.inference_mode(False), passes.calm(), stage.held() as call, passes.vmappable():
 
             def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
-                raw = call(tensors, x[None]).reshape(-1)
-                value = head.margin(head.scores(raw), place)
+                value = head.margin(head.scores(call(tensors, x[None]).reshape(-1)), place)
                 return value, value
 
             one = grad(margin, argnums=1 if by_input else 0, has_aux=True)
@@ -318,8 +315,7 @@ def _together(
         passes.give_up()
         return None
     parts = [slopes] if by_input else [slopes[name] for name in stage.layout.names]
-    flat = [_numbers(part).reshape(len(X), -1) for part in parts]
-    return _numbers(margins), np.concatenate(flat, axis=1)
+    return _numbers(margins), np.concatenate([_numbers(part).reshape(len(X), -1) for part in parts], axis=1)
 
 
 def _numbers(tensor: Any) -> Floats:

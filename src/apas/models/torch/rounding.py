@@ -72,7 +72,8 @@ class Rounding:
         some = np.flatnonzero((sizes <= np.maximum(far, FAR)).any(axis=0))
         if not len(some):
             return
-        radius = 0.0 if directions is None else _radius(directions)
+        # how far the parameters move: one layer may move much farther than all others
+        radius = 0.0 if directions is None else max(1.0, float(directions.max()), -float(directions.min()))
         limit = np.maximum(AGAIN * UNIT * self.scale(X[some], wanted[some], delta, radius), far[some])
         for sample, place in np.argwhere(sizes[:, some] <= limit):
             row, direction = some[place], None if directions is None else directions[sample]
@@ -114,25 +115,17 @@ class Rounding:
         steep = 1 / (1 - self.head.threshold) if self.head.kind == "probability" else 0.0
         sizes = np.zeros((2, len(X)))
         sizes[0] = np.maximum(1.0, np.nan_to_num(np.abs(margins), posinf=0.0)) + steep
-        together = 2 * TRIES if len(self.passes.stage.base) <= LARGE else 1
+        base = self.passes.stage.base
+        together = 2 * TRIES if len(base) <= LARGE else 1
         changes = np.zeros((2 * TRIES, len(X)))
         for start in range(0, 2 * TRIES, together):
-            for some, raw in self.passes.shifted(X, self._directions(start, together), STEP):
+            # moves up or down at random: of every parameter in proportion to itself, and, every other one, by 1
+            words = Stream(0, "rounding").integers(start * len(base), together * len(base))
+            directions = np.where(words < 0, -1.0, 1.0).reshape(together, -1)
+            directions[start % 2 :: 2] *= base
+            for some, raw in self.passes.shifted(X, directions, STEP):
                 moved = self.head.margins(raw, wanted)
                 changes[start : start + together][some] = np.nan_to_num(np.abs(moved - margins), posinf=0.0) / STEP
         sizes[0] += changes[::2].max(axis=0)
         sizes[1] += changes[1::2].max(axis=0)
         return sizes.T
-
-    def _directions(self, start: int, count: int) -> Floats:
-        """Moves up or down at random: of every parameter in proportion to itself, and, every other one, by 1."""
-        base = self.passes.stage.base
-        words = Stream(0, "rounding").integers(start * len(base), count * len(base))
-        directions = np.where(words < 0, -1.0, 1.0).reshape(count, -1)
-        directions[start % 2 :: 2] *= base
-        return directions
-
-
-def _radius(directions: Floats) -> float:
-    """How far the parameters move: one layer may move much farther than all others."""
-    return max(1.0, float(directions.max()), -float(directions.min()))

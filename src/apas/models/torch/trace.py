@@ -96,22 +96,17 @@ def _check_moves(passes: Passes, numbers: Any, raw: Any) -> None:
         moved = passes.raw(numbers, draws.uniform(-size, size, len(passes.stage.base)))
         if not torch.equal(raw.nan_to_num(), moved.nan_to_num()):
             return
-    if _connected(passes, numbers):  # saturated probabilities, for example
+    # saturated probabilities, for example: autograd knows whether the answers are computed from the parameters
+    with torch.enable_grad(), passes.stage.moved() as module:
+        out = answer(module, passes.rows(numbers))
+        sources = passes.stage.parameters if out.requires_grad else []
+        slopes = torch.autograd.grad(out.sum(), sources, allow_unused=True) if sources else ()
+    if any(slope is not None for slope in slopes):
         return
     raise InputError(
         "the module's answers must follow its parameters, but moving all of them changes none; does its forward() use "
         "another module, from a closure or a global name, whose parameters are not its own?"
     )
-
-
-def _connected(passes: Passes, numbers: Any) -> bool:
-    """Whether autograd knows the answers to be computed from the parameters."""
-    with torch.enable_grad(), passes.stage.moved() as module:
-        out = answer(module, passes.rows(numbers))
-        if not out.requires_grad:
-            return False
-        slopes = torch.autograd.grad(out.sum(), passes.stage.parameters, allow_unused=True)
-    return any(slope is not None for slope in slopes)
 
 
 def _try_together(passes: Passes, numbers: Any, raw: Any) -> None:
@@ -133,15 +128,11 @@ def _try_together(passes: Passes, numbers: Any, raw: Any) -> None:
             return
         for direction, ours in zip(directions, together, strict=True):
             alone = passes.raw(numbers, direction)
-            if not _follows(alone, ours, raw):
+            # the two may differ by rounding, and by a small share of what the move did
+            limit = FOLLOWS * _largest(alone - raw) + ROUNDOFFS * float(torch.finfo(alone.dtype).eps) * _largest(alone)
+            if alone.shape != ours.shape or not torch.allclose(alone, ours, rtol=0, atol=limit, equal_nan=True):
                 passes.give_up()
                 return
-
-
-def _follows(alone: Any, together: Any, before: Any) -> bool:
-    """Whether two answers after a move agree, but for rounding and a small share of what the move did to them."""
-    limit = FOLLOWS * _largest(alone - before) + ROUNDOFFS * float(torch.finfo(alone.dtype).eps) * _largest(alone)
-    return bool(alone.shape == together.shape and torch.allclose(alone, together, rtol=0, atol=limit, equal_nan=True))
 
 
 def _largest(a: Any) -> float:
@@ -150,19 +141,16 @@ def _largest(a: Any) -> float:
 
 def _look_inside(passes: Passes, numbers: Any) -> None:
     """Find out how many numbers the largest intermediate result has per row, and whether there is fused attention."""
-    few, many = (_operations(passes, np.tile(numbers, (n, 1))) for n in (1, 2))
+    few, many = _Operations(), _Operations()
+    for n, seen in ((1, few), (2, many)):
+        with torch.no_grad(), passes.stage.moved() as module, seen:
+            answer(module, passes.rows(np.tile(numbers, (n, 1))))
     # results that do not grow with the rows, such as transposed weights, do not count
     sizes = [b - a for a, b in zip(few.sizes, many.sizes, strict=False)]
     if len(few.sizes) != len(many.sizes):
         sizes = many.sizes
     passes.widest = max(1, -(-max(sizes, default=1) // len(numbers)))
     passes.attention = any("attention" in name or "transformer" in name for name in many.names)
-
-
-def _operations(passes: Passes, numbers: Any) -> _Operations:
-    with torch.no_grad(), passes.stage.moved() as module, _Operations() as seen:
-        answer(module, passes.rows(numbers))
-    return seen  # type: ignore[no-any-return]
 
 
 class _Operations(TorchDispatchMode):  # type: ignore[misc]

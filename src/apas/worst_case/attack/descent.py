@@ -40,15 +40,12 @@ class ConvexSet(Protocol):
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
         """Rows of changes (rows, k) pulled into the set of size `delta`, up to rounding."""
-        ...
 
     def steepest(self, gradients: Floats) -> Floats:
         """Per row of gradients (rows, k) the point u of the unit set with the least ``gradient @ u``."""
-        ...
 
     def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
         """Parameters brought inside the set of size `delta` around `base`, without tolerance."""
-        ...
 
 
 class Landscape(Protocol):
@@ -57,19 +54,15 @@ class Landscape(Protocol):
     @property
     def size(self) -> int:
         """How many coordinates a point has."""
-        ...
 
     def take(self, rows: Indices) -> Any:
         """The same for some of the rows."""
-        ...
 
     def margins(self, points: Floats) -> Floats:
         """Margins (rows, points) at the points (rows, points, size)."""
-        ...
 
     def gradients(self, points: Floats, softness: Floats | float = 0.0) -> tuple[Floats, Floats]:
         """Margins (rows, points) and their gradients (rows, points, size)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -115,7 +108,9 @@ def search(
     together = max(1, min(restarts, BLOCK // size))
     starts = [(0, 0), *((first, min(first + together, restarts)) for first in range(0, restarts, together))]
     for first, last in starts:
-        points = _starts(ball, draw, first, last)
+        points = draw(first, max(last, first + 1)).copy()
+        corners = np.arange(first, first + len(points)) % 2 == 0
+        points[corners] = ball.steepest(-points[corners])
         for some in _blocks(np.flatnonzero(found.margins >= goal), max(1, last - first) * size):
             batch = np.broadcast_to(points, (len(some), *points.shape)).copy()
             if first == 0:
@@ -125,13 +120,6 @@ def search(
         for some in _blocks(np.flatnonzero(found.margins >= goal), together * size):
             _one_by_one(landscape, ball, found, goal, some)
     return found
-
-
-def _starts(ball: ConvexSet, draw: Draw, first: int, last: int) -> Floats:
-    points = draw(first, max(last, first + 1)).copy()
-    corners = np.arange(first, first + len(points)) % 2 == 0
-    points[corners] = ball.steepest(-points[corners])
-    return points
 
 
 def _blocks(rows: Indices, size: int) -> list[Indices]:

@@ -33,11 +33,9 @@ TURNS = 8
 class _PushedLayers:
     """Layers whose units are pushed, forward and backward; `scale` multiplies how far their parameters move."""
 
-    def __init__(
-        self, layers: list[MovingLayer], names: tuple[str, ...], inputs: Floats, scale: Floats | float
-    ) -> None:
+    def __init__(self, layers: list[MovingLayer], names: tuple[str, ...], X: Floats, scale: Floats | float) -> None:
         self.layers, self.names, self.scale = layers, names, scale
-        self.first = self._ranges(0, inputs)  # which depends neither on pushes nor on the scale
+        self.first = self._ranges(0, X)  # which depends neither on pushes nor on the scale
 
     def _ranges(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
         """Middle and half width of what the pre-activations of a layer reach from `a`, for a scale of 1."""
@@ -245,10 +243,8 @@ class UnitPushes(_PushedLayers):
         for rival in range(1, len(self.outputs)):
             other = self._against(a, rival)
             closer = other[0] < margins
-            margins = np.where(closer, other[0], margins)
-            pushes, weights = (
-                np.where(closer[..., None], new, old) for new, old in zip(other[1:], (pushes, weights), strict=True)
-            )
+            margins, closer = np.where(closer, other[0], margins), closer[..., None]
+            pushes, weights = np.where(closer, other[1], pushes), np.where(closer, other[2], weights)
         return margins, pushes, weights
 
     def _against(self, a: Floats, rival: int) -> tuple[Floats, Floats, Floats]:
@@ -268,12 +264,9 @@ class UnitPushes(_PushedLayers):
         reached = [activate(name, middle + push * spread) for push in pushes]
         terms = [h * v - np.abs(h) * v_reach for h in reached]
         least, push, h = terms[0], np.full_like(middle, -1.0), reached[0]
-        for i in range(1, len(terms)):
-            better = terms[i] < least
-            least, push, h = (
-                np.where(better, new, old)
-                for new, old in zip((terms[i], pushes[i], reached[i]), (least, push, h), strict=True)
-            )
+        for tried in list(zip(terms, pushes, reached, strict=True))[1:]:
+            better = tried[0] < least
+            least, push, h = (np.where(better, new, old) for new, old in zip(tried, (least, push, h), strict=True))
         return least.sum(axis=-1) + bias, push, v - np.sign(h) * v_reach
 
 
@@ -315,11 +308,9 @@ def broken_radius(
 
 
 def _turned(units: UnitPushes, points: Floats, delta: Floats) -> tuple[Bools, Floats]:
-    """Turn the pushes against the gradient again and again: whether each row breaks, and the worst pushes found.
-
-    From the pushes given and, in case these lead into a corner, from none.
-    """
+    """Turn the pushes against the gradient again and again: whether each row breaks, and the worst pushes found."""
     at = units.at(delta)
+    # from the pushes given and, in case these lead into a corner, from none
     current = np.stack([points, np.zeros_like(points)], axis=1)
     least, best = np.full(len(points), np.inf), points
     for _ in range(TURNS_AT_BREAK):

@@ -59,7 +59,13 @@ def ball_radius(net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: f
         if net.dtype != "float64":  # no more is proved than in real arithmetic, and rounding never falls with delta
             lowered = net.rounding(X[rows], mask, np.minimum.reduce(parts))
             parts = [_radius(margin.lowered(lowered), norms, limit) for margin in against]
-        proved[rows] = _at_least_box(Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts), limit)
+        boxes, least = Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts)
+        # where intervals over the box around the ball prove more, which is seldom, that counts
+        beyond = np.minimum(1.001 * least, limit)
+        more = np.flatnonzero((boxes.bound(beyond) - boxes.error(beyond) > 0) & (least < limit))
+        if len(more):
+            least[more] = np.maximum(least[more], provable_radius(boxes.take(more), limit)[0])
+        proved[rows] = least
     return np.where(proved >= limit, limit, cut_last_bits(proved))
 
 
@@ -72,11 +78,9 @@ def worst_points_ball(
     """
     if not is_exact_ball(net, mask):
         return None
-    points = np.zeros((len(X), len(mask)))
-    least = np.full(len(X), np.inf)
-    none = np.zeros(len(X))
+    points, least = np.zeros((len(X), len(mask))), np.full(len(X), np.inf)
     for margin in margins_against(net, X, wanted, mask):
-        start, slope = BallSlopes(margin, p).at(none)
+        start, slope = BallSlopes(margin, p).at(np.zeros(len(X)))
         better = start - delta * slope < least
         least = np.where(better, start - delta * slope, least)
         points[better] = steepest_point(margin.take(better).output_gradients() * mask, p)
@@ -90,19 +94,8 @@ def _blocks(net: FeedForward, rows: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def _at_least_box(boxes: Boxes, proved: Floats, limit: float) -> Floats:
-    """Replace what is proved where intervals over the box around the ball prove more, which is seldom."""
-    beyond = np.minimum(1.001 * proved, limit)
-    rows = np.flatnonzero((boxes.bound(beyond) - boxes.error(beyond) > 0) & (proved < limit))
-    if len(rows):
-        proved = proved.copy()
-        proved[rows] = np.maximum(proved[rows], provable_radius(boxes.take(rows), limit)[0])
-    return proved
-
-
 def _least(margin: BallMargin, norms: list[MatrixNorms], delta: Floats) -> Floats:
-    p = norms[0].p
-    slopes = BallSlopes(margin, p, norms)
+    p, slopes = norms[0].p, BallSlopes(margin, norms[0].p, norms)
     start, _ = slopes.at(np.zeros(len(delta)))
     least, _ = _walk(slopes, start, delta, 1 if margin.linear else FINE)
     rows = np.flatnonzero(BallDual.fits(margin, p))
@@ -112,8 +105,7 @@ def _least(margin: BallMargin, norms: list[MatrixNorms], delta: Floats) -> Float
 
 
 def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Floats:
-    p = norms[0].p
-    slopes = BallSlopes(margin, p, norms)
+    p, slopes = norms[0].p, BallSlopes(margin, norms[0].p, norms)
     start, slope = slopes.at(np.zeros(len(margin.X)))
     # G is at least its value at 0: no walk can come farther
     top = np.where(start > 0, np.minimum(limit, start / slope * (1 + 1e-9)), 0.0)
@@ -123,8 +115,7 @@ def _radius(margin: BallMargin, norms: list[MatrixNorms], limit: float) -> Float
         proved = np.maximum(proved, closer)
     rows = np.flatnonzero(BallDual.fits(margin, p) & (start > 0))
     if len(rows):
-        dual = BallDual(margin.take(rows)).radius()
-        proved[rows] = np.maximum(proved[rows], np.minimum(dual, limit))
+        proved[rows] = np.maximum(proved[rows], np.minimum(BallDual(margin.take(rows)).radius(), limit))
     return proved
 
 

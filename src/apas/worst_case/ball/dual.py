@@ -137,17 +137,11 @@ class BallDual:
         least = np.where(bent & (z + shift >= left - room) & (z + shift <= right + room), inside, np.inf)
         if math.isinf(left) or math.isinf(right):
             least = np.where(bent, least, -np.inf)
-        for end in (left, right):
-            if math.isfinite(end):
-                least = np.minimum(
-                    least, self._at_end(multiplier, slope * end + level, end, np.where(bent, 0.0, curve))
-                )
+        weak = np.where(bent, 0.0, curve)
+        for end in filter(math.isfinite, (left, right)):
+            # the value at an end of the piece, less what a weak curve could dip below the straight line
+            at, square = slope * end + level, (end - z) ** 2
+            size = np.abs(v * at) + moves * at**2 + (cost + np.maximum(-weak, 0.0)) * square
+            value = v * at - moves * at**2 + cost * square - np.maximum(weak, 0.0) * square - 16 * STEP * size
+            least = np.minimum(least, value)
         return least
-
-    def _at_end(self, multiplier: Floats, a: float, end: float, curve: Floats) -> Floats:
-        """The value at an end of a piece, less what a weak curve could dip below the straight line."""
-        v, moves, square = self.margin.weights, self.margin.weight_moves / (4 * multiplier), (end - self.z) ** 2
-        far = (multiplier / self.reach**2 + np.maximum(-curve, 0.0)) * square
-        size = np.abs(v * a) + moves * a**2 + far
-        dip = np.maximum(curve, 0.0) * square
-        return np.asarray(v * a - moves * a**2 + multiplier / self.reach**2 * square - dip - 16 * STEP * size)

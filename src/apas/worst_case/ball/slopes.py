@@ -170,8 +170,7 @@ class MatrixNorms:
 
     def of_units(self, slopes: Floats) -> Floats:
         """Bounds for each unit behind slopes (rows, inputs), shape (rows, units) or (rows, 1)."""
-        none = np.zeros(self.w.shape[1])
-        return up(self.largest * unit_reach(slopes, self.shares, none, self.q), 0) + TINY
+        return up(self.largest * unit_reach(slopes, self.shares, np.zeros(self.w.shape[1]), self.q), 0) + TINY
 
     def of_all(self, slopes: Floats) -> Floats:
         """Bounds for each row of slopes (rows, inputs), shape (rows,)."""
@@ -306,7 +305,9 @@ class BallSlopes:
         name = self.net.activations[i]
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
-        return _BallLayer(_values(name, low, high), values, size, _derivatives(name, low, high), moved, error, norm)
+        least, most = derivative_range(name, low, high)
+        slopes = (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)
+        return _BallLayer(_values(name, low, high), values, size, slopes, moved, error, norm)
 
     def _output_reach(self, layer: _BallLayer, radius: Floats) -> Floats:
         """The same as `_reach` for the output, (rows,)."""
@@ -326,8 +327,7 @@ class BallSlopes:
         by_ends = (np.where(v > 0, *layer.box) * v).sum(axis=1) + bias - radius * output
         norm = up(lp_norm(layer.steepest * v, self.q), v.shape[1]) + TINY
         change = radius * joint_norm(self.q, norm * layer.moved, output) + norm * layer.error
-        by_change = (layer.values * v).sum(axis=1) + bias - up(change, 0)
-        return np.asarray(np.fmax(by_ends, by_change) - rounding)
+        return np.asarray(np.fmax(by_ends, (layer.values * v).sum(axis=1) + bias - up(change, 0)) - rounding)
 
     def _backward(self, radius: Floats, layers: list[_BallLayer], reaches: list[Floats]) -> list[Floats]:
         """Per hidden layer how fast the margin can fall through its parameters, (rows,)."""
@@ -367,8 +367,3 @@ def _values(name: str, low: Floats, high: Floats) -> _Range:
         return ends
     size = np.maximum(np.maximum(-low, high), 1.0) if name in ABSOLUTE else np.maximum(-ends[0], ends[1])
     return ends[0] - 8 * STEP * size, ends[1] + 8 * STEP * size
-
-
-def _derivatives(name: str, low: Floats, high: Floats) -> _Range:
-    least, most = derivative_range(name, low, high)
-    return (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)

@@ -180,8 +180,7 @@ def margin_ranges(
     for part in _blocks(net, len(X)):
         box = BoxPass.through(net, X[part], low[part], high[part])
         against = [box.margin(*terms) for terms in outputs(net, wanted[part], low[part], high[part])]
-        least[part] = np.minimum.reduce([a[0] for a in against])
-        most[part] = np.minimum.reduce([a[1] for a in against])
+        least[part], most[part] = (np.minimum.reduce(ends) for ends in zip(*against, strict=True))
         error[part] = box.error
     return least, most, error
 
@@ -199,15 +198,18 @@ def margin_slopes(
         box = BoxPass.through(net, X[part], low[part], high[part])
         against = list(outputs(net, wanted[part], low[part], high[part]))
         ends = [box.margin(*terms) for terms in against]
-        least[part] = np.minimum.reduce([e[0] for e in ends])
-        most[part] = np.minimum.reduce([e[1] for e in ends])
+        least[part], most[part] = (np.minimum.reduce(some) for some in zip(*ends, strict=True))
         error[part] = box.error
         # a rival whose difference is nowhere the least one has no part in the margin; a NaN may have
         highest = np.minimum(most[part], ceiling) + 2 * box.error
         matters = [~(e[0] > highest) for e in ends]
         for terms, some in zip(against, matters, strict=True):
             _raise(box, terms[:2], some[:, None], slopes[part])
-        _set_output(box, _classes(net, wanted[part], matters), slopes[part])
+        # the slopes of the output layer are the same for every class that matters
+        needed, reach = _classes(net, wanted[part], matters), box.reach(len(box.weights) - 1)
+        w, b = net.parameters.slices[-2:]
+        slopes[part, w] = np.where(needed[:, None, :], reach[:, :, None], 0.0).reshape(len(reach), -1)
+        slopes[part, b] = needed
     return least, most, slopes, error
 
 
@@ -240,14 +242,6 @@ def _raise(box: BoxPass, slope: Range, matters: Bools, slopes: Floats) -> None:
             np.maximum(slopes[:, where], bound.reshape(len(bound), -1), out=slopes[:, where], where=matters)
 
 
-def _set_output(box: BoxPass, needed: Bools, slopes: Floats) -> None:
-    """Set the slopes of the output layer, which are the same for every class that matters."""
-    w, b = box.net.parameters.slices[-2:]
-    reach = box.reach(len(box.weights) - 1)
-    slopes[:, w] = np.where(needed[:, None, :], reach[:, :, None], 0.0).reshape(len(reach), -1)
-    slopes[:, b] = needed
-
-
 @dataclass(frozen=True)
 class MarginLines:
     """What is known about the margin against one rival; everything holds in real arithmetic."""
@@ -271,7 +265,10 @@ def margin_lines(net: FeedForward, X: Floats, wanted: Indices, box: Range, middl
         for i, slope, slack in around.backward(wide[:2]):
             slope = slope[0] - slack, slope[1] + slack
             _fill(found[-1].slopes, net.parameters.slices[2 * i : 2 * i + 2], at.entering(i), slope)
-    _fill_output(net, wanted, at.entering(len(net.activations)), found)
+    for lines, rival in zip(found, rivals(net, wanted).T, strict=True):
+        # slopes by the output layer: 1 for the wanted class, -1 for the rival, 0 for the others
+        enters = output_signs(net, wanted, rival)
+        _fill(lines.slopes, net.parameters.slices[-2:], at.entering(len(net.activations)), (enters, enters))
     return found
 
 
@@ -282,13 +279,6 @@ def _fill(slopes: Range, where: tuple[slice, ...], entering: Range, slope: Range
     by_weight = interval_product(a, (slope[0][:, None, :], slope[1][:, None, :]))
     for ends, weight, unit in zip(slopes, by_weight, slope, strict=True):
         ends[:, w], ends[:, b] = weight.reshape(len(unit), -1), unit
-
-
-def _fill_output(net: FeedForward, wanted: Indices, entering: Range, found: list[MarginLines]) -> None:
-    """Slopes by the output layer: 1 for the wanted class, -1 for the rival, 0 for the others."""
-    for lines, rival in zip(found, rivals(net, wanted).T, strict=True):
-        enters = output_signs(net, wanted, rival)
-        _fill(lines.slopes, net.parameters.slices[-2:], entering, (enters, enters))
 
 
 #: Where Chernoff's bound is evaluated, as multiples of where it is best for a normal distribution.

@@ -75,8 +75,7 @@ class ShiftBox:
 
     def ends(self, start: Floats, width: Floats) -> tuple[Floats, Floats]:
         """Least and largest value of every parameter in parts of the cube, shape (parts, k)."""
-        base = self.net.parameters.values
-        low = np.repeat(base[None, :], len(start), axis=0)
+        low = np.repeat(self.net.parameters.values[None, :], len(start), axis=0)
         high = low.copy()
         low[:, self.moving] += self._reach * (2.0 * start - 1.0)
         high[:, self.moving] += self._reach * (2.0 * (start + width) - 1.0)
@@ -117,8 +116,7 @@ class ShiftBox:
         return PartBounds(least, most, failing, valid, effects, against[0].error)
 
     def _items(self, count: int) -> tuple[Floats, Indices]:
-        rows = np.broadcast_to(self.x, (count, len(self.x)))
-        return rows, np.full(count, self.wanted, dtype=np.intp)
+        return np.broadcast_to(self.x, (count, len(self.x))), np.full(count, self.wanted, dtype=np.intp)
 
     def _around(self, start: Floats, width: Floats) -> tuple[Floats, Floats]:
         """The ends of parts, rounded outward."""
@@ -323,8 +321,7 @@ class _Run:
         self.evaluated = 0
         self.found = False
         self.waiting = OpenParts()
-        fits = max(2, NUMBERS // len(box.radii))
-        self.batch = min(fits, PARTS if probe is None else PROBED)
+        self.batch = min(max(2, NUMBERS // len(box.radii)), PARTS if probe is None else PROBED)
 
     def stopped(self) -> str | None:
         """Why to stop now, or None."""
