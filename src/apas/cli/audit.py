@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer import Option
 
 from apas.cli import options
 from apas.cli.output import cell, check_outputs, give, print_table
@@ -24,18 +25,17 @@ class AuditOptions:
     """What both audits take: of a certificate file, and of a ledger."""
 
     validity_only: Annotated[
-        bool,
-        typer.Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it."),
+        bool, Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it.")
     ] = False
-    space: Annotated[
-        Path | None, typer.Option(help="TOML file that says what repairs may change.", show_default="none")
-    ] = None
-    no_repairs: Annotated[bool, typer.Option("--no-repairs", help="Do not look for repairs.")] = False
+    space: Annotated[Path | None, Option(help="TOML file that says what repairs may change.", show_default="none")] = (
+        None
+    )
+    no_repairs: Annotated[bool, Option("--no-repairs", help="Do not look for repairs.")] = False
     activation: options.Activation = None
     output: options.Output = None
     as_json: options.Json = False
-    markdown: Annotated[Path | None, typer.Option(help="Write the report to this Markdown file, too.")] = None
-    junit: Annotated[Path | None, typer.Option(help="Write the report to this JUnit XML file, too.")] = None
+    markdown: Annotated[Path | None, Option(help="Write the report to this Markdown file, too.")] = None
+    junit: Annotated[Path | None, Option(help="Write the report to this JUnit XML file, too.")] = None
 
     def read(self, path: Path) -> Model:
         """Read a model file."""
@@ -76,7 +76,7 @@ def audit_command(
     new_model: options.ModelFile,
     *,
     base: Annotated[
-        Path | None, typer.Option(help="Model file of the certified model, to measure the shift.", show_default="none")
+        Path | None, Option(help="Model file of the certified model, to measure the shift.", show_default="none")
     ] = None,
     how: AuditOptions,
 ) -> None:

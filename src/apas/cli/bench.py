@@ -9,7 +9,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from apas.cli import options
 from apas.cli.output import print_json, print_table
@@ -26,7 +26,7 @@ DRAWS, DELTA = 1379, 0.02
 
 
 def bench_command(
-    rounds: Annotated[int, typer.Option(help="How often each is timed; the medians are shown.")] = 5,
+    rounds: Annotated[int, Option(help="How often each is timed; the medians are shown.")] = 5,
     as_json: options.Json = False,
 ) -> None:
     """Time the sampling test against a plain loop in NumPy, on random networks, in one thread.

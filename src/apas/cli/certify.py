@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from apas.cli import options
 from apas.cli.options import grouped, pick_method
@@ -17,16 +17,8 @@ if TYPE_CHECKING:
     from apas.certification.results import Certificates
 
 
-class CertifyMethod(StrEnum):
-    """By what evidence."""
-
-    sampling = "sampling"
-    interval = "interval"
-    linear = "linear"
-    attack = "attack"
-    exact = "exact"
-    enumeration = "enumeration"
-    cascade = "cascade"
+#: By what evidence.
+CertifyMethod = StrEnum("CertifyMethod", "sampling interval linear attack exact enumeration cascade")
 
 
 @grouped
@@ -38,17 +30,17 @@ def certify_command(
     *,
     method: Annotated[
         CertifyMethod,
-        typer.Option(help="sampling asks about most shifts, enumeration about most or every, the others about every."),
+        Option(help="sampling asks about most shifts, enumeration about most or every, the others about every."),
     ] = CertifyMethod.sampling,
     coverage: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Share of the shifts that must keep the class (sampling, enumeration).",
             show_default="0.995; 1 with enumeration",
         ),
     ] = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,
+    samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
     seed: options.Seed = None,
     common: options.QuestionOptions,

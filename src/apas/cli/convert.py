@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from apas.cli import options
 from apas.cli.options import grouped, listed
@@ -15,20 +15,18 @@ from apas.errors import InputError
 
 @grouped
 def convert_command(
-    source: Annotated[
-        Path, typer.Argument(help="Model file to read: .json, .safetensors, .onnx, .skops, .pt or .pth.")
-    ],
-    target: Annotated[Path, typer.Argument(help="Model file to write: .json, .safetensors or .onnx.")],
+    source: Annotated[Path, Argument(help="Model file to read: .json, .safetensors, .onnx, .skops, .pt or .pth.")],
+    target: Annotated[Path, Argument(help="Model file to write: .json, .safetensors or .onnx.")],
     *,
     layers: options.LayerOptions,
     threshold: Annotated[
-        float | None, typer.Option(help="From where on a binary model says class 1.", show_default="as in the file")
+        float | None, Option(help="From where on a binary model says class 1.", show_default="as in the file")
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(help="Class labels, with commas between them.", show_default="as in the file")
+        str | None, Option(help="Class labels, with commas between them.", show_default="as in the file")
     ] = None,
     feature_names: Annotated[
-        str | None, typer.Option(help="Names of the inputs, with commas between them.", show_default="as in the file")
+        str | None, Option(help="Names of the inputs, with commas between them.", show_default="as in the file")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from apas.cli import options
 from apas.cli.output import cell, json_rows, print_json, print_line, print_table
@@ -34,10 +35,8 @@ _WHY = {
 
 
 def demo_command(
-    seed: Annotated[int, typer.Option(min=0, max=2**64, help="Seed of the data, the training and the draws.")] = 0,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the report, certificates and CSVs.")
-    ] = FOLDER,
+    seed: Annotated[int, Option(min=0, max=2**64, help="Seed of the data, the training and the draws.")] = 0,
+    output: Annotated[Path, Option("--output", "-o", help="Folder for the report, certificates and CSVs.")] = FOLDER,
     as_json: options.Json = False,
 ) -> None:
     """Train a loan model, certify explanations of its rejections, retrain it, and see which ones hold.

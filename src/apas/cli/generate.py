@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from apas.cli import options
 from apas.cli.options import grouped, parse_target, pick_method, read_rows
@@ -19,58 +19,44 @@ if TYPE_CHECKING:
     from apas.counterfactuals.result import Counterfactuals
 
 
-class SourceName(StrEnum):
-    """Where candidates come from."""
-
-    robust = "robust"
-    milp = "milp"
-    neighbours = "neighbours"
-    wachter = "wachter"
-    prototype = "prototype"
-    roar = "roar"
-
-
-class Distance(StrEnum):
-    """What a change costs."""
-
-    l1 = "l1"
-    linf = "linf"
+#: Where candidates come from.
+SourceName = StrEnum("SourceName", "robust milp neighbours wachter prototype roar")
+#: What a change costs.
+Distance = StrEnum("Distance", "l1 linf")
 
 
 @grouped
 def generate_command(
     model: options.ModelFile,
-    rows: Annotated[Path, typer.Argument(help="CSV file with a header line and a row per input to explain.")],
+    rows: Annotated[Path, Argument(help="CSV file with a header line and a row per input to explain.")],
     delta: options.Delta,
     *,
-    background: Annotated[
-        Path | None, typer.Option(help="CSV file with known rows, such as the training table.")
-    ] = None,
+    background: Annotated[Path | None, Option(help="CSV file with known rows, such as the training table.")] = None,
     space: Annotated[
-        Path | None, typer.Option(help="TOML file: what the features may be.", show_default="from --background")
+        Path | None, Option(help="TOML file: what the features may be.", show_default="from --background")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="The wanted class.", show_default="the other one of two, if no row has it")
+        str | None, Option(help="The wanted class.", show_default="the other one of two, if no row has it")
     ] = None,
-    source: Annotated[SourceName, typer.Option(help="Where candidates come from.")] = SourceName.robust,
+    source: Annotated[SourceName, Option(help="Where candidates come from.")] = SourceName.robust,
     method: Annotated[
-        options.MethodName, typer.Option(help="sampling certifies most shifts, the others every shift.")
+        options.MethodName, Option(help="sampling certifies most shifts, the others every shift.")
     ] = options.MethodName.sampling,
     coverage: Annotated[
-        float | None, typer.Option(help="Share of shifts that must keep the class (sampling).", show_default="0.995")
+        float | None, Option(help="Share of shifts that must keep the class (sampling).", show_default="0.995")
     ] = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,
-    distance: Annotated[Distance, typer.Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
-    k: Annotated[int, typer.Option("--k", help="Counterfactuals per row.")] = 1,
-    max_candidates: Annotated[int, typer.Option(help="Candidates to look at for each of them.")] = 200,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for all rows together.")] = None,
+    samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
+    distance: Annotated[Distance, Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
+    k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
+    max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
+    time_limit: Annotated[float | None, Option(help="Seconds for all rows together.")] = None,
     seed: options.Seed = None,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
     jobs: options.Jobs = None,
     dask: options.Dask = None,
-    out: Annotated[Path | None, typer.Option(help="Write the counterfactuals to this CSV file.")] = None,
+    out: Annotated[Path | None, Option(help="Write the counterfactuals to this CSV file.")] = None,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:

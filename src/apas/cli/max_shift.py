@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from apas.cli import options
 from apas.cli.options import grouped, pick_method
@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShifts
 
 
-class SearchName(StrEnum):
-    """How to look for the largest shift with draws."""
-
-    rays = "rays"
-    confirm = "confirm"
-    paper = "paper"
+#: How to look for the largest shift with draws.
+SearchName = StrEnum("SearchName", "rays confirm paper")
 
 
 @grouped
@@ -31,23 +27,22 @@ def max_shift_command(
     target: options.Target,
     *,
     method: Annotated[
-        options.MethodName, typer.Option(help="sampling asks about most shifts, the others about every shift.")
+        options.MethodName, Option(help="sampling asks about most shifts, the others about every shift.")
     ] = options.MethodName.sampling,
     search: Annotated[
         SearchName | None,
-        typer.Option(help="How to search (sampling).", show_default="rays; confirm above 100,000 parameters"),
+        Option(help="How to search (sampling).", show_default="rays; confirm above 100,000 parameters"),
     ] = None,
     coverage: Annotated[
-        float | None,
-        typer.Option(help="Share of the shifts that must keep the class (sampling).", show_default="0.995"),
+        float | None, Option(help="Share of the shifts that must keep the class (sampling).", show_default="0.995")
     ] = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, typer.Option(help="How many directions to draw (sampling).")] = None,
+    samples: Annotated[int | None, Option(help="How many directions to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
     seed: options.Seed = None,
     limit: Annotated[
         float | None,
-        typer.Option(help="Where to stop looking.", show_default="10 times the largest parameter; 10 if relative"),
+        Option(help="Where to stop looking.", show_default="10 times the largest parameter; 10 if relative"),
     ] = None,
     common: options.QuestionOptions,
 ) -> None:

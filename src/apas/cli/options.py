@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from apas._sanitise import from_csv
 from apas.cli.output import give
@@ -122,29 +122,12 @@ GOES_WITH = {
 }
 
 
-class MethodName(StrEnum):
-    """By what evidence."""
-
-    sampling = "sampling"
-    interval = "interval"
-    linear = "linear"
-    exact = "exact"
-    cascade = "cascade"
-
-
-class Kind(StrEnum):
-    """What may move."""
-
-    weight = "weight"
-    bias = "bias"
-
-
-class Norm(StrEnum):
-    """How the size of a shift is measured."""
-
-    linf = "linf"
-    l1 = "l1"
-    l2 = "l2"
+#: By what evidence.
+MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
+#: What may move.
+Kind = StrEnum("Kind", "weight bias")
+#: How the size of a shift is measured.
+Norm = StrEnum("Norm", "linf l1 l2")
 
 
 def pick_method(
@@ -186,57 +169,42 @@ def pick_method(
 
 
 # What is asked about.
-ModelFile: TypeAlias = Annotated[
-    Path, typer.Argument(help="Model file (.json, .safetensors, .onnx, .skops, .pt or .pth).")
-]
-RowsFile: TypeAlias = Annotated[Path, typer.Argument(help="CSV file with a header line and a row per explanation.")]
-Target: TypeAlias = Annotated[str, typer.Option(help='Class the rows must keep, or "predicted".')]
-Delta: TypeAlias = Annotated[float, typer.Option(help="How far the parameters may move.")]
+ModelFile = Annotated[Path, Argument(help="Model file (.json, .safetensors, .onnx, .skops, .pt or .pth).")]
+RowsFile = Annotated[Path, Argument(help="CSV file with a header line and a row per explanation.")]
+Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')]
+Delta = Annotated[float, Option(help="How far the parameters may move.")]
 
 # What a model file does not tell.
-Activation: TypeAlias = Annotated[
+Activation = Annotated[
     str | None,
-    typer.Option(help="Activation of the hidden layers (.pt, .pth); with commas, one per layer.", show_default="none"),
+    Option(help="Activation of the hidden layers (.pt, .pth); with commas, one per layer.", show_default="none"),
 ]
-Output: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="What the last layer gives: sigmoid, softmax or identity (.pt, .pth).", show_default="none"),
+Output = Annotated[
+    str | None, Option(help="What the last layer gives: sigmoid, softmax or identity (.pt, .pth).", show_default="none")
 ]
-CertificatesFile: TypeAlias = Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")]
+CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, written by --save).")]
 
 # By what evidence.
-Confidence: TypeAlias = Annotated[
-    float | None, typer.Option(help="Confidence of the statement (sampling).", show_default="0.999")
+Confidence = Annotated[float | None, Option(help="Confidence of the statement (sampling).", show_default="0.999")]
+TimeLimit = Annotated[
+    float | None, Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60")
 ]
-TimeLimit: TypeAlias = Annotated[
-    float | None, typer.Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60")
-]
-Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of the draws, to repeat a run.")]
-Simultaneous: TypeAlias = Annotated[
-    bool, typer.Option("--simultaneous", help="Let the confidence hold for all rows together.")
-]
+Seed = Annotated[int | None, Option(help="Seed of the draws, to repeat a run.")]
+Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
 # What may move, and how.
-Shifts: TypeAlias = Annotated[
-    Norm, typer.Option(help="Delta bounds each change (linf), their sum (l1) or Euclidean length (l2).")
-]
-Relative: TypeAlias = Annotated[
-    bool, typer.Option("--relative", help="Delta is a share of each parameter's size (linf).")
-]
-Only: TypeAlias = Annotated[Kind | None, typer.Option(help="Move only weights or only biases.")]
+Shifts = Annotated[Norm, Option(help="Delta bounds each change (linf), their sum (l1) or Euclidean length (l2).")]
+Relative = Annotated[bool, Option("--relative", help="Delta is a share of each parameter's size (linf).")]
+Only = Annotated[Kind | None, Option(help="Move only weights or only biases.")]
 
 # How it runs, and what is printed.
-Jobs: TypeAlias = Annotated[int | None, typer.Option(help="Number of processes, -1 for all cores.", show_default="1")]
-Dask: TypeAlias = Annotated[
+Jobs = Annotated[int | None, Option(help="Number of processes, -1 for all cores.", show_default="1")]
+Dask = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://scheduler:8786.", show_default="none"
-    ),
+    Option(metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://scheduler:8786.", show_default="none"),
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Save: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Write what was certified to this certificate file (.json).")
-]
+Json = Annotated[bool, Option("--json", help="Print one JSON document instead.")]
+Save = Annotated[Path | None, Option(help="Write what was certified to this certificate file (.json).")]
 
 
 @dataclass(eq=False, repr=False)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from apas.cli import options
 from apas.cli.output import cell, json_rows, print_json, print_line, print_note, print_table
@@ -27,8 +28,8 @@ paper_app = typer.Typer(
     no_args_is_help=True,
 )
 
-Data: TypeAlias = Annotated[
-    Path | None, typer.Option("--data", help="Folder with the datasets.", show_default="APAS_DATA, else ../shared")
+Data = Annotated[
+    Path | None, Option("--data", help="Folder with the datasets.", show_default="APAS_DATA, else ../shared")
 ]
 
 
@@ -39,11 +40,9 @@ class RunOptions:
     data: Data = None
     output: Annotated[
         Path,
-        typer.Option(
-            "--output", help="Folder for tables, figures and finished work; a run that was ended goes on there."
-        ),
+        Option("--output", help="Folder for tables, figures and finished work; a run that was ended goes on there."),
     ] = Path("apas-paper")
-    quick: Annotated[bool, typer.Option("--quick", help="Run less of it, to see that everything works.")] = False
+    quick: Annotated[bool, Option("--quick", help="Run less of it, to see that everything works.")] = False
     jobs: options.Jobs = None
     dask: options.Dask = None
     as_json: options.Json = False

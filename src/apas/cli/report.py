@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from apas.cli import options
 from apas.cli.options import grouped
@@ -17,22 +17,20 @@ from apas.errors import InputError
 def report_command(
     certificates: options.CertificatesFile,
     *,
-    report: Annotated[Path, typer.Option("--report", "-o", help="The page to write (.html).")] = Path("report.html"),
+    report: Annotated[Path, Option("--report", "-o", help="The page to write (.html).")] = Path("report.html"),
     model: Annotated[
-        Path | None, typer.Option(help="Model file of the certified model, for the curves.", show_default="none")
+        Path | None, Option(help="Model file of the certified model, for the curves.", show_default="none")
     ] = None,
-    audit: Annotated[
-        Path | None, typer.Option(help="File that `apas audit --json` printed.", show_default="none")
-    ] = None,
+    audit: Annotated[Path | None, Option(help="File that `apas audit --json` printed.", show_default="none")] = None,
     new_model: Annotated[
-        Path | None, typer.Option(help="Model file of a later model, for before and after.", show_default="none")
+        Path | None, Option(help="Model file of a later model, for before and after.", show_default="none")
     ] = None,
     max_shifts: Annotated[
-        Path | None, typer.Option(help="File that `apas max-shift --save` wrote.", show_default="none")
+        Path | None, Option(help="File that `apas max-shift --save` wrote.", show_default="none")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="a question")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.", show_default="a question")] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of the page's own draws.", show_default="from the certificates")
+        int | None, Option(help="Seed of the page's own draws.", show_default="from the certificates")
     ] = None,
     layers: options.LayerOptions,
     as_json: options.Json = False,

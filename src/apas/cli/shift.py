@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from apas.cli import options
 from apas.cli.options import grouped
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @grouped
 def shift_command(
-    old: Annotated[Path, typer.Argument(help="Model file of the base model.")],
-    new: Annotated[Path, typer.Argument(help="Model file of the changed model, with parameters of the same shapes.")],
+    old: Annotated[Path, Argument(help="Model file of the base model.")],
+    new: Annotated[Path, Argument(help="Model file of the changed model, with parameters of the same shapes.")],
     *,
     p: Annotated[
-        float, typer.Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
+        float, Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
     ] = math.inf,
     layers: options.LayerOptions,
     as_json: options.Json = False,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from apas.cli import options
 from apas.cli.options import grouped
@@ -26,30 +27,28 @@ def verify_command(
     model: options.ModelFile,
     *,
     require_coverage: Annotated[
-        float | None, typer.Option(help="Fail rows that certify less than this share of the shifts.")
+        float | None, Option(help="Fail rows that certify less than this share of the shifts.")
     ] = None,
-    require_confidence: Annotated[
-        float | None, typer.Option(help="Fail rows that claim less than this confidence.")
-    ] = None,
+    require_confidence: Annotated[float | None, Option(help="Fail rows that claim less than this confidence.")] = None,
     require_delta: Annotated[
-        float | None, typer.Option(help="Fail rows that certify a smaller delta than this, in their own set.")
+        float | None, Option(help="Fail rows that certify a smaller delta than this, in their own set.")
     ] = None,
     require_target: Annotated[
-        str | None, typer.Option(help="Fail rows that are about another class than this, as printed.")
+        str | None, Option(help="Fail rows that are about another class than this, as printed.")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
+        bool, Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
     ] = False,
     samples: Annotated[
-        int | None, typer.Option(help="Models drawn afresh for each row.", show_default="as many as it takes")
+        int | None, Option(help="Models drawn afresh for each row.", show_default="as many as it takes")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the new draws, to repeat a run.")] = None,
+    seed: Annotated[int | None, Option(help="Seed of the new draws, to repeat a run.")] = None,
     space: Annotated[
-        Path | None, typer.Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
+        Path | None, Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
     ] = None,
     models: Annotated[
         list[Path] | None,
-        typer.Option(help="Model file of a model that exists (ObservedShifts); once for each, in their order."),
+        Option(help="Model file of a model that exists (ObservedShifts); once for each, in their order."),
     ] = None,
     layers: options.LayerOptions,
     as_json: options.Json = False,
