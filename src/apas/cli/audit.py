@@ -11,6 +11,7 @@ import typer
 from typer import Option
 
 from apas.cli import options
+from apas.cli.options import optional
 from apas.cli.output import cell, check_outputs, give, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
@@ -27,9 +28,7 @@ class AuditOptions:
     validity_only: Annotated[
         bool, Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it.")
     ] = False
-    space: Annotated[Path | None, Option(help="TOML file that says what repairs may change.", show_default="none")] = (
-        None
-    )
+    space: Annotated[Path | None, optional("TOML file that says what repairs may change.")] = None
     no_repairs: Annotated[bool, Option("--no-repairs", help="Do not look for repairs.")] = False
     activation: options.Activation = None
     output: options.Output = None
@@ -75,9 +74,7 @@ def audit_command(
     certificates: options.CertificatesFile,
     new_model: options.ModelFile,
     *,
-    base: Annotated[
-        Path | None, Option(help="Model file of the certified model, to measure the shift.", show_default="none")
-    ] = None,
+    base: Annotated[Path | None, optional("Model file of the certified model, to measure the shift.")] = None,
     how: AuditOptions,
 ) -> None:
     """Ask a new model whether it keeps what certificates promised, and what would repair the promises it breaks.

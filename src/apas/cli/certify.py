@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped, pick_method
+from apas.cli.options import grouped, optional, pick_method
 from apas.cli.output import cell, check_outputs, print_table
 from apas.display.numbers import at_least, at_most, exactly
 
@@ -34,10 +34,7 @@ def certify_command(
     ] = CertifyMethod.sampling,
     coverage: Annotated[
         float | None,
-        Option(
-            help="Share of the shifts that must keep the class (sampling, enumeration).",
-            show_default="0.995; 1 with enumeration",
-        ),
+        optional("Share of the shifts that must keep the class (sampling, enumeration).", "0.995; 1 with enumeration"),
     ] = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,

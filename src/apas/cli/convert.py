@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
 from apas.cli import options
-from apas.cli.options import grouped, listed
+from apas.cli.options import grouped, listed, optional
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
@@ -19,14 +19,10 @@ def convert_command(
     target: Annotated[Path, Argument(help="Model file to write: .json, .safetensors or .onnx.")],
     *,
     layers: options.LayerOptions,
-    threshold: Annotated[
-        float | None, Option(help="From where on a binary model says class 1.", show_default="as in the file")
-    ] = None,
-    classes: Annotated[
-        str | None, Option(help="Class labels, with commas between them.", show_default="as in the file")
-    ] = None,
+    threshold: Annotated[float | None, optional("From where on a binary model says class 1.", "as in the file")] = None,
+    classes: Annotated[str | None, optional("Class labels, with commas between them.", "as in the file")] = None,
     feature_names: Annotated[
-        str | None, Option(help="Names of the inputs, with commas between them.", show_default="as in the file")
+        str | None, optional("Names of the inputs, with commas between them.", "as in the file")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

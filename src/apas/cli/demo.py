@@ -45,20 +45,27 @@ def demo_command(
 
     Example:  apas demo
     """
-    from apas.paper.demo_bank import DemoFolder, LoanBank, plain_offers, robust_offers, rounded_up
+    from apas.paper.demo_bank import LATER, TRAINED, DemoFolder, LoanBank, make_offers, rounded_up
 
     say: Any = (lambda _: None) if as_json else _say  # nothing but the JSON document is printed
     folder, bank = DemoFolder(output), LoanBank(seed)
     folder.claim()
-    say(_begin(bank))
+    say(
+        f"A bank trains a network of {len(bank.model.parameters)} weights and biases on {TRAINED:,} loan "
+        f"applications. Of the {LATER:,} that come in later this year it decides {bank.agreement} as the lender did."
+    )
     rehearsal = bank.rehearsal()
     delta = rounded_up(float(rehearsal))
     say(_plan(rehearsal, delta))
     applicants = bank.rejected(APPLICANTS)
-    say(_offering(len(applicants)))
-    kinds = [make(bank, applicants, delta) for make in (plain_offers, robust_offers)]
+    say(
+        f"{len(applicants)} rejected applicants ask what would have to change.\n"
+        '"Plain" offers are small changes that the model of today accepts.\n'
+        '"Robust" offers are small changes that most models within delta of it are certified to accept, too.\n\n'
+    )
+    kinds = [make_offers(name, bank, applicants, delta) for name in ("plain", "robust")]
     folder.write_promises(bank, kinds)
-    say(_LATER)
+    say("A year later the network is trained on next year's applications, which nothing so far has seen.\n\n")
     retrained = bank.retrained()  # from here on: what was offered is written down and cannot change any more
     audits = [offers.audit(bank, retrained) for offers in kinds]
     folder.write_outcomes(retrained, kinds, audits)
@@ -79,15 +86,6 @@ def _say(text: str) -> None:
         typer.echo(textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _begin(bank: LoanBank) -> str:
-    from apas.paper.demo_bank import LATER, TRAINED
-
-    return (
-        f"A bank trains a network of {len(bank.model.parameters)} weights and biases on {TRAINED:,} loan "
-        f"applications. Of the {LATER:,} that come in later this year it decides {bank.agreement} as the lender did."
-    )
-
-
 def _plan(rehearsal: ShiftReport, delta: float) -> str:
     from apas.paper.demo_bank import PASSES, ROUNDS
 
@@ -96,17 +94,6 @@ def _plan(rehearsal: ShiftReport, delta: float) -> str:
         f"those of this year moved no weight or bias by more than {at_most(float(rehearsal))}, so the bank plans "
         f"with delta = {delta:g}.\n\n"
     )
-
-
-def _offering(count: int) -> str:
-    return (
-        f"{count} rejected applicants ask what would have to change.\n"
-        '"Plain" offers are small changes that the model of today accepts.\n'
-        '"Robust" offers are small changes that most models within delta of it are certified to accept, too.\n\n'
-    )
-
-
-_LATER = "A year later the network is trained on next year's applications, which nothing so far has seen.\n\n"
 
 
 def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
@@ -158,8 +145,8 @@ def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) 
 
 
 def _ending(audits: list[AuditReport], delta: float) -> str:
-    plain, robust = audits
-    lines = [f"Promises kept: {_kept(plain)} plain, {_kept(robust)} robust."]
+    plain, robust = (f"{sum(row.valid for row in audit)} of {len(audit)}" for audit in audits)
+    lines = [f"Promises kept: {plain} plain, {robust} robust."]
     moved = _moved(audits)
     if moved is not None:
         where = "within" if moved.delta <= delta else "beyond"
@@ -167,7 +154,7 @@ def _ending(audits: list[AuditReport], delta: float) -> str:
             f"The training moved no weight or bias by more than {at_most(moved.delta)}, {where} the delta of the plan."
         )
     for outcome, why in _WHY.items():
-        count = sum(row.outcome.name == outcome for row in robust)
+        count = sum(row.outcome.name == outcome for row in audits[1])
         if count:
             lines.append(f"{count} of the certified offers {'is' if count == 1 else 'are'} broken{why}")
     return "\n".join(lines)
@@ -176,10 +163,6 @@ def _ending(audits: list[AuditReport], delta: float) -> str:
 def _moved(audits: list[AuditReport]) -> ShiftReport | None:
     """How far the training moved the model; an audit of no offers does not know."""
     return next((audit.shift for audit in audits if audit.shift is not None), None)
-
-
-def _kept(audit: AuditReport) -> str:
-    return f"{sum(row.valid for row in audit)} of {len(audit)}"
 
 
 def _files(folder: Path, files: list[Path], advice: str | None) -> str:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import grouped, parse_target, pick_method, read_rows
+from apas.cli.options import grouped, optional, parse_target, pick_method, read_rows
 from apas.cli.output import cell, check_outputs, give, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from apas.counterfactuals.result import Counterfactuals
 
 
@@ -32,19 +30,13 @@ def generate_command(
     delta: options.Delta,
     *,
     background: Annotated[Path | None, Option(help="CSV file with known rows, such as the training table.")] = None,
-    space: Annotated[
-        Path | None, Option(help="TOML file: what the features may be.", show_default="from --background")
-    ] = None,
-    target: Annotated[
-        str | None, Option(help="The wanted class.", show_default="the other one of two, if no row has it")
-    ] = None,
+    space: Annotated[Path | None, optional("TOML file: what the features may be.", "from --background")] = None,
+    target: Annotated[str | None, optional("The wanted class.", "the other one of two, if no row has it")] = None,
     source: Annotated[SourceName, Option(help="Where candidates come from.")] = SourceName.robust,
     method: Annotated[
         options.MethodName, Option(help="sampling certifies most shifts, the others every shift.")
     ] = options.MethodName.sampling,
-    coverage: Annotated[
-        float | None, Option(help="Share of shifts that must keep the class (sampling).", show_default="0.995")
-    ] = None,
+    coverage: Annotated[float | None, optional("Share of shifts that must keep the class (sampling).", "0.995")] = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
     distance: Annotated[Distance, Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
@@ -78,6 +70,10 @@ def generate_command(
     allowed = None if space is None else FeatureSpace.from_toml(space)
     names = None if allowed is None else allowed.names
     table = read_rows(rows, net, names)
+    known = None if background is None else read_rows(background, net, names)
+    if known is not None:  # whole numbers as integers, as `pandas.read_csv` has them
+        whole = [c for c in known if known[c].dtype.kind == "f" and (known[c] % 1 == 0).all() and len(known)]
+        known = known.astype(dict.fromkeys(whole, "int64"))
     with workers(jobs, dask) as n_jobs:
         found = generate(
             net,
@@ -85,7 +81,7 @@ def generate_command(
             delta,
             target=None if target is None else parse_target(target, net, predicted=False),
             space=allowed,
-            background=None if background is None else _with_integers(read_rows(background, net, names)),
+            background=known,
             source=source.value,
             shifts=shifts,
             method=how,
@@ -99,12 +95,6 @@ def generate_command(
     if out is not None:
         _write(found, out)
     give(found, print_counterfactuals, as_json=as_json, save=save)
-
-
-def _with_integers(table: DataFrame) -> DataFrame:
-    """The table with whole numbers as integers, as `pandas.read_csv` has them."""
-    whole = [c for c in table if table[c].dtype.kind == "f" and (table[c] % 1 == 0).all() and len(table)]
-    return table.astype(dict.fromkeys(whole, "int64"))
 
 
 def _write(found: Counterfactuals, path: Path) -> None:
@@ -127,11 +117,9 @@ def print_counterfactuals(found: Counterfactuals) -> None:
 
     colours = {"FOUND": "green", "EXHAUSTED": "yellow", "BUDGET": "yellow", "INFEASIBLE": "red"}
     table = Table("row", "rank", "status", "target", "cost", "changes", "reason", box=None, pad_edge=False)
-    frame = found.to_frame()
-    lines: Any = zip(frame.index, found, frame["changes"], strict=True)
-    for index, item, changes in lines:
+    for (index, changes), item in zip(found.to_frame()["changes"].items(), found, strict=True):
         status = cell(item.status.name, style=colours[item.status.name])
         cost = f"{item.cost:.4g}" if item.is_found else "-"
-        reason = cell(item.reason)
-        table.add_row(cell(index), str(item.rank), status, cell(item.target), cost, cell(changes), reason)
+        told = (cell(value) for value in (item.target, cost, changes, item.reason))
+        table.add_row(cell(index), str(item.rank), status, *told)
     print_table(table, found.summary())

@@ -14,6 +14,7 @@ from typer import Argument, Option
 from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.audit import AuditOptions
+from apas.cli.options import optional
 from apas.cli.output import cell, check_outputs, json_rows, print_json, print_table
 from apas.errors import InputError
 
@@ -68,15 +69,10 @@ def add_command(
     ledger: Annotated[Path, Argument(help="Ledger file; made if there is none.")],
     certificates: options.CertificatesFile,
     references: Annotated[
-        Path | None,
-        Option(help="File with a reference per row, one per line; or a CSV file.", show_default="names of rows"),
+        Path | None, optional("File with a reference per row, one per line; or a CSV file.", "names of rows")
     ] = None,
-    reference_column: Annotated[
-        str | None, Option(help="Column of the CSV file that holds the references.", show_default="none")
-    ] = None,
-    expires: Annotated[
-        str | None, Option(help="Last day of the promises (UTC), such as 2027-06-30.", show_default="never")
-    ] = None,
+    reference_column: Annotated[str | None, optional("Column of the CSV file that holds the references.")] = None,
+    expires: Annotated[str | None, optional("Last day of the promises (UTC), such as 2027-06-30.", "never")] = None,
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
@@ -104,10 +100,8 @@ def add_command(
 @ledger_app.command("list")
 def list_command(
     ledger: LedgerFile,
-    state: Annotated[PromiseState | None, Option(help="Only promises in this state.", show_default="all")] = None,
-    history: Annotated[
-        str | None, Option(help="Show what became of the promises to this reference.", show_default="none")
-    ] = None,
+    state: Annotated[PromiseState | None, optional("Only promises in this state.", "all")] = None,
+    history: Annotated[str | None, optional("Show what became of the promises to this reference.")] = None,
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
@@ -146,10 +140,7 @@ def audit_command(
     ledger: LedgerFile,
     new_model: options.ModelFile,
     *,
-    base: Annotated[
-        list[Path] | None,
-        Option(help="Model file of a certified model; may be given several times.", show_default="none"),
-    ] = None,
+    base: Annotated[list[Path] | None, optional("Model file of a certified model; may be given several times.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Record nothing: the model may never be used.")] = False,
     strict: Annotated[bool, Option("--strict", help="Fail if promises have expired, too.")] = False,
     trust_clock: TrustClock = False,
@@ -176,9 +167,7 @@ def retire_command(
     ledger: LedgerFile,
     references: Annotated[list[str], Argument(help="Whose promises to close.")],
     outcome: Annotated[Retired, Option("--as", help="How they ended.")] = Retired.honoured,
-    digest: Annotated[
-        str, Option(help="How the digest of the promise begins, if there are several.", show_default="all")
-    ] = "",
+    digest: Annotated[str, optional("How the digest of the promise begins, if there are several.", "all")] = "",
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:

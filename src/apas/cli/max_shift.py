@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped, pick_method
+from apas.cli.options import grouped, optional, pick_method
 from apas.cli.output import cell, check_outputs, print_table
 from apas.display.numbers import at_least, at_most
 
@@ -30,19 +30,17 @@ def max_shift_command(
         options.MethodName, Option(help="sampling asks about most shifts, the others about every shift.")
     ] = options.MethodName.sampling,
     search: Annotated[
-        SearchName | None,
-        Option(help="How to search (sampling).", show_default="rays; confirm above 100,000 parameters"),
+        SearchName | None, optional("How to search (sampling).", "rays; confirm above 100,000 parameters")
     ] = None,
     coverage: Annotated[
-        float | None, Option(help="Share of the shifts that must keep the class (sampling).", show_default="0.995")
+        float | None, optional("Share of the shifts that must keep the class (sampling).", "0.995")
     ] = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many directions to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
     seed: options.Seed = None,
     limit: Annotated[
-        float | None,
-        Option(help="Where to stop looking.", show_default="10 times the largest parameter; 10 if relative"),
+        float | None, optional("Where to stop looking.", "10 times the largest parameter; 10 if relative")
     ] = None,
     common: options.QuestionOptions,
 ) -> None:

@@ -118,10 +118,8 @@ GOES_WITH = {
     "coverage": ("sampling", "enumeration"),
     "confidence": ("sampling",),
     "samples": ("sampling",),
-    "time-limit": ("exact", "cascade"),
+    "time_limit": ("exact", "cascade"),
 }
-
-
 #: By what evidence.
 MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
 #: What may move.
@@ -130,42 +128,33 @@ Kind = StrEnum("Kind", "weight bias")
 Norm = StrEnum("Norm", "linf l1 l2")
 
 
-def pick_method(
-    name: StrEnum,
-    *,
-    coverage: float | None = None,
-    confidence: float | None = None,
-    samples: int | None = None,
-    time_limit: float | None = None,
-) -> Method | str:
+def pick_method(name: StrEnum, **options: float | None) -> Method | str:
     """What the library takes as its method; an option that does not go with it is refused."""
     from apas import Cascade, Enumeration, Exact, Sampling
 
-    given: dict[str, Any] = {
-        "coverage": coverage,
-        "confidence": confidence,
-        "samples": samples,
-        "time-limit": time_limit,
-    }
-    given = {option: value for option, value in given.items() if value is not None}
-    known = type(name).__members__
+    given: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
     for option in given:
-        fitting = [method for method in GOES_WITH[option] if method in known]
+        fitting = [method for method in GOES_WITH[option] if method in type(name).__members__]
         if name not in fitting:
-            listed = " or ".join(f"`--method {method}`" for method in fitting)
-            raise InputError(f"`--{option}` goes with {listed}, got `--method {name}`; leave it out.")
+            listed, flag = " or ".join(f"`--method {method}`" for method in fitting), option.replace("_", "-")
+            raise InputError(f"`--{flag}` goes with {listed}, got `--method {name}`; leave it out.")
     if name == "sampling":
         if "samples" in given:
             given["n_samples"] = given.pop("samples")
         return Sampling(**given)
     if name == "enumeration":
         return Enumeration(**given)
-    if "time-limit" not in given:
+    if not given:
         return str(name)
-    exact = Exact(time_limit=given["time-limit"])
+    exact = Exact(**given)
     if name == "exact":
         return exact
     return Cascade(*(exact if hasattr(m, "time_limit") else m for m in Cascade().methods))
+
+
+def optional(help: str, otherwise: str = "none") -> Any:
+    """An option that may be left out; its help says what is taken otherwise."""
+    return Option(help=help, show_default=otherwise)
 
 
 # What is asked about.
@@ -175,20 +164,13 @@ Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')
 Delta = Annotated[float, Option(help="How far the parameters may move.")]
 
 # What a model file does not tell.
-Activation = Annotated[
-    str | None,
-    Option(help="Activation of the hidden layers (.pt, .pth); with commas, one per layer.", show_default="none"),
-]
-Output = Annotated[
-    str | None, Option(help="What the last layer gives: sigmoid, softmax or identity (.pt, .pth).", show_default="none")
-]
+Activation = Annotated[str | None, optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")]
+Output = Annotated[str | None, optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")]
 CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, written by --save).")]
 
 # By what evidence.
-Confidence = Annotated[float | None, Option(help="Confidence of the statement (sampling).", show_default="0.999")]
-TimeLimit = Annotated[
-    float | None, Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60")
-]
+Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
+TimeLimit = Annotated[float | None, optional("Seconds to search for a proof, per row (exact, cascade).", "60")]
 Seed = Annotated[int | None, Option(help="Seed of the draws, to repeat a run.")]
 Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
@@ -198,7 +180,7 @@ Relative = Annotated[bool, Option("--relative", help="Delta is a share of each p
 Only = Annotated[Kind | None, Option(help="Move only weights or only biases.")]
 
 # How it runs, and what is printed.
-Jobs = Annotated[int | None, Option(help="Number of processes, -1 for all cores.", show_default="1")]
+Jobs = Annotated[int | None, optional("Number of processes, -1 for all cores.", "1")]
 Dask = Annotated[
     str | None,
     Option(metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://scheduler:8786.", show_default="none"),
@@ -283,10 +265,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     shown: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
-        if parameter.name not in groups:
+        if parameter.name in groups:
+            shown += _shown(groups[parameter.name])
+        else:
             shown.append(parameter.replace(annotation=hints[parameter.name]))
-            continue
-        shown += _shown(groups[parameter.name])
 
     @functools.wraps(command)
     def run(**given: Any) -> None:

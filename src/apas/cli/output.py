@@ -88,13 +88,13 @@ def json_rows(frame: DataFrame) -> list[dict[str, Any]]:
     """The lines of a table as JSON values; what is missing, infinite or no number is null."""
     columns = [str(name) for name in frame.columns]
     lines = frame.astype(object).itertuples(index=False, name=None)
-    return [dict(zip(columns, map(_json_value, line), strict=True)) for line in lines]
 
+    def value(cell: Any) -> Any:
+        if isinstance(cell, float) and not math.isfinite(cell):
+            return None
+        return cell if cell is None or isinstance(cell, str | int | float) else str(cell)
 
-def _json_value(cell: Any) -> Any:
-    if isinstance(cell, float) and not math.isfinite(cell):
-        return None
-    return cell if cell is None or isinstance(cell, str | int | float) else str(cell)
+    return [dict(zip(columns, map(value, line), strict=True)) for line in lines]
 
 
 def print_line(text: str) -> None:

@@ -19,7 +19,6 @@ from apas.paper.experiment import available
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from apas.paper.download import Fetched
     from apas.paper.experiment import Entry, ExperimentOutcome
 
 
@@ -78,6 +77,8 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
 
     Example:  apas paper data --data datasets
     """
+    from rich.table import Table
+
     from apas.paper.download import fetch
 
     folder = _place(data)
@@ -89,21 +90,15 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
         ]
         print_json({"format": "apas-paper-data", "folder": str(folder), "files": lines})
     else:
-        _print_files(files, folder)
-    for file in files:
-        if not file.ok:
-            print_note(f"error: {file.reason}")
-    if not all(file.ok for file in files):
+        table = Table("dataset", "file", "state", box=None, pad_edge=False)
+        for f in files:
+            table.add_row(f.name, cell(f.path.relative_to(folder)), cell(f.state, "green" if f.ok else "red"))
+        print_table(table, f"{sum(f.ok for f in files)} of {len(files)} files are in {folder}.")
+    failed = [file for file in files if not file.ok]
+    for file in failed:
+        print_note(f"error: {file.reason}")
+    if failed:
         raise typer.Exit(1)
-
-
-def _print_files(files: list[Fetched], folder: Path) -> None:
-    from rich.table import Table
-
-    table = Table("dataset", "file", "state", box=None, pad_edge=False)
-    for file in files:
-        table.add_row(file.name, cell(file.path.relative_to(folder)), cell(file.state, "green" if file.ok else "red"))
-    print_table(table, f"{sum(file.ok for file in files)} of {len(files)} files are in {folder}.")
 
 
 def _place(data: Path | None) -> Path:

@@ -9,7 +9,7 @@ import typer
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped
+from apas.cli.options import grouped, optional
 from apas.cli.output import cell, give, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
@@ -39,9 +39,7 @@ def verify_command(
     fresh: Annotated[
         bool, Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
     ] = False,
-    samples: Annotated[
-        int | None, Option(help="Models drawn afresh for each row.", show_default="as many as it takes")
-    ] = None,
+    samples: Annotated[int | None, optional("Models drawn afresh for each row.", "as many as it takes")] = None,
     seed: Annotated[int | None, Option(help="Seed of the new draws, to repeat a run.")] = None,
     space: Annotated[
         Path | None, Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
