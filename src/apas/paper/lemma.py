@@ -57,14 +57,8 @@ def expected(activation: str, delta: str) -> dict[str, Any]:
         model = example.model(activation)
         output = float(model.margin(example.X, 1)[0]) + model.threshold
         (difference, change), exact = example.difference(activation), None
-    return {
-        "activation": activation,
-        "delta": delta,
-        "output": output,
-        "difference": difference,
-        "change": change,
-        "exact": exact,
-    }
+    found = {"output": output, "difference": difference, "change": change, "exact": exact}
+    return {"activation": activation, "delta": delta, **found}
 
 
 def drawn(activation: str, draws: int) -> dict[str, Any]:
