@@ -12,7 +12,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import optional
-from apas.cli.output import cell, check_outputs, give, print_table
+from apas.cli.output import cell, check_outputs, give, new_table, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -92,9 +92,7 @@ def audit_command(
 
 def print_audit(report: AuditReport) -> None:
     """Print a line per row, what repairs the broken ones, and what it all comes to."""
-    from rich.table import Table
-
-    table = Table("row", "outcome", "delta", "reason", box=None, pad_edge=False)
+    table = new_table("row", "outcome", "delta", "reason")
     for label, row in zip(report._labels(), report, strict=True):
         outcome = cell(row.outcome.name, style=_COLOURS.get(row.outcome.name, "red"))
         table.add_row(cell(label), outcome, exactly(row.delta), cell(row.reason))

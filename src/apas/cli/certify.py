@@ -10,12 +10,11 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import grouped, optional, pick_method
-from apas.cli.output import cell, check_outputs, print_table
+from apas.cli.output import cell, check_outputs, new_table, print_table
 from apas.display.numbers import at_least, at_most, exactly
 
 if TYPE_CHECKING:
     from apas.certification.results import Certificates
-
 
 #: By what evidence.
 CertifyMethod = StrEnum("CertifyMethod", "sampling interval linear attack exact enumeration cascade")
@@ -67,13 +66,11 @@ SHOWN: dict[str, list[tuple[str, str, Callable[[Any], str]]]] = {
 
 def print_certificates(certificates: Certificates) -> None:
     """Print a table of the verdicts and what they mean; numbers are rounded to the safe side."""
-    from rich.table import Table
-
     colours = {"CERTIFIED": "green", "REFUTED": "red", "UNKNOWN": "yellow"}
     found = [c.evidence.to_dict() for c in certificates]
     columns = next((SHOWN[e["kind"]] for e in found if e["kind"] in SHOWN), [])
     headings = [heading for heading, _, _ in columns]
-    table = Table("row", "verdict", "target", "delta", *headings, "reason", box=None, pad_edge=False)
+    table = new_table("row", "verdict", "target", "delta", *headings, "reason")
     for index, c, evidence in zip(certificates.to_frame().index, certificates, found, strict=True):
         verdict = cell(c.verdict.name, style=colours[c.verdict.name])
         values = [(evidence.get(entry), write) for _, entry, write in columns]

@@ -46,9 +46,9 @@ def convert_command(
     model = layers.read(source, **said)
     save_model(model, target)
     written = load_model(target)
-    if model_digest(written) != model_digest(model):
-        raise InputError(f"{target} does not hold the model that {source} does; please report both files.")
     digest = model_digest(written)
+    if digest != model_digest(model):
+        raise InputError(f"{target} does not hold the model that {source} does; please report both files.")
     if as_json:
         print_json({"format": "apas-convert", "file": str(target), "model": repr(written), "digest": digest})
     else:

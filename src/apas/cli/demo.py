@@ -11,14 +11,13 @@ import typer
 from typer import Option
 
 from apas.cli import options
-from apas.cli.output import cell, json_rows, print_json, print_line, print_table
+from apas.cli.output import cell, json_rows, new_table, print_json, print_line, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
     from apas.contracts.audit import AuditReport
-    from apas.paper.demo_bank import LoanBank, Offers
+    from apas.paper.demo_bank import Offers
     from apas.shifts.distance import ShiftReport
-
 
 APPLICANTS = 20
 #: So many of them are shown as an example.
@@ -45,7 +44,8 @@ def demo_command(
 
     Example:  apas demo
     """
-    from apas.paper.demo_bank import LATER, TRAINED, DemoFolder, LoanBank, make_offers, rounded_up
+    from apas import audit
+    from apas.paper.demo_bank import LATER, PASSES, ROUNDS, TRAINED, DemoFolder, LoanBank, make_offers, rounded_up
 
     say: Any = (lambda _: None) if as_json else _say  # nothing but the JSON document is printed
     folder, bank = DemoFolder(output), LoanBank(seed)
@@ -56,7 +56,11 @@ def demo_command(
     )
     rehearsal = bank.rehearsal()
     delta = rounded_up(float(rehearsal))
-    say(_plan(rehearsal, delta))
+    say(
+        f"Every year it is trained further, by {PASSES} passes over the new applications. {ROUNDS} rehearsals with "
+        f"those of this year moved no weight or bias by more than {at_most(float(rehearsal))}, so the bank plans "
+        f"with delta = {delta:g}.\n\n"
+    )
     applicants = bank.rejected(APPLICANTS)
     say(
         f"{len(applicants)} rejected applicants ask what would have to change.\n"
@@ -67,11 +71,23 @@ def demo_command(
     folder.write_promises(bank, kinds)
     say("A year later the network is trained on next year's applications, which nothing so far has seen.\n\n")
     retrained = bank.retrained()  # from here on: what was offered is written down and cannot change any more
-    audits = [offers.audit(bank, retrained) for offers in kinds]
+    audits = [audit(offers.certificates, retrained, base=bank.model, space=bank.space) for offers in kinds]
     folder.write_outcomes(retrained, kinds, audits)
     advice = folder.write_page(bank, kinds[1], audits[1], retrained)
     if as_json:
-        print_json(_content(bank, rehearsal, delta, kinds, audits, folder.files, advice))
+        pairs, moved = list(zip(kinds, audits, strict=True)), _moved(audits)
+        content: dict[str, Any] = {
+            "format": "apas-demo",
+            "seed": seed,
+            "rehearsed_shift": float(rehearsal),
+            "delta": delta,
+            "measured_shift": None if moved is None else float(moved),
+            **{offers.name: offers.to_dict(report) for offers, report in pairs},
+            "offers": {offers.name: json_rows(offers.frame(report).reset_index()) for offers, report in pairs},
+            "files": [str(file) for file in folder.files],
+            "without_report": advice,
+        }
+        print_json(content)
         return
     _print_examples(kinds, audits)
     _print_scores(kinds, audits, delta)
@@ -86,20 +102,8 @@ def _say(text: str) -> None:
         typer.echo(textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _plan(rehearsal: ShiftReport, delta: float) -> str:
-    from apas.paper.demo_bank import PASSES, ROUNDS
-
-    return (
-        f"Every year it is trained further, by {PASSES} passes over the new applications. {ROUNDS} rehearsals with "
-        f"those of this year moved no weight or bias by more than {at_most(float(rehearsal))}, so the bank plans "
-        f"with delta = {delta:g}.\n\n"
-    )
-
-
 def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
+    table = new_table()
     for name in ("applicant", "plain offer", "next year", "robust offer", "next year"):
         table.add_column(name, overflow="fold")
     frames = [offers.frame(audit).head(SHOWN) for offers, audit in zip(kinds, audits, strict=True)]
@@ -114,16 +118,12 @@ def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
 
 
 def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) -> None:
-    from rich.table import Table
-
     from apas import Sampling
 
     claim = Sampling()
     most = f"{100 * claim.coverage:g} % of the shifts"
     plain, robust = (offers.to_dict(audit) for offers, audit in zip(kinds, audits, strict=True))
-    table = Table("", box=None, pad_edge=False)
-    for name in ("plain", "robust"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = new_table("", right=("plain", "robust"), no_wrap=True)
 
     def line(words: str, shown: Any) -> None:
         table.add_row(words, shown(plain), shown(robust))
@@ -174,27 +174,3 @@ def _files(folder: Path, files: list[Path], advice: str | None) -> str:
         f"apas audit {folder / 'robust.json'} {folder / 'next-year.json'} --base {folder / 'this-year.json'}"
     )
     return f"\n{first}\n{others}\nTo check the certificates and to ask the new model yourself:\n{again}"
-
-
-def _content(
-    bank: LoanBank,
-    rehearsal: ShiftReport,
-    delta: float,
-    kinds: list[Offers],
-    audits: list[AuditReport],
-    files: list[Path],
-    advice: str | None,
-) -> dict[str, Any]:
-    pairs = list(zip(kinds, audits, strict=True))
-    moved = _moved(audits)
-    return {
-        "format": "apas-demo",
-        "seed": bank.seed,
-        "rehearsed_shift": float(rehearsal),
-        "delta": delta,
-        "measured_shift": None if moved is None else float(moved),
-        **{offers.name: offers.to_dict(audit) for offers, audit in pairs},
-        "offers": {offers.name: json_rows(offers.frame(audit).reset_index()) for offers, audit in pairs},
-        "files": [str(file) for file in files],
-        "without_report": advice,
-    }

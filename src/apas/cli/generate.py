@@ -10,12 +10,11 @@ from typer import Argument, Option
 
 from apas.cli import options
 from apas.cli.options import grouped, optional, parse_target, pick_method, read_rows
-from apas.cli.output import cell, check_outputs, give, print_table
+from apas.cli.output import cell, check_outputs, give, new_table, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     from apas.counterfactuals.result import Counterfactuals
-
 
 #: Where candidates come from.
 SourceName = StrEnum("SourceName", "robust milp neighbours wachter prototype roar")
@@ -113,10 +112,8 @@ def _write(found: Counterfactuals, path: Path) -> None:
 
 def print_counterfactuals(found: Counterfactuals) -> None:
     """Print what each counterfactual changes, what it costs and what was certified."""
-    from rich.table import Table
-
     colours = {"FOUND": "green", "EXHAUSTED": "yellow", "BUDGET": "yellow", "INFEASIBLE": "red"}
-    table = Table("row", "rank", "status", "target", "cost", "changes", "reason", box=None, pad_edge=False)
+    table = new_table("row", "rank", "status", "target", "cost", "changes", "reason")
     for (index, changes), item in zip(found.to_frame()["changes"].items(), found, strict=True):
         status = cell(item.status.name, style=colours[item.status.name])
         cost = f"{item.cost:.4g}" if item.is_found else "-"

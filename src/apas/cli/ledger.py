@@ -15,7 +15,7 @@ from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.audit import AuditOptions
 from apas.cli.options import optional
-from apas.cli.output import cell, check_outputs, json_rows, print_json, print_table
+from apas.cli.output import cell, check_outputs, json_rows, new_table, print_json, print_table
 from apas.errors import InputError
 
 
@@ -109,8 +109,6 @@ def list_command(
 
     Example:  apas ledger list ledger.db --state open
     """
-    from rich.table import Table
-
     from apas import Ledger
 
     with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
@@ -122,7 +120,7 @@ def list_command(
     frame = frame.astype(object).where(frame.notna(), None)
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
-    table = Table(*short.columns, box=None, pad_edge=False)
+    table = new_table(*short.columns)
     for line in short.itertuples(index=False):
         table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}

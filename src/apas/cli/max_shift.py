@@ -9,12 +9,11 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import grouped, optional, pick_method
-from apas.cli.output import cell, check_outputs, print_table
+from apas.cli.output import cell, check_outputs, new_table, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShifts
-
 
 #: How to look for the largest shift with draws.
 SearchName = StrEnum("SearchName", "rays confirm paper")
@@ -62,12 +61,8 @@ def max_shift_command(
 
 def print_max_shifts(found: MaxShifts) -> None:
     """Print a table of the answers and what they mean; numbers are rounded to the safe side."""
-    from rich.table import Table
-
-    table = Table("row", box=None, pad_edge=False)
     rounding = {"delta": at_least, "way_refuted_at": at_most, "provable": at_least, "broken_at": at_most}
-    for name in rounding:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = new_table("row", right=tuple(rounding), no_wrap=True)
     table.add_column("reason")
     for (index, line), item in zip(found.to_frame().iterrows(), found, strict=True):
         shown = [write(float(getattr(item, name))) for name, write in rounding.items()]

@@ -107,6 +107,16 @@ def print_note(text: str) -> None:
     typer.echo(for_terminal(text), err=True)
 
 
+def new_table(*headings: str, right: Sequence[str] = (), no_wrap: bool = False, **options: Any) -> Table:
+    """A table without lines; headings `right` are those of numbers, behind the others."""
+    from rich.table import Table
+
+    table = Table(*headings, box=None, pad_edge=False, **options)
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=no_wrap)
+    return table
+
+
 def print_table(table: Table, summary: str) -> None:
     """Print a table, an empty line, and what the table says in one sentence."""
     from rich.console import Console

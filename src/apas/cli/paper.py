@@ -13,14 +13,13 @@ import typer
 from typer import Option
 
 from apas.cli import options
-from apas.cli.output import cell, json_rows, print_json, print_line, print_note, print_table
+from apas.cli.output import cell, json_rows, new_table, print_json, print_line, print_note, print_table
 from apas.paper.experiment import available
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from apas.paper.experiment import Entry, ExperimentOutcome
-
 
 paper_app = typer.Typer(
     help="Run the experiments of the paper again, and fetch their data.\n\nExample:  apas paper data --data datasets",
@@ -77,8 +76,6 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
 
     Example:  apas paper data --data datasets
     """
-    from rich.table import Table
-
     from apas.paper.download import fetch
 
     folder = _place(data)
@@ -90,7 +87,7 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
         ]
         print_json({"format": "apas-paper-data", "folder": str(folder), "files": lines})
     else:
-        table = Table("dataset", "file", "state", box=None, pad_edge=False)
+        table = new_table("dataset", "file", "state")
         for f in files:
             table.add_row(f.name, cell(f.path.relative_to(folder)), cell(f.state, "green" if f.ok else "red"))
         print_table(table, f"{sum(f.ok for f in files)} of {len(files)} files are in {folder}.")
@@ -175,9 +172,7 @@ def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page:
 
 
 def _shown(title: str, frame: DataFrame) -> Any:
-    from rich.table import Table
-
-    table = Table(*map(str, frame.columns), title=title, title_justify="left", box=None, pad_edge=False)
+    table = new_table(*map(str, frame.columns), title=title, title_justify="left")
     for cells in frame.itertuples(index=False):
         table.add_row(*(cell(f"{value:.3g}" if isinstance(value, float) else value) for value in cells))
     return table

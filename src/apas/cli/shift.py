@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from apas.cli import options
 from apas.cli.options import grouped
-from apas.cli.output import cell, give, print_table
+from apas.cli.output import cell, give, new_table, print_table
 from apas.display.numbers import at_most
 
 if TYPE_CHECKING:
@@ -41,11 +41,7 @@ def shift_command(
 
 def print_report(report: ShiftReport) -> None:
     """Print a table of distances, rounded up, and what they mean."""
-    from rich.table import Table
-
-    table = Table("layer", "kind", box=None, pad_edge=False)
-    for name in ("size", *(f"p = {p:g}" for p in report.norms)):
-        table.add_column(name, justify="right")
+    table = new_table("layer", "kind", right=("size", *(f"p = {p:g}" for p in report.norms)))
     frame = report.to_frame()
     for start in range(0, len(frame), len(report.norms)):
         lines = frame.iloc[start : start + len(report.norms)]

@@ -10,13 +10,12 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import grouped, optional
-from apas.cli.output import cell, give, print_table
+from apas.cli.output import cell, give, new_table, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     from apas.contracts.verify import VerifyReport
-
 
 _COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
@@ -84,10 +83,8 @@ def verify_command(
 
 def print_report(report: VerifyReport) -> None:
     """Print a line per statement with what it claims, the sets that its delta is a size in, and what they come to."""
-    from rich.table import Table
-
     columns = ("row", "statement", "claimed", "target", "delta", "coverage", "confidence", "check", "reason")
-    table = Table(*columns, box=None, pad_edge=False)
+    table = new_table(*columns)
     for label, line in zip(report._labels(), report, strict=True):
         told = (line.target, exactly(line.delta), exactly(line.coverage), line.sureness())
         check = cell(line.check.value, style=_COLOURS[line.check.name])

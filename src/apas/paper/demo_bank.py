@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from apas.models.base import Model
     from apas.shifts.distance import ShiftReport
 
-
 #: Applications that the network is trained on, and those that come in afterwards: this year, and again the next.
 TRAINED, LATER = 2000, 1000
 #: How the bank trains its network further: so many passes over the applications that came in.
@@ -144,12 +143,6 @@ class Offers:
     worst: Certificates
     radii: MaxShifts
     proved: MaxShifts
-
-    def audit(self, bank: LoanBank, retrained: Model) -> AuditReport:
-        """What becomes of the offers on the retrained model."""
-        from apas import audit
-
-        return audit(self.certificates, retrained, base=bank.model, space=bank.space)
 
     def frame(self, audit: AuditReport) -> DataFrame:
         """One line per applicant: what is offered, what is certified, and what became of it."""

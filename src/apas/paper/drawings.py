@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 #: Rows of the network of Figure 1, and how far its weights move, such that each case of Figure 2 occurs.
 CASES: Final[Mapping[str, tuple[float, float]]] = {"a": (1.0, 0.2), "b": (1.0, 0.8), "c": (0.3, 0.9)}
 DELTA: Final = 0.1

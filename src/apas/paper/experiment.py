@@ -177,8 +177,11 @@ class Section:
             f'<h2 id="{for_html(self.entry.name)}">{for_html(self.entry.title)}</h2>',
             f"<p><code>{for_html(command)}</code>, {for_html(work)}</p>",
             *(html_table(table, caption=name, ends=LINES) for name, table in self.outcome.tables.items()),
-            *(_picture(file) for file in self.outcome.files if file.suffix == ".png"),
         ]
+        for file in self.outcome.files:
+            if file.suffix == ".png":
+                content = base64.b64encode(file.read_bytes()).decode("ascii")
+                lines.append(f'<img alt="{for_html(file.stem)}" src="data:image/png;base64,{content}">')
         if self.outcome.without_figures:
             lines.append(f"<p>No figures: {for_html(self.outcome.without_figures)}</p>")
         return "\n".join(lines)
@@ -241,8 +244,3 @@ def _settings(units: Iterable[Unit]) -> Mapping[str, str]:
         name: " | ".join(list(values)[:VALUES]) + (f" and {len(values) - VALUES} more" if len(values) > VALUES else "")
         for name, values in found.items()
     }
-
-
-def _picture(file: Path) -> str:
-    content = base64.b64encode(file.read_bytes()).decode("ascii")
-    return f'<img alt="{for_html(file.stem)}" src="data:image/png;base64,{content}">'

@@ -27,7 +27,6 @@ from apas.paper.tables import TABLES, files_of
 if TYPE_CHECKING:
     import pandas as pd
 
-
 #: Methods in the order of the bars, with their colours.
 BARS: Final = {
     "worst case": "#8a8a8a",

@@ -169,7 +169,10 @@ class PublishedSampling:
         first = np.full(len(question), self.n_samples)
         witnesses: dict[int, KeptShift] = {}
         active = np.arange(len(question))
-        for start, unit in self._unit(question):
+        movers = np.flatnonzero(question.radii)
+        for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
+            if len(movers) < len(question.radii):  # those that do not move are drawn no numbers
+                unit = placed(unit, movers, len(question.radii))
             margins = question.margins(unit * question.reach, active)
             failed = ~(margins > question.band[active])  # written so that a NaN fails
             for column in np.flatnonzero(failed.any(axis=0)):
@@ -184,12 +187,6 @@ class PublishedSampling:
                 break
         claim = self.claim(question)
         return [self._certificate(question, i, claim, int(first[i]), witnesses.get(i)) for i in range(len(question))]
-
-    def _unit(self, question: Question) -> Iterator[tuple[int, Floats]]:
-        """Number of the first draw of each block, and the block, in units of how far each parameter may move."""
-        movers = np.flatnonzero(question.radii)
-        for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
-            yield start, unit if len(movers) == len(question.radii) else placed(unit, movers, len(question.radii))
 
     def _certificate(
         self, question: Question, i: int, claim: Most, first: int, witness: KeptShift | None

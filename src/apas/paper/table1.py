@@ -36,7 +36,6 @@ from apas.paper.tables import TABLES, files_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 #: The networks that VM2 was measured on.
 ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"
 

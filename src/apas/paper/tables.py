@@ -28,7 +28,6 @@ from apas.paper.data_folder import dataset_path, reading
 if TYPE_CHECKING:
     import pandas as pd
 
-
 #: All columns in the order of both files; the label comes last.
 COLUMNS: Final = (
     "checking-status", "duration", "credit-history", "purpose", "amount", "savings", "employment", "rate", "sex-status",

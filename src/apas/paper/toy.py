@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-
 #: Which weight of an open part is halved: "first" always the first one of the network, as the published program does;
 #: "effect" the one with the largest effect on the margin.
 RULES: Final = ("first", "effect")
