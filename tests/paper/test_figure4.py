@@ -108,10 +108,10 @@ def test_bars(tmp_path):
 @pytest.mark.usefixtures("results_of")
 def test_inputs_count_as_often_as_they_occur():
     """The mean is over the 50 inputs, not over the 29 that differ."""
-    case = figure4._case("diabetes")
-    deltas = figure4._deltas(case, "worst case", 0)
-    assert case.loops.times.sum() == 50
+    preparation, loops, points = figure4._case("diabetes")
+    deltas = figure4._deltas(preparation.network, points, "worst case", 0)
+    assert loops.times.sum() == 50
     found = figure4.measure("diabetes", "worst case", 1)
-    assert found["mean"] == pytest.approx(np.repeat(deltas, case.loops.times).mean())
-    assert found["deviation"] == pytest.approx(np.repeat(deltas, case.loops.times).std())
+    assert found["mean"] == pytest.approx(np.repeat(deltas, loops.times).mean())
+    assert found["deviation"] == pytest.approx(np.repeat(deltas, loops.times).std())
     assert found["mean"] != pytest.approx(deltas.mean(), rel=1e-4)

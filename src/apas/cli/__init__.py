@@ -43,9 +43,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code = _say("stopped", 130)
     except SystemExit as stop:
-        if not isinstance(
-            stop.__context__, BrokenPipeError
-        ):  # to which Typer gives the code 1, that of broken promises
+        if not isinstance(stop.__context__, BrokenPipeError):  # whose code of Typer is 1, that of broken promises
             raise
         code = _say(_unforeseen(stop.__context__), UNFORESEEN)
     except BaseException as error:  # noqa: BLE001  (none may pass for an answer, and panics of Rust are no `Exception`)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer import Option
 
 from apas.cli import options
-from apas.cli.output import cell, check_outputs, give, print_table
+from apas.cli.options import optional
+from apas.cli.output import cell, check_outputs, give, new_table, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -24,18 +26,15 @@ class AuditOptions:
     """What both audits take: of a certificate file, and of a ledger."""
 
     validity_only: Annotated[
-        bool,
-        typer.Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it."),
+        bool, Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it.")
     ] = False
-    space: Annotated[
-        Path | None, typer.Option(help="TOML file that says what repairs may change.", show_default="none")
-    ] = None
-    no_repairs: Annotated[bool, typer.Option("--no-repairs", help="Do not look for repairs.")] = False
+    space: Annotated[Path | None, optional("TOML file that says what repairs may change.")] = None
+    no_repairs: Annotated[bool, Option("--no-repairs", help="Do not look for repairs.")] = False
     activation: options.Activation = None
     output: options.Output = None
     as_json: options.Json = False
-    markdown: Annotated[Path | None, typer.Option(help="Write the report to this Markdown file, too.")] = None
-    junit: Annotated[Path | None, typer.Option(help="Write the report to this JUnit XML file, too.")] = None
+    markdown: Annotated[Path | None, Option(help="Write the report to this Markdown file, too.")] = None
+    junit: Annotated[Path | None, Option(help="Write the report to this JUnit XML file, too.")] = None
 
     def read(self, path: Path) -> Model:
         """Read a model file."""
@@ -75,9 +74,7 @@ def audit_command(
     certificates: options.CertificatesFile,
     new_model: options.ModelFile,
     *,
-    base: Annotated[
-        Path | None, typer.Option(help="Model file of the certified model, to measure the shift.", show_default="none")
-    ] = None,
+    base: Annotated[Path | None, optional("Model file of the certified model, to measure the shift.")] = None,
     how: AuditOptions,
 ) -> None:
     """Ask a new model whether it keeps what certificates promised, and what would repair the promises it breaks.
@@ -95,9 +92,7 @@ def audit_command(
 
 def print_audit(report: AuditReport) -> None:
     """Print a line per row, what repairs the broken ones, and what it all comes to."""
-    from rich.table import Table
-
-    table = Table("row", "outcome", "delta", "reason", box=None, pad_edge=False)
+    table = new_table("row", "outcome", "delta", "reason")
     for label, row in zip(report._labels(), report, strict=True):
         outcome = cell(row.outcome.name, style=_COLOURS.get(row.outcome.name, "red"))
         table.add_row(cell(label), outcome, exactly(row.delta), cell(row.reason))

@@ -9,16 +9,15 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from apas.cli import options
-from apas.cli.output import print_json, print_table
+from apas.cli.output import new_table, print_json, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     from apas._typing import Floats, Integers
     from apas.models.feedforward import FeedForward
-
 
 SIZES = ((8, 8, 1), (30, 100, 50, 1))
 ROWS = (1, 100)
@@ -26,7 +25,7 @@ DRAWS, DELTA = 1379, 0.02
 
 
 def bench_command(
-    rounds: Annotated[int, typer.Option(help="How often each is timed; the medians are shown.")] = 5,
+    rounds: Annotated[int, Option(help="How often each is timed; the medians are shown.")] = 5,
     as_json: options.Json = False,
 ) -> None:
     """Time the sampling test against a plain loop in NumPy, on random networks, in one thread.
@@ -111,11 +110,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _print(lines: list[dict[str, Any]], rounds: int) -> None:
-    from rich.table import Table
-
-    table = Table("network", box=None, pad_edge=False)
-    for name in ("parameters", "rows", "loop ms", "apas ms", "times as fast"):
-        table.add_column(name, justify="right")
+    table = new_table("network", right=("parameters", "rows", "loop ms", "apas ms", "times as fast"))
     for line in lines:
         times = [f"{1e3 * line[name]:.2f}" for name in ("loop_seconds", "apas_seconds")]
         table.add_row(line["network"], str(line["parameters"]), str(line["rows"]), *times, f"{line['ratio']:.1f}")

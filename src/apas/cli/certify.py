@@ -6,27 +6,18 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped, pick_method
-from apas.cli.output import cell, check_outputs, print_table
+from apas.cli.options import grouped, optional, pick_method
+from apas.cli.output import cell, check_outputs, new_table, print_table
 from apas.display.numbers import at_least, at_most, exactly
 
 if TYPE_CHECKING:
     from apas.certification.results import Certificates
 
-
-class CertifyMethod(StrEnum):
-    """By what evidence."""
-
-    sampling = "sampling"
-    interval = "interval"
-    linear = "linear"
-    attack = "attack"
-    exact = "exact"
-    enumeration = "enumeration"
-    cascade = "cascade"
+#: By what evidence.
+CertifyMethod = StrEnum("CertifyMethod", "sampling interval linear attack exact enumeration cascade")
 
 
 @grouped
@@ -38,17 +29,14 @@ def certify_command(
     *,
     method: Annotated[
         CertifyMethod,
-        typer.Option(help="sampling asks about most shifts, enumeration about most or every, the others about every."),
+        Option(help="sampling asks about most shifts, enumeration about most or every, the others about every."),
     ] = CertifyMethod.sampling,
     coverage: Annotated[
         float | None,
-        typer.Option(
-            help="Share of the shifts that must keep the class (sampling, enumeration).",
-            show_default="0.995; 1 with enumeration",
-        ),
+        optional("Share of the shifts that must keep the class (sampling, enumeration).", "0.995; 1 with enumeration"),
     ] = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,
+    samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
     seed: options.Seed = None,
     common: options.QuestionOptions,
@@ -78,13 +66,11 @@ SHOWN: dict[str, list[tuple[str, str, Callable[[Any], str]]]] = {
 
 def print_certificates(certificates: Certificates) -> None:
     """Print a table of the verdicts and what they mean; numbers are rounded to the safe side."""
-    from rich.table import Table
-
     colours = {"CERTIFIED": "green", "REFUTED": "red", "UNKNOWN": "yellow"}
     found = [c.evidence.to_dict() for c in certificates]
     columns = next((SHOWN[e["kind"]] for e in found if e["kind"] in SHOWN), [])
     headings = [heading for heading, _, _ in columns]
-    table = Table("row", "verdict", "target", "delta", *headings, "reason", box=None, pad_edge=False)
+    table = new_table("row", "verdict", "target", "delta", *headings, "reason")
     for index, c, evidence in zip(certificates.to_frame().index, certificates, found, strict=True):
         verdict = cell(c.verdict.name, style=colours[c.verdict.name])
         values = [(evidence.get(entry), write) for _, entry, write in columns]

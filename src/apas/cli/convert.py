@@ -5,30 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from apas.cli import options
-from apas.cli.options import grouped, listed
+from apas.cli.options import grouped, listed, optional
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
 
 @grouped
 def convert_command(
-    source: Annotated[
-        Path, typer.Argument(help="Model file to read: .json, .safetensors, .onnx, .skops, .pt or .pth.")
-    ],
-    target: Annotated[Path, typer.Argument(help="Model file to write: .json, .safetensors or .onnx.")],
+    source: Annotated[Path, Argument(help="Model file to read: .json, .safetensors, .onnx, .skops, .pt or .pth.")],
+    target: Annotated[Path, Argument(help="Model file to write: .json, .safetensors or .onnx.")],
     *,
     layers: options.LayerOptions,
-    threshold: Annotated[
-        float | None, typer.Option(help="From where on a binary model says class 1.", show_default="as in the file")
-    ] = None,
-    classes: Annotated[
-        str | None, typer.Option(help="Class labels, with commas between them.", show_default="as in the file")
-    ] = None,
+    threshold: Annotated[float | None, optional("From where on a binary model says class 1.", "as in the file")] = None,
+    classes: Annotated[str | None, optional("Class labels, with commas between them.", "as in the file")] = None,
     feature_names: Annotated[
-        str | None, typer.Option(help="Names of the inputs, with commas between them.", show_default="as in the file")
+        str | None, optional("Names of the inputs, with commas between them.", "as in the file")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -52,9 +46,9 @@ def convert_command(
     model = layers.read(source, **said)
     save_model(model, target)
     written = load_model(target)
-    if model_digest(written) != model_digest(model):
-        raise InputError(f"{target} does not hold the model that {source} does; please report both files.")
     digest = model_digest(written)
+    if digest != model_digest(model):
+        raise InputError(f"{target} does not hold the model that {source} does; please report both files.")
     if as_json:
         print_json({"format": "apas-convert", "file": str(target), "model": repr(written), "digest": digest})
     else:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from apas.cli import options
-from apas.cli.output import cell, json_rows, print_json, print_line, print_table
+from apas.cli.output import cell, json_rows, new_table, print_json, print_line, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
     from apas.contracts.audit import AuditReport
-    from apas.paper.demo_bank import LoanBank, Offers
+    from apas.paper.demo_bank import Offers
     from apas.shifts.distance import ShiftReport
-
 
 APPLICANTS = 20
 #: So many of them are shown as an example.
@@ -34,10 +34,8 @@ _WHY = {
 
 
 def demo_command(
-    seed: Annotated[int, typer.Option(min=0, max=2**64, help="Seed of the data, the training and the draws.")] = 0,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the report, certificates and CSVs.")
-    ] = FOLDER,
+    seed: Annotated[int, Option(min=0, max=2**64, help="Seed of the data, the training and the draws.")] = 0,
+    output: Annotated[Path, Option("--output", "-o", help="Folder for the report, certificates and CSVs.")] = FOLDER,
     as_json: options.Json = False,
 ) -> None:
     """Train a loan model, certify explanations of its rejections, retrain it, and see which ones hold.
@@ -46,26 +44,50 @@ def demo_command(
 
     Example:  apas demo
     """
-    from apas.paper.demo_bank import DemoFolder, LoanBank, plain_offers, robust_offers, rounded_up
+    from apas import audit
+    from apas.paper.demo_bank import LATER, PASSES, ROUNDS, TRAINED, DemoFolder, LoanBank, make_offers, rounded_up
 
     say: Any = (lambda _: None) if as_json else _say  # nothing but the JSON document is printed
     folder, bank = DemoFolder(output), LoanBank(seed)
     folder.claim()
-    say(_begin(bank))
+    say(
+        f"A bank trains a network of {len(bank.model.parameters)} weights and biases on {TRAINED:,} loan "
+        f"applications. Of the {LATER:,} that come in later this year it decides {bank.agreement} as the lender did."
+    )
     rehearsal = bank.rehearsal()
     delta = rounded_up(float(rehearsal))
-    say(_plan(rehearsal, delta))
+    say(
+        f"Every year it is trained further, by {PASSES} passes over the new applications. {ROUNDS} rehearsals with "
+        f"those of this year moved no weight or bias by more than {at_most(float(rehearsal))}, so the bank plans "
+        f"with delta = {delta:g}.\n\n"
+    )
     applicants = bank.rejected(APPLICANTS)
-    say(_offering(len(applicants)))
-    kinds = [make(bank, applicants, delta) for make in (plain_offers, robust_offers)]
+    say(
+        f"{len(applicants)} rejected applicants ask what would have to change.\n"
+        '"Plain" offers are small changes that the model of today accepts.\n'
+        '"Robust" offers are small changes that most models within delta of it are certified to accept, too.\n\n'
+    )
+    kinds = [make_offers(name, bank, applicants, delta) for name in ("plain", "robust")]
     folder.write_promises(bank, kinds)
-    say(_LATER)
+    say("A year later the network is trained on next year's applications, which nothing so far has seen.\n\n")
     retrained = bank.retrained()  # from here on: what was offered is written down and cannot change any more
-    audits = [offers.audit(bank, retrained) for offers in kinds]
+    audits = [audit(offers.certificates, retrained, base=bank.model, space=bank.space) for offers in kinds]
     folder.write_outcomes(retrained, kinds, audits)
     advice = folder.write_page(bank, kinds[1], audits[1], retrained)
     if as_json:
-        print_json(_content(bank, rehearsal, delta, kinds, audits, folder.files, advice))
+        pairs, moved = list(zip(kinds, audits, strict=True)), _moved(audits)
+        content: dict[str, Any] = {
+            "format": "apas-demo",
+            "seed": seed,
+            "rehearsed_shift": float(rehearsal),
+            "delta": delta,
+            "measured_shift": None if moved is None else float(moved),
+            **{offers.name: offers.to_dict(report) for offers, report in pairs},
+            "offers": {offers.name: json_rows(offers.frame(report).reset_index()) for offers, report in pairs},
+            "files": [str(file) for file in folder.files],
+            "without_report": advice,
+        }
+        print_json(content)
         return
     _print_examples(kinds, audits)
     _print_scores(kinds, audits, delta)
@@ -80,40 +102,8 @@ def _say(text: str) -> None:
         typer.echo(textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _begin(bank: LoanBank) -> str:
-    from apas.paper.demo_bank import LATER, TRAINED
-
-    return (
-        f"A bank trains a network of {len(bank.model.parameters)} weights and biases on {TRAINED:,} loan "
-        f"applications. Of the {LATER:,} that come in later this year it decides {bank.agreement} as the lender did."
-    )
-
-
-def _plan(rehearsal: ShiftReport, delta: float) -> str:
-    from apas.paper.demo_bank import PASSES, ROUNDS
-
-    return (
-        f"Every year it is trained further, by {PASSES} passes over the new applications. {ROUNDS} rehearsals with "
-        f"those of this year moved no weight or bias by more than {at_most(float(rehearsal))}, so the bank plans "
-        f"with delta = {delta:g}.\n\n"
-    )
-
-
-def _offering(count: int) -> str:
-    return (
-        f"{count} rejected applicants ask what would have to change.\n"
-        '"Plain" offers are small changes that the model of today accepts.\n'
-        '"Robust" offers are small changes that most models within delta of it are certified to accept, too.\n\n'
-    )
-
-
-_LATER = "A year later the network is trained on next year's applications, which nothing so far has seen.\n\n"
-
-
 def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
+    table = new_table()
     for name in ("applicant", "plain offer", "next year", "robust offer", "next year"):
         table.add_column(name, overflow="fold")
     frames = [offers.frame(audit).head(SHOWN) for offers, audit in zip(kinds, audits, strict=True)]
@@ -128,16 +118,12 @@ def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
 
 
 def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) -> None:
-    from rich.table import Table
-
     from apas import Sampling
 
     claim = Sampling()
     most = f"{100 * claim.coverage:g} % of the shifts"
     plain, robust = (offers.to_dict(audit) for offers, audit in zip(kinds, audits, strict=True))
-    table = Table("", box=None, pad_edge=False)
-    for name in ("plain", "robust"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = new_table("", right=("plain", "robust"), no_wrap=True)
 
     def line(words: str, shown: Any) -> None:
         table.add_row(words, shown(plain), shown(robust))
@@ -159,8 +145,8 @@ def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) 
 
 
 def _ending(audits: list[AuditReport], delta: float) -> str:
-    plain, robust = audits
-    lines = [f"Promises kept: {_kept(plain)} plain, {_kept(robust)} robust."]
+    plain, robust = (f"{sum(row.valid for row in audit)} of {len(audit)}" for audit in audits)
+    lines = [f"Promises kept: {plain} plain, {robust} robust."]
     moved = _moved(audits)
     if moved is not None:
         where = "within" if moved.delta <= delta else "beyond"
@@ -168,7 +154,7 @@ def _ending(audits: list[AuditReport], delta: float) -> str:
             f"The training moved no weight or bias by more than {at_most(moved.delta)}, {where} the delta of the plan."
         )
     for outcome, why in _WHY.items():
-        count = sum(row.outcome.name == outcome for row in robust)
+        count = sum(row.outcome.name == outcome for row in audits[1])
         if count:
             lines.append(f"{count} of the certified offers {'is' if count == 1 else 'are'} broken{why}")
     return "\n".join(lines)
@@ -177,10 +163,6 @@ def _ending(audits: list[AuditReport], delta: float) -> str:
 def _moved(audits: list[AuditReport]) -> ShiftReport | None:
     """How far the training moved the model; an audit of no offers does not know."""
     return next((audit.shift for audit in audits if audit.shift is not None), None)
-
-
-def _kept(audit: AuditReport) -> str:
-    return f"{sum(row.valid for row in audit)} of {len(audit)}"
 
 
 def _files(folder: Path, files: list[Path], advice: str | None) -> str:
@@ -192,27 +174,3 @@ def _files(folder: Path, files: list[Path], advice: str | None) -> str:
         f"apas audit {folder / 'robust.json'} {folder / 'next-year.json'} --base {folder / 'this-year.json'}"
     )
     return f"\n{first}\n{others}\nTo check the certificates and to ask the new model yourself:\n{again}"
-
-
-def _content(
-    bank: LoanBank,
-    rehearsal: ShiftReport,
-    delta: float,
-    kinds: list[Offers],
-    audits: list[AuditReport],
-    files: list[Path],
-    advice: str | None,
-) -> dict[str, Any]:
-    pairs = list(zip(kinds, audits, strict=True))
-    moved = _moved(audits)
-    return {
-        "format": "apas-demo",
-        "seed": bank.seed,
-        "rehearsed_shift": float(rehearsal),
-        "delta": delta,
-        "measured_shift": None if moved is None else float(moved),
-        **{offers.name: offers.to_dict(audit) for offers, audit in pairs},
-        "offers": {offers.name: json_rows(offers.frame(audit).reset_index()) for offers, audit in pairs},
-        "files": [str(file) for file in files],
-        "without_report": advice,
-    }

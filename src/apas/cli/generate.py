@@ -4,73 +4,50 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import grouped, parse_target, pick_method, read_rows
-from apas.cli.output import cell, check_outputs, give, print_table
+from apas.cli.options import grouped, optional, parse_target, pick_method, read_rows
+from apas.cli.output import cell, check_outputs, give, new_table, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from apas.counterfactuals.result import Counterfactuals
 
-
-class SourceName(StrEnum):
-    """Where candidates come from."""
-
-    robust = "robust"
-    milp = "milp"
-    neighbours = "neighbours"
-    wachter = "wachter"
-    prototype = "prototype"
-    roar = "roar"
-
-
-class Distance(StrEnum):
-    """What a change costs."""
-
-    l1 = "l1"
-    linf = "linf"
+#: Where candidates come from.
+SourceName = StrEnum("SourceName", "robust milp neighbours wachter prototype roar")
+#: What a change costs.
+Distance = StrEnum("Distance", "l1 linf")
 
 
 @grouped
 def generate_command(
     model: options.ModelFile,
-    rows: Annotated[Path, typer.Argument(help="CSV file with a header line and a row per input to explain.")],
+    rows: Annotated[Path, Argument(help="CSV file with a header line and a row per input to explain.")],
     delta: options.Delta,
     *,
-    background: Annotated[
-        Path | None, typer.Option(help="CSV file with known rows, such as the training table.")
-    ] = None,
-    space: Annotated[
-        Path | None, typer.Option(help="TOML file: what the features may be.", show_default="from --background")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="The wanted class.", show_default="the other one of two, if no row has it")
-    ] = None,
-    source: Annotated[SourceName, typer.Option(help="Where candidates come from.")] = SourceName.robust,
+    background: Annotated[Path | None, Option(help="CSV file with known rows, such as the training table.")] = None,
+    space: Annotated[Path | None, optional("TOML file: what the features may be.", "from --background")] = None,
+    target: Annotated[str | None, optional("The wanted class.", "the other one of two, if no row has it")] = None,
+    source: Annotated[SourceName, Option(help="Where candidates come from.")] = SourceName.robust,
     method: Annotated[
-        options.MethodName, typer.Option(help="sampling certifies most shifts, the others every shift.")
+        options.MethodName, Option(help="sampling certifies most shifts, the others every shift.")
     ] = options.MethodName.sampling,
-    coverage: Annotated[
-        float | None, typer.Option(help="Share of shifts that must keep the class (sampling).", show_default="0.995")
-    ] = None,
+    coverage: Annotated[float | None, optional("Share of shifts that must keep the class (sampling).", "0.995")] = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, typer.Option(help="How many shifted models to draw (sampling).")] = None,
-    distance: Annotated[Distance, typer.Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
-    k: Annotated[int, typer.Option("--k", help="Counterfactuals per row.")] = 1,
-    max_candidates: Annotated[int, typer.Option(help="Candidates to look at for each of them.")] = 200,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for all rows together.")] = None,
+    samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
+    distance: Annotated[Distance, Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
+    k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
+    max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
+    time_limit: Annotated[float | None, Option(help="Seconds for all rows together.")] = None,
     seed: options.Seed = None,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
     jobs: options.Jobs = None,
     dask: options.Dask = None,
-    out: Annotated[Path | None, typer.Option(help="Write the counterfactuals to this CSV file.")] = None,
+    out: Annotated[Path | None, Option(help="Write the counterfactuals to this CSV file.")] = None,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
@@ -92,6 +69,10 @@ def generate_command(
     allowed = None if space is None else FeatureSpace.from_toml(space)
     names = None if allowed is None else allowed.names
     table = read_rows(rows, net, names)
+    known = None if background is None else read_rows(background, net, names)
+    if known is not None:  # whole numbers as integers, as `pandas.read_csv` has them
+        whole = [c for c in known if known[c].dtype.kind == "f" and (known[c] % 1 == 0).all() and len(known)]
+        known = known.astype(dict.fromkeys(whole, "int64"))
     with workers(jobs, dask) as n_jobs:
         found = generate(
             net,
@@ -99,7 +80,7 @@ def generate_command(
             delta,
             target=None if target is None else parse_target(target, net, predicted=False),
             space=allowed,
-            background=None if background is None else _with_integers(read_rows(background, net, names)),
+            background=known,
             source=source.value,
             shifts=shifts,
             method=how,
@@ -113,12 +94,6 @@ def generate_command(
     if out is not None:
         _write(found, out)
     give(found, print_counterfactuals, as_json=as_json, save=save)
-
-
-def _with_integers(table: DataFrame) -> DataFrame:
-    """The table with whole numbers as integers, as `pandas.read_csv` has them."""
-    whole = [c for c in table if table[c].dtype.kind == "f" and (table[c] % 1 == 0).all() and len(table)]
-    return table.astype(dict.fromkeys(whole, "int64"))
 
 
 def _write(found: Counterfactuals, path: Path) -> None:
@@ -137,15 +112,11 @@ def _write(found: Counterfactuals, path: Path) -> None:
 
 def print_counterfactuals(found: Counterfactuals) -> None:
     """Print what each counterfactual changes, what it costs and what was certified."""
-    from rich.table import Table
-
     colours = {"FOUND": "green", "EXHAUSTED": "yellow", "BUDGET": "yellow", "INFEASIBLE": "red"}
-    table = Table("row", "rank", "status", "target", "cost", "changes", "reason", box=None, pad_edge=False)
-    frame = found.to_frame()
-    lines: Any = zip(frame.index, found, frame["changes"], strict=True)
-    for index, item, changes in lines:
+    table = new_table("row", "rank", "status", "target", "cost", "changes", "reason")
+    for (index, changes), item in zip(found.to_frame()["changes"].items(), found, strict=True):
         status = cell(item.status.name, style=colours[item.status.name])
         cost = f"{item.cost:.4g}" if item.is_found else "-"
-        reason = cell(item.reason)
-        table.add_row(cell(index), str(item.rank), status, cell(item.target), cost, cell(changes), reason)
+        told = (cell(value) for value in (item.target, cost, changes, item.reason))
+        table.add_row(cell(index), str(item.rank), status, *told)
     print_table(table, found.summary())

@@ -6,14 +6,16 @@ import csv
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.audit import AuditOptions
-from apas.cli.output import cell, check_outputs, json_rows, print_json, print_table
+from apas.cli.options import optional
+from apas.cli.output import cell, check_outputs, json_rows, new_table, print_json, print_table
 from apas.errors import InputError
 
 
@@ -49,46 +51,28 @@ ledger_app = typer.Typer(
 )
 #: What SQLite keeps beside the file.
 BESIDE = ("-wal", "-shm", "-journal")
-LedgerFile: TypeAlias = Annotated[Path, typer.Argument(help="Ledger file (SQLite).")]
-TrustClock: TypeAlias = Annotated[
+LedgerFile = Annotated[Path, Argument(help="Ledger file (SQLite).")]
+TrustClock = Annotated[
     bool,
-    typer.Option(
-        "--trust-clock", help="The clock is right, although it is far from the last entry of the ledger's history."
-    ),
+    Option("--trust-clock", help="The clock is right, although it is far from the last entry of the ledger's history."),
 ]
 
 
-class Retired(StrEnum):
-    """How a promise ends."""
-
-    honoured = "honoured"
-    withdrawn = "withdrawn"
-
-
-class PromiseState(StrEnum):
-    """What has become of a promise."""
-
-    open = "open"
-    honoured = "honoured"
-    broken = "broken"
-    expired = "expired"
-    withdrawn = "withdrawn"
+#: How a promise ends.
+Retired = StrEnum("Retired", "honoured withdrawn")
+#: What has become of a promise.
+PromiseState = StrEnum("PromiseState", "open honoured broken expired withdrawn")
 
 
 @ledger_app.command("add")
 def add_command(
-    ledger: Annotated[Path, typer.Argument(help="Ledger file; made if there is none.")],
+    ledger: Annotated[Path, Argument(help="Ledger file; made if there is none.")],
     certificates: options.CertificatesFile,
     references: Annotated[
-        Path | None,
-        typer.Option(help="File with a reference per row, one per line; or a CSV file.", show_default="names of rows"),
+        Path | None, optional("File with a reference per row, one per line; or a CSV file.", "names of rows")
     ] = None,
-    reference_column: Annotated[
-        str | None, typer.Option(help="Column of the CSV file that holds the references.", show_default="none")
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option(help="Last day of the promises (UTC), such as 2027-06-30.", show_default="never")
-    ] = None,
+    reference_column: Annotated[str | None, optional("Column of the CSV file that holds the references.")] = None,
+    expires: Annotated[str | None, optional("Last day of the promises (UTC), such as 2027-06-30.", "never")] = None,
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
@@ -116,10 +100,8 @@ def add_command(
 @ledger_app.command("list")
 def list_command(
     ledger: LedgerFile,
-    state: Annotated[PromiseState | None, typer.Option(help="Only promises in this state.", show_default="all")] = None,
-    history: Annotated[
-        str | None, typer.Option(help="Show what became of the promises to this reference.", show_default="none")
-    ] = None,
+    state: Annotated[PromiseState | None, optional("Only promises in this state.", "all")] = None,
+    history: Annotated[str | None, optional("Show what became of the promises to this reference.")] = None,
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:
@@ -127,8 +109,6 @@ def list_command(
 
     Example:  apas ledger list ledger.db --state open
     """
-    from rich.table import Table
-
     from apas import Ledger
 
     with Ledger(ledger, create=False, trust_clock=trust_clock) as book:
@@ -140,7 +120,7 @@ def list_command(
     frame = frame.astype(object).where(frame.notna(), None)
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
-    table = Table(*short.columns, box=None, pad_edge=False)
+    table = new_table(*short.columns)
     for line in short.itertuples(index=False):
         table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
@@ -158,12 +138,9 @@ def audit_command(
     ledger: LedgerFile,
     new_model: options.ModelFile,
     *,
-    base: Annotated[
-        list[Path] | None,
-        typer.Option(help="Model file of a certified model; may be given several times.", show_default="none"),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Record nothing: the model may never be used.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail if promises have expired, too.")] = False,
+    base: Annotated[list[Path] | None, optional("Model file of a certified model; may be given several times.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Record nothing: the model may never be used.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail if promises have expired, too.")] = False,
     trust_clock: TrustClock = False,
     how: AuditOptions,
 ) -> None:
@@ -186,11 +163,9 @@ def audit_command(
 @ledger_app.command("retire")
 def retire_command(
     ledger: LedgerFile,
-    references: Annotated[list[str], typer.Argument(help="Whose promises to close.")],
-    outcome: Annotated[Retired, typer.Option("--as", help="How they ended.")] = Retired.honoured,
-    digest: Annotated[
-        str, typer.Option(help="How the digest of the promise begins, if there are several.", show_default="all")
-    ] = "",
+    references: Annotated[list[str], Argument(help="Whose promises to close.")],
+    outcome: Annotated[Retired, Option("--as", help="How they ended.")] = Retired.honoured,
+    digest: Annotated[str, optional("How the digest of the promise begins, if there are several.", "all")] = "",
     trust_clock: TrustClock = False,
     as_json: options.Json = False,
 ) -> None:

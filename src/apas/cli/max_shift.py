@@ -5,23 +5,18 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped, pick_method
-from apas.cli.output import cell, check_outputs, print_table
+from apas.cli.options import grouped, optional, pick_method
+from apas.cli.output import cell, check_outputs, new_table, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShifts
 
-
-class SearchName(StrEnum):
-    """How to look for the largest shift with draws."""
-
-    rays = "rays"
-    confirm = "confirm"
-    paper = "paper"
+#: How to look for the largest shift with draws.
+SearchName = StrEnum("SearchName", "rays confirm paper")
 
 
 @grouped
@@ -31,23 +26,20 @@ def max_shift_command(
     target: options.Target,
     *,
     method: Annotated[
-        options.MethodName, typer.Option(help="sampling asks about most shifts, the others about every shift.")
+        options.MethodName, Option(help="sampling asks about most shifts, the others about every shift.")
     ] = options.MethodName.sampling,
     search: Annotated[
-        SearchName | None,
-        typer.Option(help="How to search (sampling).", show_default="rays; confirm above 100,000 parameters"),
+        SearchName | None, optional("How to search (sampling).", "rays; confirm above 100,000 parameters")
     ] = None,
     coverage: Annotated[
-        float | None,
-        typer.Option(help="Share of the shifts that must keep the class (sampling).", show_default="0.995"),
+        float | None, optional("Share of the shifts that must keep the class (sampling).", "0.995")
     ] = None,
     confidence: options.Confidence = None,
-    samples: Annotated[int | None, typer.Option(help="How many directions to draw (sampling).")] = None,
+    samples: Annotated[int | None, Option(help="How many directions to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
     seed: options.Seed = None,
     limit: Annotated[
-        float | None,
-        typer.Option(help="Where to stop looking.", show_default="10 times the largest parameter; 10 if relative"),
+        float | None, optional("Where to stop looking.", "10 times the largest parameter; 10 if relative")
     ] = None,
     common: options.QuestionOptions,
 ) -> None:
@@ -69,12 +61,8 @@ def max_shift_command(
 
 def print_max_shifts(found: MaxShifts) -> None:
     """Print a table of the answers and what they mean; numbers are rounded to the safe side."""
-    from rich.table import Table
-
-    table = Table("row", box=None, pad_edge=False)
     rounding = {"delta": at_least, "way_refuted_at": at_most, "provable": at_least, "broken_at": at_most}
-    for name in rounding:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = new_table("row", right=tuple(rounding), no_wrap=True)
     table.add_column("reason")
     for (index, line), item in zip(found.to_frame().iterrows(), found, strict=True):
         shown = [write(float(getattr(item, name))) for name, write in rounding.items()]

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from apas._sanitise import from_csv
 from apas.cli.output import give
@@ -118,125 +118,75 @@ GOES_WITH = {
     "coverage": ("sampling", "enumeration"),
     "confidence": ("sampling",),
     "samples": ("sampling",),
-    "time-limit": ("exact", "cascade"),
+    "time_limit": ("exact", "cascade"),
 }
+#: By what evidence.
+MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
+#: What may move.
+Kind = StrEnum("Kind", "weight bias")
+#: How the size of a shift is measured.
+Norm = StrEnum("Norm", "linf l1 l2")
 
 
-class MethodName(StrEnum):
-    """By what evidence."""
-
-    sampling = "sampling"
-    interval = "interval"
-    linear = "linear"
-    exact = "exact"
-    cascade = "cascade"
-
-
-class Kind(StrEnum):
-    """What may move."""
-
-    weight = "weight"
-    bias = "bias"
-
-
-class Norm(StrEnum):
-    """How the size of a shift is measured."""
-
-    linf = "linf"
-    l1 = "l1"
-    l2 = "l2"
-
-
-def pick_method(
-    name: StrEnum,
-    *,
-    coverage: float | None = None,
-    confidence: float | None = None,
-    samples: int | None = None,
-    time_limit: float | None = None,
-) -> Method | str:
+def pick_method(name: StrEnum, **options: float | None) -> Method | str:
     """What the library takes as its method; an option that does not go with it is refused."""
     from apas import Cascade, Enumeration, Exact, Sampling
 
-    given: dict[str, Any] = {
-        "coverage": coverage,
-        "confidence": confidence,
-        "samples": samples,
-        "time-limit": time_limit,
-    }
-    given = {option: value for option, value in given.items() if value is not None}
-    known = type(name).__members__
+    given: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
     for option in given:
-        fitting = [method for method in GOES_WITH[option] if method in known]
+        fitting = [method for method in GOES_WITH[option] if method in type(name).__members__]
         if name not in fitting:
-            listed = " or ".join(f"`--method {method}`" for method in fitting)
-            raise InputError(f"`--{option}` goes with {listed}, got `--method {name}`; leave it out.")
+            listed, flag = " or ".join(f"`--method {method}`" for method in fitting), option.replace("_", "-")
+            raise InputError(f"`--{flag}` goes with {listed}, got `--method {name}`; leave it out.")
     if name == "sampling":
         if "samples" in given:
             given["n_samples"] = given.pop("samples")
         return Sampling(**given)
     if name == "enumeration":
         return Enumeration(**given)
-    if "time-limit" not in given:
+    if not given:
         return str(name)
-    exact = Exact(time_limit=given["time-limit"])
+    exact = Exact(**given)
     if name == "exact":
         return exact
     return Cascade(*(exact if getattr(m, "name", "") == exact.name else m for m in Cascade().methods))
 
 
+def optional(help: str, otherwise: str = "none") -> Any:
+    """An option that may be left out; its help says what is taken otherwise."""
+    return Option(help=help, show_default=otherwise)
+
+
 # What is asked about.
-ModelFile: TypeAlias = Annotated[
-    Path, typer.Argument(help="Model file (.json, .safetensors, .onnx, .skops, .pt or .pth).")
-]
-RowsFile: TypeAlias = Annotated[Path, typer.Argument(help="CSV file with a header line and a row per explanation.")]
-Target: TypeAlias = Annotated[str, typer.Option(help='Class the rows must keep, or "predicted".')]
-Delta: TypeAlias = Annotated[float, typer.Option(help="How far the parameters may move.")]
+ModelFile = Annotated[Path, Argument(help="Model file (.json, .safetensors, .onnx, .skops, .pt or .pth).")]
+RowsFile = Annotated[Path, Argument(help="CSV file with a header line and a row per explanation.")]
+Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')]
+Delta = Annotated[float, Option(help="How far the parameters may move.")]
 
 # What a model file does not tell.
-Activation: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Activation of the hidden layers (.pt, .pth); with commas, one per layer.", show_default="none"),
-]
-Output: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="What the last layer gives: sigmoid, softmax or identity (.pt, .pth).", show_default="none"),
-]
-CertificatesFile: TypeAlias = Annotated[Path, typer.Argument(help="Certificate file (.json, written by --save).")]
+Activation = Annotated[str | None, optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")]
+Output = Annotated[str | None, optional("What the last layer gives: sigmoid, softmax or identity (.pt, .pth).")]
+CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, written by --save).")]
 
 # By what evidence.
-Confidence: TypeAlias = Annotated[
-    float | None, typer.Option(help="Confidence of the statement (sampling).", show_default="0.999")
-]
-TimeLimit: TypeAlias = Annotated[
-    float | None, typer.Option(help="Seconds to search for a proof, per row (exact, cascade).", show_default="60")
-]
-Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of the draws, to repeat a run.")]
-Simultaneous: TypeAlias = Annotated[
-    bool, typer.Option("--simultaneous", help="Let the confidence hold for all rows together.")
-]
+Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
+TimeLimit = Annotated[float | None, optional("Seconds to search for a proof, per row (exact, cascade).", "60")]
+Seed = Annotated[int | None, Option(help="Seed of the draws, to repeat a run.")]
+Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
 # What may move, and how.
-Shifts: TypeAlias = Annotated[
-    Norm, typer.Option(help="Delta bounds each change (linf), their sum (l1) or Euclidean length (l2).")
-]
-Relative: TypeAlias = Annotated[
-    bool, typer.Option("--relative", help="Delta is a share of each parameter's size (linf).")
-]
-Only: TypeAlias = Annotated[Kind | None, typer.Option(help="Move only weights or only biases.")]
+Shifts = Annotated[Norm, Option(help="Delta bounds each change (linf), their sum (l1) or Euclidean length (l2).")]
+Relative = Annotated[bool, Option("--relative", help="Delta is a share of each parameter's size (linf).")]
+Only = Annotated[Kind | None, Option(help="Move only weights or only biases.")]
 
 # How it runs, and what is printed.
-Jobs: TypeAlias = Annotated[int | None, typer.Option(help="Number of processes, -1 for all cores.", show_default="1")]
-Dask: TypeAlias = Annotated[
+Jobs = Annotated[int | None, optional("Number of processes, -1 for all cores.", "1")]
+Dask = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://scheduler:8786.", show_default="none"
-    ),
+    Option(metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://scheduler:8786.", show_default="none"),
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Save: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Write what was certified to this certificate file (.json).")
-]
+Json = Annotated[bool, Option("--json", help="Print one JSON document instead.")]
+Save = Annotated[Path | None, Option(help="Write what was certified to this certificate file (.json).")]
 
 
 @dataclass(eq=False, repr=False)
@@ -315,10 +265,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     shown: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
-        if parameter.name not in groups:
+        if parameter.name in groups:
+            shown += _shown(groups[parameter.name])
+        else:
             shown.append(parameter.replace(annotation=hints[parameter.name]))
-            continue
-        shown += _shown(groups[parameter.name])
 
     @functools.wraps(command)
     def run(**given: Any) -> None:

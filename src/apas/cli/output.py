@@ -88,13 +88,13 @@ def json_rows(frame: DataFrame) -> list[dict[str, Any]]:
     """The lines of a table as JSON values; what is missing, infinite or no number is null."""
     columns = [str(name) for name in frame.columns]
     lines = frame.astype(object).itertuples(index=False, name=None)
-    return [dict(zip(columns, map(_json_value, line), strict=True)) for line in lines]
 
+    def value(cell: Any) -> Any:
+        if isinstance(cell, float) and not math.isfinite(cell):
+            return None
+        return cell if cell is None or isinstance(cell, str | int | float) else str(cell)
 
-def _json_value(cell: Any) -> Any:
-    if isinstance(cell, float) and not math.isfinite(cell):
-        return None
-    return cell if cell is None or isinstance(cell, str | int | float) else str(cell)
+    return [dict(zip(columns, map(value, line), strict=True)) for line in lines]
 
 
 def print_line(text: str) -> None:
@@ -105,6 +105,16 @@ def print_line(text: str) -> None:
 def print_note(text: str) -> None:
     """Print a remark beside the result."""
     typer.echo(for_terminal(text), err=True)
+
+
+def new_table(*headings: str, right: Sequence[str] = (), no_wrap: bool = False, **options: Any) -> Table:
+    """A table without lines; headings `right` are those of numbers, behind the others."""
+    from rich.table import Table
+
+    table = Table(*headings, box=None, pad_edge=False, **options)
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=no_wrap)
+    return table
 
 
 def print_table(table: Table, summary: str) -> None:

@@ -7,28 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from apas.cli import options
-from apas.cli.output import cell, json_rows, print_json, print_line, print_note, print_table
+from apas.cli.output import cell, json_rows, new_table, print_json, print_line, print_note, print_table
 from apas.paper.experiment import available
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from apas.paper.download import Fetched
     from apas.paper.experiment import Entry, ExperimentOutcome
-
 
 paper_app = typer.Typer(
     help="Run the experiments of the paper again, and fetch their data.\n\nExample:  apas paper data --data datasets",
     no_args_is_help=True,
 )
 
-Data: TypeAlias = Annotated[
-    Path | None, typer.Option("--data", help="Folder with the datasets.", show_default="APAS_DATA, else ../shared")
+Data = Annotated[
+    Path | None, Option("--data", help="Folder with the datasets.", show_default="APAS_DATA, else ../shared")
 ]
 
 
@@ -39,11 +38,9 @@ class RunOptions:
     data: Data = None
     output: Annotated[
         Path,
-        typer.Option(
-            "--output", help="Folder for tables, figures and finished work; a run that was ended goes on there."
-        ),
+        Option("--output", help="Folder for tables, figures and finished work; a run that was ended goes on there."),
     ] = Path("apas-paper")
-    quick: Annotated[bool, typer.Option("--quick", help="Run less of it, to see that everything works.")] = False
+    quick: Annotated[bool, Option("--quick", help="Run less of it, to see that everything works.")] = False
     jobs: options.Jobs = None
     dask: options.Dask = None
     as_json: options.Json = False
@@ -90,21 +87,15 @@ def data_command(data: Data = None, as_json: options.Json = False) -> None:
         ]
         print_json({"format": "apas-paper-data", "folder": str(folder), "files": lines})
     else:
-        _print_files(files, folder)
-    for file in files:
-        if not file.ok:
-            print_note(f"error: {file.reason}")
-    if not all(file.ok for file in files):
+        table = new_table("dataset", "file", "state")
+        for f in files:
+            table.add_row(f.name, cell(f.path.relative_to(folder)), cell(f.state, "green" if f.ok else "red"))
+        print_table(table, f"{sum(f.ok for f in files)} of {len(files)} files are in {folder}.")
+    failed = [file for file in files if not file.ok]
+    for file in failed:
+        print_note(f"error: {file.reason}")
+    if failed:
         raise typer.Exit(1)
-
-
-def _print_files(files: list[Fetched], folder: Path) -> None:
-    from rich.table import Table
-
-    table = Table("dataset", "file", "state", box=None, pad_edge=False)
-    for file in files:
-        table.add_row(file.name, cell(file.path.relative_to(folder)), cell(file.state, "green" if file.ok else "red"))
-    print_table(table, f"{sum(file.ok for file in files)} of {len(files)} files are in {folder}.")
 
 
 def _place(data: Path | None) -> Path:
@@ -181,9 +172,7 @@ def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page:
 
 
 def _shown(title: str, frame: DataFrame) -> Any:
-    from rich.table import Table
-
-    table = Table(*map(str, frame.columns), title=title, title_justify="left", box=None, pad_edge=False)
+    table = new_table(*map(str, frame.columns), title=title, title_justify="left")
     for cells in frame.itertuples(index=False):
         table.add_row(*(cell(f"{value:.3g}" if isinstance(value, float) else value) for value in cells))
     return table

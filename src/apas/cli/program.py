@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from apas import __version__
@@ -78,7 +79,7 @@ def _program() -> typer.Typer:
 
     @program.callback()
     def _root(
-        version: bool = typer.Option(
+        version: bool = Option(
             False, "--version", help="Print the version and stop.", is_eager=True, callback=_print_version
         ),
     ) -> None:

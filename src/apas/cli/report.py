@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped
+from apas.cli.options import grouped, optional
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
@@ -17,23 +17,13 @@ from apas.errors import InputError
 def report_command(
     certificates: options.CertificatesFile,
     *,
-    report: Annotated[Path, typer.Option("--report", "-o", help="The page to write (.html).")] = Path("report.html"),
-    model: Annotated[
-        Path | None, typer.Option(help="Model file of the certified model, for the curves.", show_default="none")
-    ] = None,
-    audit: Annotated[
-        Path | None, typer.Option(help="File that `apas audit --json` printed.", show_default="none")
-    ] = None,
-    new_model: Annotated[
-        Path | None, typer.Option(help="Model file of a later model, for before and after.", show_default="none")
-    ] = None,
-    max_shifts: Annotated[
-        Path | None, typer.Option(help="File that `apas max-shift --save` wrote.", show_default="none")
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="a question")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the page's own draws.", show_default="from the certificates")
-    ] = None,
+    report: Annotated[Path, Option("--report", "-o", help="The page to write (.html).")] = Path("report.html"),
+    model: Annotated[Path | None, optional("Model file of the certified model, for the curves.")] = None,
+    audit: Annotated[Path | None, optional("File that `apas audit --json` printed.")] = None,
+    new_model: Annotated[Path | None, optional("Model file of a later model, for before and after.")] = None,
+    max_shifts: Annotated[Path | None, optional("File that `apas max-shift --save` wrote.")] = None,
+    title: Annotated[str | None, optional("Title of the page.", "a question")] = None,
+    seed: Annotated[int | None, optional("Seed of the page's own draws.", "from the certificates")] = None,
     layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:

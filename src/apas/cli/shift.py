@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from apas.cli import options
 from apas.cli.options import grouped
-from apas.cli.output import cell, give, print_table
+from apas.cli.output import cell, give, new_table, print_table
 from apas.display.numbers import at_most
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @grouped
 def shift_command(
-    old: Annotated[Path, typer.Argument(help="Model file of the base model.")],
-    new: Annotated[Path, typer.Argument(help="Model file of the changed model, with parameters of the same shapes.")],
+    old: Annotated[Path, Argument(help="Model file of the base model.")],
+    new: Annotated[Path, Argument(help="Model file of the changed model, with parameters of the same shapes.")],
     *,
     p: Annotated[
-        float, typer.Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
+        float, Option(help="Distance to report as delta: 0 counts changes, 1 sums them, 2 is Euclidean, or inf.")
     ] = math.inf,
     layers: options.LayerOptions,
     as_json: options.Json = False,
@@ -41,11 +41,7 @@ def shift_command(
 
 def print_report(report: ShiftReport) -> None:
     """Print a table of distances, rounded up, and what they mean."""
-    from rich.table import Table
-
-    table = Table("layer", "kind", box=None, pad_edge=False)
-    for name in ("size", *(f"p = {p:g}" for p in report.norms)):
-        table.add_column(name, justify="right")
+    table = new_table("layer", "kind", right=("size", *(f"p = {p:g}" for p in report.norms)))
     frame = report.to_frame()
     for start in range(0, len(frame), len(report.norms)):
         lines = frame.iloc[start : start + len(report.norms)]

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped
-from apas.cli.output import cell, give, print_table
+from apas.cli.options import grouped, optional
+from apas.cli.output import cell, give, new_table, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
 if TYPE_CHECKING:
     from apas.contracts.verify import VerifyReport
-
 
 _COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
@@ -26,30 +26,26 @@ def verify_command(
     model: options.ModelFile,
     *,
     require_coverage: Annotated[
-        float | None, typer.Option(help="Fail rows that certify less than this share of the shifts.")
+        float | None, Option(help="Fail rows that certify less than this share of the shifts.")
     ] = None,
-    require_confidence: Annotated[
-        float | None, typer.Option(help="Fail rows that claim less than this confidence.")
-    ] = None,
+    require_confidence: Annotated[float | None, Option(help="Fail rows that claim less than this confidence.")] = None,
     require_delta: Annotated[
-        float | None, typer.Option(help="Fail rows that certify a smaller delta than this, in their own set.")
+        float | None, Option(help="Fail rows that certify a smaller delta than this, in their own set.")
     ] = None,
     require_target: Annotated[
-        str | None, typer.Option(help="Fail rows that are about another class than this, as printed.")
+        str | None, Option(help="Fail rows that are about another class than this, as printed.")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
+        bool, Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
     ] = False,
-    samples: Annotated[
-        int | None, typer.Option(help="Models drawn afresh for each row.", show_default="as many as it takes")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the new draws, to repeat a run.")] = None,
+    samples: Annotated[int | None, optional("Models drawn afresh for each row.", "as many as it takes")] = None,
+    seed: Annotated[int | None, Option(help="Seed of the new draws, to repeat a run.")] = None,
     space: Annotated[
-        Path | None, typer.Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
+        Path | None, Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
     ] = None,
     models: Annotated[
         list[Path] | None,
-        typer.Option(help="Model file of a model that exists (ObservedShifts); once for each, in their order."),
+        Option(help="Model file of a model that exists (ObservedShifts); once for each, in their order."),
     ] = None,
     layers: options.LayerOptions,
     as_json: options.Json = False,
@@ -87,10 +83,8 @@ def verify_command(
 
 def print_report(report: VerifyReport) -> None:
     """Print a line per statement with what it claims, the sets that its delta is a size in, and what they come to."""
-    from rich.table import Table
-
     columns = ("row", "statement", "claimed", "target", "delta", "coverage", "confidence", "check", "reason")
-    table = Table(*columns, box=None, pad_edge=False)
+    table = new_table(*columns)
     for label, line in zip(report._labels(), report, strict=True):
         told = (line.target, exactly(line.delta), exactly(line.coverage), line.sureness())
         check = cell(line.check.value, style=_COLOURS[line.check.name])

@@ -19,23 +19,13 @@ if TYPE_CHECKING:
         make_loans as make_loans,
     )
 
-__all__ = [
-    "CATEGORICAL",
-    "DATASETS",
-    "LOAN_FEATURES",
-    "NUMERIC",
-    "data_folder",
-    "data_from",
-    "dataset_path",
-    "make_loans",
-]
-
 #: Which module defines each name, imported on first use: the command line only asks what there is.
 _DEFINED_IN = {
     "data_folder": "DATASETS data_folder data_from dataset_path",
     "loans": "CATEGORICAL LOAN_FEATURES NUMERIC make_loans",
 }
 _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,24 +18,6 @@ if TYPE_CHECKING:
     )
     from apas.paper.tables import TABLES as TABLES, Part as Part, Tables as Tables, read_tables as read_tables
 
-__all__ = [
-    "PROTOTYPES",
-    "RECIPES",
-    "TABLES",
-    "WACHTERS",
-    "BaselineRun",
-    "Part",
-    "Preparation",
-    "PublishedSampling",
-    "Recipe",
-    "Tables",
-    "baseline_table",
-    "later_network",
-    "prepare",
-    "read_tables",
-    "run_baseline",
-]
-
 #: Which module defines each name, imported on first use: the command line only asks what there is.
 _DEFINED_IN = {
     "networks": "RECIPES Preparation Recipe prepare",
@@ -43,6 +25,7 @@ _DEFINED_IN = {
     "tables": "TABLES Part Tables read_tables",
 }
 _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

@@ -33,8 +33,6 @@ _VARIABLE = "APAS_DATA"
 _FOLDERS: Final = tuple(dict.fromkeys(file.split("/")[0] for file in DATASETS.values()))
 _FETCH = "apas paper data --data"
 _LAYOUT = f"a folder with the sub-folders {', '.join(_FOLDERS)} (or one whose sub-folder 'datasets' has them)"
-
-
 _CHOSEN: ContextVar[Path | None] = ContextVar("chosen data folder", default=None)
 
 

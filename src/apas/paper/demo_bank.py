@@ -17,7 +17,6 @@ from apas.display.tables import csv_text
 from apas.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pandas import DataFrame
 
     from apas.certification.max_shift.result import MaxShifts
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from apas.counterfactuals.space.space import FeatureSpace
     from apas.models.base import Model
     from apas.shifts.distance import ShiftReport
-
 
 #: Applications that the network is trained on, and those that come in afterwards: this year, and again the next.
 TRAINED, LATER = 2000, 1000
@@ -146,18 +144,6 @@ class Offers:
     radii: MaxShifts
     proved: MaxShifts
 
-    @property
-    def cost(self) -> float:
-        """The mean change in units of the ranges, over those that were found."""
-        costs = [item.cost for item in self.found if item.is_found]
-        return float(np.mean(costs)) if costs else float("nan")
-
-    def audit(self, bank: LoanBank, retrained: Model) -> AuditReport:
-        """What becomes of the offers on the retrained model."""
-        from apas import audit
-
-        return audit(self.certificates, retrained, base=bank.model, space=bank.space)
-
     def frame(self, audit: AuditReport) -> DataFrame:
         """One line per applicant: what is offered, what is certified, and what became of it."""
         frame = self.found.to_frame()[["status", "changes", "cost"]].rename_axis("applicant")
@@ -176,12 +162,12 @@ class Offers:
         return frame
 
     def to_dict(self, audit: AuditReport) -> dict[str, Any]:
-        """The counts, as JSON values."""
-        found = int(self.found.found.sum())
+        """The counts, and the mean change in units of the ranges, as JSON values."""
+        costs = [item.cost for item in self.found if item.is_found]
         return {
             "applicants": len(self.found),
-            "found": found,
-            "mean_change": self.cost if found else None,
+            "found": len(costs),
+            "mean_change": float(np.mean(costs)) if costs else None,
             "certified_most": int(self.certificates.certified.sum()),
             "certified_every": int(self.worst.certified.sum()),
             "median_delta_most": _median(self.radii),
@@ -192,35 +178,24 @@ class Offers:
         }
 
 
-def plain_offers(bank: LoanBank, applicants: DataFrame, delta: float) -> Offers:
-    """Small changes that today's model accepts; nobody asks about tomorrow's before they are made."""
-    from apas import certify, generate
+def make_offers(name: str, bank: LoanBank, applicants: DataFrame, delta: float) -> Offers:
+    """Small changes that today's model accepts ("plain"), or that are certified ("robust")."""
+    from apas import certify, generate, max_shift
 
-    found = generate(
-        bank.model, applicants, NEXT_TO_NOTHING, target=1, space=bank.space, source="milp", method="interval"
-    )
+    asked: dict[str, Any] = {"target": 1, "space": bank.space}
+    model = bank.model
+    if name == "plain":  # nobody asks about tomorrow's model before they are made
+        found = generate(model, applicants, NEXT_TO_NOTHING, source="milp", method="interval", **asked)
+        certificates = certify(model, found[found.found].points, delta, target=1, rng=bank.seeds(4))
+    else:  # the search has draws of its own, so its certificates count as they are
+        found = generate(model, applicants, delta, rng=bank.seeds(5), **asked)
+        certificates = found.certificates
     made = found[found.found]
-    certificates = certify(bank.model, made.points, delta, target=1, rng=bank.seeds(4))
-    return _offers("plain", bank, found, certificates, delta)
-
-
-def robust_offers(bank: LoanBank, applicants: DataFrame, delta: float) -> Offers:
-    """Small changes that are certified; the search has draws of its own, so its certificates count as they are."""
-    from apas import generate
-
-    found = generate(bank.model, applicants, delta, target=1, space=bank.space, rng=bank.seeds(5))
-    return _offers("robust", bank, found, found.certificates, delta)
-
-
-def _offers(name: str, bank: LoanBank, found: Counterfactuals, certificates: Certificates, delta: float) -> Offers:
-    from apas import certify, max_shift
-
-    made = found[found.found]
-    worst = certify(bank.model, made.points, delta, target=1, method="cascade", rng=bank.seeds(6))
+    worst = certify(model, made.points, delta, target=1, method="cascade", rng=bank.seeds(6))
     for known in (certificates, worst):  # nobody has seen them yet; with the inputs a reader sees what changes
         known.inputs = made.inputs
-    radii = max_shift(bank.model, made.points, target=1, rng=bank.seeds(7))
-    proved = max_shift(bank.model, made.points, target=1, method="cascade", rng=bank.seeds(8))
+    radii = max_shift(model, made.points, target=1, rng=bank.seeds(7))
+    proved = max_shift(model, made.points, target=1, method="cascade", rng=bank.seeds(8))
     return Offers(name, found, certificates, worst, radii, proved)
 
 
@@ -285,11 +260,11 @@ class DemoFolder:
 
         self._write_model("this-year.json", bank.model)
         self._write("space.toml", bank.space.to_toml())
-        self._write_csv("applicants.csv", kinds[0].found.inputs.rename_axis("applicant"))
+        self._write("applicants.csv", csv_text(kinds[0].found.inputs.rename_axis("applicant")))
         for offers in kinds:
             rows = offers.found.points.rename_axis("applicant")
             rows.insert(0, "status", [status.name for status in offers.found.status])
-            self._write_csv(f"{offers.name}.csv", rows)
+            self._write(f"{offers.name}.csv", csv_text(rows))
             save_certificates(offers.certificates, self.path / f"{offers.name}.json", max_shifts=offers.radii)
             save_certificates(offers.worst, self.path / f"{offers.name}-every.json", max_shifts=offers.proved)
 
@@ -300,7 +275,7 @@ class DemoFolder:
         self._write_model("next-year.json", retrained)
         frames = [o.frame(a).assign(offer=o.name) for o, a in zip(kinds, audits, strict=True)]
         table = pd.concat(frames).set_index("offer", append=True).sort_index(kind="stable")
-        self._write_csv("offers.csv", table)
+        self._write("offers.csv", csv_text(table))
 
     def write_page(self, bank: LoanBank, robust: Offers, audit: AuditReport, retrained: Model) -> str | None:
         """The report; if there is none, why: without the extra that it needs, how to install that."""
@@ -328,9 +303,6 @@ class DemoFolder:
 
         assert offers(model, Dense)
         save_model(model.as_feedforward(), self.path / name)
-
-    def _write_csv(self, name: str, table: pd.DataFrame) -> None:
-        self._write(name, csv_text(table))
 
     def _write(self, name: str, text: str) -> None:
         try:

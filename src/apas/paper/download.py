@@ -146,19 +146,18 @@ def _fetched(name: str, path: Path, source: Source, patience: float) -> Fetched:
                 raise _Failed(f"what came has the SHA-256 {digest[:12]}..., not {source.sha256[:12]}...")
         except _Failed as failed:
             failures.append(str(failed))
-        else:
-            _put(path, content)
-            return Fetched(name, path, State.downloaded)
-    return Fetched(name, path, State.missing, _by_hand(name, path, source, failures))
-
-
-def _by_hand(name: str, path: Path, source: Source, failures: list[str]) -> str:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror or error}; name another folder.") from None
+        return Fetched(name, path, State.downloaded)
     what = f"{path} of the dataset {name!r} is missing ({'; then '.join(dict.fromkeys(failures))})"
     packed = ", compressed with gzip," if path.suffix == ".gz" else ""
-    where = " or ".join(source.addresses)
-    if source.member is None:
-        return f"{what}: get {where} on a machine with a network and put it{packed} there."
-    return f"{what}: get {where} on a machine with a network, unpack it and put its {source.member}{packed} there."
+    file = " and put it" if source.member is None else f", unpack it and put its {source.member}"
+    where = f"{' or '.join(source.addresses)} on a machine with a network"
+    return Fetched(name, path, State.missing, f"{what}: get {where}{file}{packed} there.")
 
 
 class _Bounded(io.BytesIO):
@@ -171,8 +170,8 @@ class _Bounded(io.BytesIO):
 
 
 def _downloaded(address: str, patience: float) -> bytes:
-    pooch = require("pooch", feature="Downloading the paper's datasets", extra="data")
-    requests = require("requests", feature="Downloading the paper's datasets", extra="data")
+    what = "Downloading the paper's datasets"
+    pooch, requests = (require(name, feature=what, extra="data") for name in ("pooch", "requests"))
     content = _Bounded()
     try:
         pooch.HTTPDownloader(chunk_size=_CHUNK, timeout=patience)(address, content, None)
@@ -211,11 +210,3 @@ def _digest(path: Path) -> str | None:
     except (OSError, EOFError, zlib.error):
         return None
     return digest.hexdigest()
-
-
-def _put(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}; name another folder.") from None

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 #: Rows of the network of Figure 1, and how far its weights move, such that each case of Figure 2 occurs.
 CASES: Final[Mapping[str, tuple[float, float]]] = {"a": (1.0, 0.2), "b": (1.0, 0.8), "c": (0.3, 0.9)}
 DELTA: Final = 0.1
@@ -78,7 +77,10 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
     """Draw Figures 1, 2 and 3 and the appendix network into a folder."""
-    made = {"figure1": _figure1(), "figure2": _figure2(results), "figure3": _figure3(), "appendix-network": _appendix()}
+    figure3, ax = _panels(1, (5.5, 2.8))
+    draw_network(TOY, ax, delta=TOY_DELTA)
+    ax.set_title(f"The network of Section 7.1, shifted by up to {TOY_DELTA:g}", loc="left", fontsize=10)
+    made = {"figure1": _figure1(), "figure2": _figure2(results), "figure3": figure3, "appendix-network": _appendix()}
     return [path for name, figure in made.items() for path in save_figure(figure, folder, name)]
 
 
@@ -99,7 +101,9 @@ def draw_network(
         first.append(len(nodes))
         for unit in range(size):
             place = (2.0 * layer, 2.0 * ((size - 1) / 2 - unit))
-            nodes.append(Node(*_unit(model, layer, unit), place, _bias(model, layer, unit, biases or {}, digits)))
+            value = model.biases[layer - 1][unit] if layer else 0
+            bias = (biases or {}).get((layer - 1, unit), f"{value:.{digits}g}") if value else ""
+            nodes.append(Node(*_unit(model, layer, unit), place, bias))
     edges = [
         Edge(first[layer] + i, first[layer + 1] + j, float(w), _interval(float(w), delta, digits))
         for layer, weights in enumerate(model.weights)
@@ -118,12 +122,6 @@ def _unit(model: FeedForward, layer: int, unit: int) -> tuple[str, str]:
     if layer == len(model.weights):
         return (f"y{unit + 1}" if outputs > 1 else "y"), "output"
     return model.activations[layer - 1], "relu"
-
-
-def _bias(model: FeedForward, layer: int, unit: int, names: Mapping[tuple[int, int], str], digits: int) -> str:
-    if layer == 0 or (value := model.biases[layer - 1][unit]) == 0:
-        return ""
-    return names.get((layer - 1, unit), f"{value:.{digits}g}")
 
 
 def _interval(weight: float, delta: float | None, digits: int) -> str:
@@ -170,13 +168,6 @@ def _figure2(results: Sequence[Mapping[str, Any]]) -> Figure:
     axes[1].set_xlabel(
         f"outputs of the models whose weights are shifted by up to {DELTA:g}; the bar is the model's own"
     )
-    return figure
-
-
-def _figure3() -> Figure:
-    figure, ax = _panels(1, (5.5, 2.8))
-    draw_network(TOY, ax, delta=TOY_DELTA)
-    ax.set_title(f"The network of Section 7.1, shifted by up to {TOY_DELTA:g}", loc="left", fontsize=10)
     return figure
 
 

@@ -35,15 +35,12 @@ class Experiment(Protocol):
 
     def units(self, settings: Mapping[str, Any], /) -> list[Unit]:
         """The work; with ``settings["quick"]`` less of it."""
-        ...
 
     def tables(self, results: Sequence[dict[str, Any]], /) -> dict[str, DataFrame]:
         """Tables by their names, which become names of files."""
-        ...
 
     def figures(self, results: Sequence[dict[str, Any]], folder: Path, /) -> list[Path]:
         """Write the figures into a folder, as PNG and SVG, and say which files they are."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +64,13 @@ def run_experiment(
     place = Path(folder)
     with Store(place / RESULTS) as store:
         results = run_units(experiment.units({"quick": quick}), store, n_jobs=n_jobs, label=label)
-    tables, files = experiment.tables(results), []
+    tables, files, command = experiment.tables(results), [], f"apas paper {label}{' --quick' if quick else ''}"
+    made = f"Made by `{command}` with {made_with()}, on {os.cpu_count()} cores."
     try:
         for name, table in tables.items():
             files += [place / f"{name}.csv", place / f"{name}.md"]
             write_text(files[-2], csv_text(table, index=False, float_format="%.6g"))
-            write_text(files[-1], f"{markdown_table(table)}\n\n{_made_by(label, quick)}\n")
+            write_text(files[-1], f"{markdown_table(table)}\n\n{made}\n")
         without = ""
         try:
             files += experiment.figures(results, place)
@@ -81,11 +79,6 @@ def run_experiment(
     except OSError as error:
         raise InputError(f"{str(place)!r} must be a folder to write to, got: {error.strerror or error}.") from None
     return ExperimentOutcome(tables, tuple(files), without)
-
-
-def _made_by(label: str, quick: bool) -> str:
-    how = " --quick" if quick else ""
-    return f"Made by `apas paper {label}{how}` with {made_with()}, on {os.cpu_count()} cores."
 
 
 @dataclass(frozen=True)
@@ -184,8 +177,11 @@ class Section:
             f'<h2 id="{for_html(self.entry.name)}">{for_html(self.entry.title)}</h2>',
             f"<p><code>{for_html(command)}</code>, {for_html(work)}</p>",
             *(html_table(table, caption=name, ends=LINES) for name, table in self.outcome.tables.items()),
-            *(_picture(file) for file in self.outcome.files if file.suffix == ".png"),
         ]
+        for file in self.outcome.files:
+            if file.suffix == ".png":
+                content = base64.b64encode(file.read_bytes()).decode("ascii")
+                lines.append(f'<img alt="{for_html(file.stem)}" src="data:image/png;base64,{content}">')
         if self.outcome.without_figures:
             lines.append(f"<p>No figures: {for_html(self.outcome.without_figures)}</p>")
         return "\n".join(lines)
@@ -193,15 +189,29 @@ class Section:
 
 def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, quick: bool, n_jobs: int) -> Path:
     """Write the page of a run into a folder, and what it was made with as Markdown besides; each in one step."""
+    import pandas as pd
+
     command = f"apas paper all{' --quick' if quick else ''}"
     links = "".join(f'<li><a href="#{for_html(s.entry.name)}">{for_html(s.entry.title)}</a></li>' for s in sections)
     read = {name for section in sections for unit in section.units for name in unit.data}
+    versions = [
+        ("apas", code_version()),
+        ("Python", platform.python_version()),
+        *((name, library_version(name)) for name in LIBRARIES),
+        ("system", f"{platform.system()} {platform.machine()}"),
+        ("cores", str(os.cpu_count())),
+        ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
+    ]
+    seeds = [(s.entry.name, len(s.units), s.entry.seeds) for s in sections]
+    digests = [
+        (name, file, hashlib.sha256(dataset_path(name).read_bytes()).hexdigest())
+        for name, file in DATASETS.items()
+        if name in read
+    ]
     made_with = {
-        "program and machine": _versions(n_jobs),
-        "seeds": _frame(
-            [(s.entry.name, len(s.units), s.entry.seeds) for s in sections], "experiment", "units", "seeds"
-        ),
-        "data": _digests(name for name in DATASETS if name in read),
+        "program and machine": pd.DataFrame(versions, columns=["what", "which"]),
+        "seeds": pd.DataFrame(seeds, columns=["experiment", "units", "seeds"]),
+        "data": pd.DataFrame(digests, columns=["dataset", "file", "SHA-256"]),
     }
     parts = [
         f"<h1>The paper, reproduced</h1><p>Made by <code>{for_html(command)}</code>.</p><ul>{links}</ul>",
@@ -234,31 +244,3 @@ def _settings(units: Iterable[Unit]) -> Mapping[str, str]:
         name: " | ".join(list(values)[:VALUES]) + (f" and {len(values) - VALUES} more" if len(values) > VALUES else "")
         for name, values in found.items()
     }
-
-
-def _picture(file: Path) -> str:
-    content = base64.b64encode(file.read_bytes()).decode("ascii")
-    return f'<img alt="{for_html(file.stem)}" src="data:image/png;base64,{content}">'
-
-
-def _versions(n_jobs: int) -> DataFrame:
-    lines = [
-        ("apas", code_version()),
-        ("Python", platform.python_version()),
-        *((name, library_version(name)) for name in LIBRARIES),
-        ("system", f"{platform.system()} {platform.machine()}"),
-        ("cores", str(os.cpu_count())),
-        ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
-    ]
-    return _frame(lines, "what", "which")
-
-
-def _digests(names: Iterable[str]) -> DataFrame:
-    lines = [(name, DATASETS[name], hashlib.sha256(dataset_path(name).read_bytes()).hexdigest()) for name in names]
-    return _frame(lines, "dataset", "file", "SHA-256")
-
-
-def _frame(lines: Sequence[tuple[Any, ...]], *columns: str) -> DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(lines, columns=list(columns))

@@ -7,7 +7,6 @@ largest delta of each explanation is asked for in several ways, and the network 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ from apas._typing import Floats
 from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.sampling import Sampling
 from apas.display.plots import save_figure
+from apas.models.feedforward import FeedForward
 from apas.paper.networks import Preparation, prepare
 from apas.paper.published import Loops, PublishedSampling, published_delta, published_loops
 from apas.paper.store import Unit, data_version
@@ -26,7 +26,6 @@ from apas.paper.tables import TABLES, files_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 #: Methods in the order of the bars, with their colours.
 BARS: Final = {
@@ -39,14 +38,11 @@ BARS: Final = {
 WIDTH = 0.8 / len(BARS)
 
 
-def draw_bars(
-    results: Sequence[Mapping[str, Any]],
-    shifts: Mapping[str, float],
-    printed: Mapping[str, tuple[float, float]],
-    folder: Path | str,
-) -> list[Path]:
-    """Draw the figure into a folder."""
+def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+    """The mean deltas as bars."""
     plt = require("matplotlib.pyplot", feature="draw_bars", extra="plot")
+    shifts = {r["dataset"]: f"{r['shift']:.2f}" for r in results if "vm1" in r}
+    results = [r for r in results if "method" in r]
     figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
     names = list(dict.fromkeys(r["dataset"] for r in results))
     for k, (method, colour) in enumerate(BARS.items()):
@@ -58,19 +54,15 @@ def draw_bars(
         ax.bar(places, means, WIDTH * 0.92, color=colour, label=method)
         ax.errorbar(places, means, [below, above], fmt="none", ecolor="black", elinewidth=0.8, capsize=2.5)
         if method in ("worst case", "paper search, its draws"):
-            theirs = [printed[r["dataset"]][k] for r in shown]
+            theirs = [DELTAS[r["dataset"]][k] for r in shown]
             label = "as printed in the paper's notebooks" if k == 0 else None
             ax.plot(places, theirs, "D", color="white", markeredgecolor="black", markersize=5, zorder=4, label=label)
-    ax.set_xticks(range(len(names)), [f"{name}\nretraining moves it by {_rounded(shifts.get(name))}" for name in names])
+    ax.set_xticks(range(len(names)), [f"{name}\nretraining moves it by {shifts.get(name, '?')}" for name in names])
     ax.set_ylabel("largest delta: mean of 50 explanations\n(whiskers: least and largest)")
     ax.set_title("How far the model may shift: every shift against 99.5 % of the shifts", loc="left")
     ax.legend(frameon=False, fontsize=9, ncols=2)
     ax.margins(y=0.12)
     return save_figure(figure, folder, "figure4")
-
-
-def _rounded(shift: float | None) -> str:
-    return "?" if shift is None else f"{shift:.2f}"
 
 
 #: The search of the test, and the claim that its deltas carry.
@@ -97,27 +89,17 @@ MEASURED: Final[Mapping[str, float]] = {"diabetes": 0.27, "no2": 0.07, "sba": 0.
 MILP_R = "MILP-R"
 
 
-@dataclass(frozen=True)
-class _Case:
-    """A dataset's networks, and the explanations of the inputs that differ."""
-
-    preparation: Preparation
-    loops: Loops
-
-    @property
-    def points(self) -> Floats:
-        return self.loops.points[MILP_R]
-
-
-def _case(dataset: str) -> _Case:
-    return _made(dataset, data_version(files_of(dataset)))
+def _case(dataset: str) -> tuple[Preparation, Loops, Floats]:
+    """A dataset's networks, the loops over the inputs that differ, and their explanations."""
+    preparation, loops = _made(dataset, data_version(files_of(dataset)))
+    return preparation, loops, loops.points[MILP_R]
 
 
 @lru_cache(maxsize=len(TABLES))
-def _made(dataset: str, data: str) -> _Case:
+def _made(dataset: str, data: str) -> tuple[Preparation, Loops]:
     """Made once per process and state of the data: it takes longer than all that is asked about it."""
     preparation = prepare(dataset)
-    return _Case(preparation, published_loops(preparation, {MILP_R: "interval"}))
+    return preparation, published_loops(preparation, {MILP_R: "interval"})
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
@@ -135,10 +117,10 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
 
 def explain(dataset: str) -> dict[str, Any]:
     """Explain the inputs by MILP-R, and see on which networks the explanations are valid."""
-    case = _case(dataset)
-    preparation, weights = case.preparation, case.loops.times
-    before = preparation.network.margin(case.points, 1) >= 0
-    after = before & (preparation.retrained.margin(case.points, 1) >= 0)
+    preparation, loops, points = _case(dataset)
+    weights = loops.times
+    before = preparation.network.margin(points, 1) >= 0
+    after = before & (preparation.retrained.margin(points, 1) >= 0)
     return {
         "dataset": dataset,
         "inputs": int(weights.sum()),
@@ -148,30 +130,28 @@ def explain(dataset: str) -> dict[str, Any]:
         "shift": preparation.shift,
         "vm1": float(np.average(before, weights=weights)),
         "vm2": float(np.average(after, weights=weights)),
-        "l1": case.loops.l1(MILP_R),
+        "l1": loops.l1(MILP_R),
     }
 
 
 def measure(dataset: str, method: str, repetitions: int) -> dict[str, Any]:
     """The largest deltas of the explanations by one of `METHODS`, with seeds 0, 1, ..."""
-    case = _case(dataset)
-    found = np.stack([_deltas(case, method, seed) for seed in range(repetitions)])
-    weights, each = case.loops.times, found.mean(axis=0)
+    preparation, loops, points = _case(dataset)
+    found = np.stack([_deltas(preparation.network, points, method, seed) for seed in range(repetitions)])
+    weights, each = loops.times, found.mean(axis=0)
     mean = float(np.average(each, weights=weights))
-    deviation = float(np.sqrt(np.average((each - mean) ** 2, weights=weights)))
     return {
         "dataset": dataset,
         "method": method,
         "means": np.average(found, axis=1, weights=weights).tolist(),
         "mean": mean,
-        "deviation": deviation,
+        "deviation": float(np.sqrt(np.average((each - mean) ** 2, weights=weights))),
         "least": float(each.min()),
         "largest": float(each.max()),
     }
 
 
-def _deltas(case: _Case, method: str, seed: int) -> Floats:
-    network, X = case.preparation.network, case.points
+def _deltas(network: FeedForward, X: Floats, method: str, seed: int) -> Floats:
     if method == "worst case, as published":
         return published_delta(network, X, "interval")
     if method == "worst case":
@@ -224,16 +204,8 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
         "mean": _six(result["mean"]),
         "paper": _six(printed),
         "ratio": result["mean"] / printed,
-        "deviation": _six(result["deviation"]),
-        "least": _six(result["least"]),
-        "largest": _six(result["largest"]),
+        **{name: _six(result[name]) for name in ("deviation", "least", "largest")},
         "seeds": len(means),
         "least mean": _six(min(means)),
         "largest mean": _six(max(means)),
     }
-
-
-def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
-    """The mean deltas as bars."""
-    shifts = {r["dataset"]: r["shift"] for r in results if "vm1" in r}
-    return draw_bars([r for r in results if "method" in r], shifts, DELTAS, folder)

@@ -110,28 +110,19 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
 
 
 def _line(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    first = parts[0]
-
-    def total(name: str) -> Any:
-        return sum(part[name] for part in parts)
-
-    formulas = total("formulas")
+    first, names = parts[0], ("formulas", "true", "yes", "no", "unknown", "wrong", "solutions", "seconds", "tried")
+    total = {name: sum(part[name] for part in parts) for name in names}
+    titles = {"true": "can be true", "solutions": "solutions from witnesses"}
     whole = "all" if first["step"] == len(parts) else f"every {first['step']}th"
     return {
         "variables": first["variables"],
         "clauses": first["clauses"],
         "which": "random" if first["random"] else whole,
-        "formulas": formulas,
-        "can be true": total("true"),
-        "yes": total("yes"),
-        "no": total("no"),
-        "unknown": total("unknown"),
-        "wrong": total("wrong"),
-        "solutions from witnesses": total("solutions"),
+        **{titles.get(name, name): total[name] for name in names[:-2]},
         "parameters": max(part["parameters"] for part in parts),
-        "ms per formula": f"{1e3 * total('seconds') / formulas:.2f}",
+        "ms per formula": f"{1e3 * total['seconds'] / total['formulas']:.2f}",
         "longest ms": f"{1e3 * max(part['longest'] for part in parts):.1f}",
-        "ms to try assignments": f"{1e3 * total('tried') / formulas:.2f}",
+        "ms to try assignments": f"{1e3 * total['tried'] / total['formulas']:.2f}",
     }
 
 
@@ -196,15 +187,17 @@ def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
             where[layer][unit] = len(nodes)
             nodes.append(Node(column[unit], kind, (3.4 * layer, spacing * height), bias))
     edges = [
-        Edge(where[layer][i], where[layer + 1][j], float(w[i, j]))
-        for layer, w in enumerate(hard.model.weights)
-        for i in range(w.shape[0])
-        for j in range(w.shape[1])
-        if w[i, j] or layer == 0
+        Edge(where[layer][i], where[layer + 1][j], float(w))
+        for layer, weights in enumerate(hard.model.weights)
+        for (i, j), w in np.ndenumerate(weights)
+        if w or layer == 0
     ]
     draw_graph(ax, nodes, edges, labels=False)
     ax.set_title(str(hard.formula), loc="left", fontsize=10)
-    handles = [ax.plot([], [], color=colour, label=label)[0] for colour, label in _legend(edges)]
+    handles = []
+    for w in sorted({e.weight for e in edges}):
+        label = f"weight {w:g}" + (", chooses the assignment" if w == 0 else "")
+        handles += ax.plot([], [], color=weight_colour(w), label=label)
     ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles), frameon=False)
     return ax
 
@@ -224,8 +217,3 @@ def _end() -> tuple[list[Node], list[Edge]]:
     nodes = [Node(name, "relu" if name != "..." else "", (0.0, 2.0 - 0.8 * i)) for i, name in enumerate(names)]
     nodes.append(Node("z", "output", (2.0, 0.0), "gap/2 - n"))
     return nodes, [Edge(i, 6, 1.0 if i < 3 else -1.0) for i in (0, 2, 3, 5)]
-
-
-def _legend(edges: Sequence[Edge]) -> list[tuple[str, str]]:
-    sizes = sorted({e.weight for e in edges})
-    return [(weight_colour(w), f"weight {w:g}" + (", chooses the assignment" if w == 0 else "")) for w in sizes]

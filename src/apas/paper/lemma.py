@@ -25,7 +25,6 @@ from apas.theory.shift_notions import LEMMA_EXAMPLE, UnboundedFamily
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 ACTIVATIONS: Final = ("relu", "tanh", "sigmoid")
 #: Sizes of the shifts; the paper's is 3/10.
 DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")
@@ -57,26 +56,19 @@ def expected(activation: str, delta: str) -> dict[str, Any]:
         model = example.model(activation)
         output = float(model.margin(example.X, 1)[0]) + model.threshold
         (difference, change), exact = example.difference(activation), None
-    return {
-        "activation": activation,
-        "delta": delta,
-        "output": output,
-        "difference": difference,
-        "change": change,
-        "exact": exact,
-    }
+    found = {"output": output, "difference": difference, "change": change, "exact": exact}
+    return {"activation": activation, "delta": delta, **found}
 
 
 def drawn(activation: str, draws: int) -> dict[str, Any]:
     """What draws of shifted models tell of the example at the paper's delta."""
     model, X = LEMMA_EXAMPLE.model(activation), LEMMA_EXAMPLE.X
     found = is_naturally_occurring(model, X, delta=float(LEMMA_EXAMPLE.delta), n_samples=draws, rng=0)
+    row = {"mean": found.mean, "variance": found.variance, "p": found.p_values}
     return {
         "activation": activation,
         "draws": draws,
-        "mean": found.mean[0].item(),
-        "variance": found.variance[0].item(),
-        "p": found.p_values[0].item(),
+        **{name: value[0].item() for name, value in row.items()},
         "verdict": found.verdict.name,
         "confidence": found.confidence,
         "lipschitz": found.lipschitz_shifted,

@@ -22,7 +22,6 @@ from apas.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Words = NDArray[np.uint64]
 
 #: Feature columns of :func:`make_loans` that hold numbers.
@@ -102,7 +101,9 @@ def make_loans(n_rows: int = 1000, *, drift: float = 0.0, rng: int = 0) -> pd.Da
     n_rows = _integer("n_rows", n_rows, 2**32, "Pass the number of applications, e.g. n_rows=1000.")
     rng = _integer("rng", rng, 2**128, "Pass a fixed seed, e.g. rng=0; another one gives a new sample.")
     drift = _drift(drift)
-    words = _words(n_rows, rng)
+    # the 64-bit words of each row: bit streams are what NumPy keeps stable
+    words: Words = np.random.Philox(key=rng, counter=_STREAM << 192).random_raw(n_rows * _WORDS_PER_ROW)
+    words = words.reshape(n_rows, _WORDS_PER_ROW)
     columns = _people(words, drift)
     columns |= _finances(columns, words, drift)
     columns["approved"] = (_uniform(words[:, 13]) < _logistic(_score(columns, drift))).astype(np.int64)
@@ -131,13 +132,6 @@ def _drift(value: object) -> float:
         f"drift of make_loans must be a number in [0, {_MAX_DRIFT:g}], got {value!r}. "
         "Pass 0.0 for this year, 1.0 for the next, or anything between."
     )
-
-
-def _words(n_rows: int, seed: int) -> Words:
-    """Return the 64-bit words of the rows, shape (n_rows, 16): bit streams are what NumPy keeps stable."""
-    stream = np.random.Philox(key=seed, counter=_STREAM << 192)
-    words: Words = stream.random_raw(n_rows * _WORDS_PER_ROW)
-    return words.reshape(n_rows, _WORDS_PER_ROW)
 
 
 def _uniform(words: Words) -> Floats:

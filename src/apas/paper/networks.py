@@ -205,11 +205,6 @@ def fit(recipe: Recipe, X: Floats, y: Any, *, seed: int = 0) -> Any:
     return network.fit(X, y)
 
 
-def one_pass(estimator: Any, X: Floats, y: Any) -> Any:
-    """A copy of a fitted network after one more pass over the rows given, its optimiser's state carried over."""
-    return copy.deepcopy(estimator).partial_fit(X, y)
-
-
 def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distinct: bool = False) -> Preparation:
     """Train the networks of a dataset, measure their shifts and choose the inputs, as published unless told otherwise.
 
@@ -247,6 +242,8 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     estimator = fit(recipe, d1.X[training], d1.y[training], seed=own)
     network = _network(estimator, tables)
     delta = float(estimate_delta(estimator, d2.X, d2.y, rounds=ROUNDS, fraction=recipe.fraction, rng=rounds))
+    # one more pass over D2, with the optimiser's state carried over
+    passed = copy.deepcopy(estimator).partial_fit(d2.X, d2.y)
     farthest, delta_max = _most_shifted(estimator, d2, rounds)
     options = {"seed": drawing} if distinct else {"seed": drawing, "most": recipe.most_inputs}
     chosen = (distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)
@@ -256,13 +253,11 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
         testing=testing,
         estimator=estimator,
         network=network,
-        retrained=_network(one_pass(estimator, d2.X, d2.y), tables),
+        retrained=_network(passed, tables),
         most_shifted=_network(farthest, tables),
         delta=delta,
         delta_max=delta_max,
-        n_class_0=chosen.n_class_0,
-        n_certified=chosen.n_certified,
-        rows=chosen.rows,
+        **chosen._asdict(),
     )
 
 
@@ -356,10 +351,11 @@ class _Training:
             picked = order[:, start : start + self.recipe.batch]
             X, y, size = self.X[picked], self.y[picked][:, :, None], picked.shape[1]
             hidden = np.maximum(X @ w + b, 0)
-            scores = hidden @ v + c
-            chance = expit(scores)
+            chance = expit(hidden @ v + c)
             # as scikit-learn adds it up: the penalty of a batch is divided by its size, and the loss multiplied again
-            total += size * _loss(chance, y) + 0.5 * PENALTY * np.square(values[:, :biases]).sum(axis=1)
+            clipped = np.clip(chance, CLIP, 1 - CLIP)
+            loss = -np.where(y > 0, np.log(clipped), np.log(1 - clipped)).mean(axis=(1, 2))
+            total += size * loss + 0.5 * PENALTY * np.square(values[:, :biases]).sum(axis=1)
             error = chance - y
             np.matmul(hidden.transpose(0, 2, 1), error, out=dv)
             dc[:] = error.mean(axis=1, keepdims=True)
@@ -375,13 +371,6 @@ class _Training:
             values -= step * first / (np.sqrt(second) + EPSILON)
         self.values[going], self.first[going], self.second[going] = values, first, second
         return np.asarray(total / order.shape[1])
-
-
-def _loss(chance: Floats, y: Floats) -> Floats:
-    """Mean log loss per network."""
-    clipped = np.clip(chance, CLIP, 1 - CLIP)
-    loss: Floats = -np.where(y > 0, np.log(clipped), np.log(1 - clipped)).mean(axis=(1, 2))
-    return loss
 
 
 #: Networks that are trained together.

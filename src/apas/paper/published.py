@@ -86,6 +86,7 @@ def published_delta(
 BLOCK, KEPT = 1024, 1 << 24
 #: Decimals of the coverage that a test without failures shows, rounded down.
 DECIMALS = 6
+_PER_TEST = "as published, the confidence holds for this test by itself, not for a row that such tests have chosen"
 
 
 @dataclass(frozen=True)
@@ -167,46 +168,35 @@ class PublishedSampling:
         first = np.full(len(question), self.n_samples)
         witnesses: dict[int, KeptShift] = {}
         active = np.arange(len(question))
-        for start, unit in self._unit(question):
+        movers = np.flatnonzero(question.radii)
+        for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
+            if len(movers) < len(question.radii):  # those that do not move are drawn no numbers
+                unit = placed(unit, movers, len(question.radii))
             margins = question.margins(unit * question.reach, active)
             failed = ~(margins > question.band[active])  # written so that a NaN fails
             for column in np.flatnonzero(failed.any(axis=0)):
                 row, place = int(active[column]), int(failed[:, column].argmax())
                 first[row] = start + place
                 if not margins[place, column] >= -question.band[row]:  # else its sign may be owed to rounding
-                    witnesses[row] = self._witness(question, row, unit[place])
+                    delta = float(question.delta[row])
+                    shift = inside_box(question.model.parameters.values, question.radii, delta, unit[place])
+                    witnesses[row] = KeptShift(delta, shift)
             active = active[~failed.any(axis=0)]
             if not len(active):
                 break
         claim = self.claim(question)
         return [self._certificate(question, i, claim, int(first[i]), witnesses.get(i)) for i in range(len(question))]
 
-    def _unit(self, question: Question) -> Iterator[tuple[int, Floats]]:
-        """Number of the first draw of each block, and the block, in units of how far each parameter may move."""
-        movers = np.flatnonzero(question.radii)
-        for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
-            yield start, unit if len(movers) == len(question.radii) else placed(unit, movers, len(question.radii))
-
-    def _witness(self, question: Question, row: int, unit: Floats) -> KeptShift:
-        delta = float(question.delta[row])
-        return KeptShift(delta, inside_box(question.model.parameters.values, question.radii, delta, unit))
-
     def _certificate(
         self, question: Question, i: int, claim: Most, first: int, witness: KeptShift | None
     ) -> Certificate:
         failed = first < self.n_samples
-        verdict = Verdict.UNKNOWN if failed else Verdict.CERTIFIED
-        reason = f"draw number {first + 1} of {self.n_samples} failed"
+        verdict, reason = Verdict.UNKNOWN, f"draw number {first + 1} of {self.n_samples} failed"
         if not failed:
-            reason = (
-                f"none of {self.n_samples} draws failed; as published, the confidence holds for this test by itself, "
-                "not for a row that such tests have chosen"
-            )
-        evidence = PublishedEvidence(self.seed, self.n_samples, first + failed, int(failed))
+            verdict, reason = Verdict.CERTIFIED, f"none of {self.n_samples} draws failed; {_PER_TEST}"
+        evidence, delta = PublishedEvidence(self.seed, self.n_samples, first + failed, int(failed)), question.delta[i]
         name = type(self).__name__.lower()
-        return Certificate(
-            claim, verdict, float(question.delta[i]), question.target[i], name, evidence, reason, witness
-        )
+        return Certificate(claim, verdict, float(delta), question.target[i], name, evidence, reason, witness)
 
 
 def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, Floats]]:
@@ -300,7 +290,6 @@ class Levelled(CandidateSource, Protocol):
 
     def levels(self, search: Search) -> Iterator[Level]:
         """Rows in levels."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,12 +370,11 @@ def run_baseline(
         )
     if robust and not isinstance(source, Levelled):
         raise InputError(f"`source` must have levels for a robust loop, as Wachter and Prototype have, got {source!r}.")
-    space = preparation.tables.space
+    X, space = preparation.raw_inputs, preparation.tables.space
     task = Task(space.bind(preparation.network), space, background=space.numbers(preparation.d1.raw))
-    complaint = source.unsupported(task)
-    if complaint is not None:
+    if (complaint := source.unsupported(task)) is not None:
         raise Unsupported(complaint)
-    rows, places = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
+    rows, places = np.unique(space.numbers(X), axis=0, return_inverse=True)
     searches = [Search(task, i, row, WANTED) for i, row in enumerate(rows)]
     began = time.process_time()
     if robust and isinstance(source, Levelled):
@@ -396,20 +384,12 @@ def run_baseline(
     seconds = time.process_time() - began
     name = type(source).__name__ if method is None else method
     later = [later_network(preparation)] if retrained is None else list(retrained)
-    return _measured(preparation, name, found[places.ravel()], later, seconds)
-
-
-def _measured(
-    preparation: Preparation, method: str, numbers: Floats, retrained: Sequence[FeedForward], seconds: float
-) -> BaselineRun:
-    X, space = preparation.raw_inputs, preparation.tables.space
-    points = space.like_with_gaps(numbers, X, np.arange(len(numbers)))
+    points = space.like_with_gaps(found[places.ravel()], X, np.arange(len(X)))
     given = Counterfactuals.from_frame(preparation.network, X, points, target=WANTED, space=space)
-    evaluation = evaluate(
-        given, background=preparation.d1.raw, retrained=retrained, metrics=METRICS, delta=preparation.delta
-    )
+    background, delta = preparation.d1.raw, preparation.delta
+    evaluation = evaluate(given, background=background, retrained=later, metrics=METRICS, delta=delta)
     certified = np.asarray(evaluation.rows["delta_validity"].to_numpy(dtype=bool, na_value=False))
-    return BaselineRun(preparation.name, method, given, certified, evaluation, seconds)
+    return BaselineRun(preparation.name, name, given, certified, evaluation, seconds)
 
 
 def _first(source: CandidateSource, search: Search) -> Floats:

@@ -14,13 +14,12 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from apas._parallel import in_parallel
@@ -96,7 +95,7 @@ def unit_key(experiment: str, settings: Mapping[str, Any], data: str, code: str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """Results in a file, one transaction each."""
 
     def __init__(self, path: Path | str) -> None:
@@ -169,12 +168,7 @@ class Store:
         """Close the file."""
         self._base.close()
 
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -36,7 +36,6 @@ from apas.paper.tables import TABLES, files_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 #: The networks that VM2 was measured on.
 ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"
 
@@ -129,14 +128,18 @@ def scores(preparation: Preparation, points: Floats, judges: Sequence[FeedForwar
     valid = _accepts(network, points, found)
     later = {"one_pass": preparation.retrained, "most_shifted": preparation.most_shifted}
     kept, start = points[valid], X[valid]
-    fractions = _fractions(network, kept, preparation.delta)
+    method = Sampling(n_samples=DRAWS)
+    curves = robust_fraction(network, kept, preparation.delta, target=WANTED, method=method, rng=SEED)
+    fractions = np.array([curve.estimate[0] for curve in curves])
+    parts = preparation.tables.space.coding.slices
+    features = [i for i, part in enumerate(parts) for _ in range(part.start, part.stop)]  # of each of the columns
     return {
         "found": float(found.mean()),
         "vm1": float(valid.mean()),
         **{f"vm2_{name}": float(_accepts(net, points, valid).mean()) for name, net in later.items()},
         "vm2_scratch": _mean(np.array([_accepts(judge, points, valid).mean() for judge in judges])),
         "l1": _mean(l1(start, kept)),
-        "l0": _mean(l0(start, kept, features=_features(preparation))),
+        "l0": _mean(l0(start, kept, features=features)),
         "lof": _mean(lof(preparation.d1.X, kept)) if len(kept) else None,
         "delta_validity": float(delta_validity(network, points, preparation.delta, target=WANTED).mean()),
         "robust_fraction": _mean(fractions),
@@ -151,23 +154,12 @@ def _accepts(network: FeedForward, points: Floats, among: Bools) -> Bools:
     return accepted
 
 
-def _fractions(network: FeedForward, points: Floats, delta: float) -> Floats:
-    method = Sampling(n_samples=DRAWS)
-    curves = robust_fraction(network, points, delta, target=WANTED, method=method, rng=SEED)
-    return np.array([curve.estimate[0] for curve in curves])
-
-
-def _features(preparation: Preparation) -> list[int]:
-    """The feature that each column of the network belongs to."""
-    parts = preparation.tables.space.coding.slices
-    return [i for i, part in enumerate(parts) for _ in range(part.start, part.stop)]
-
-
 def _mean(values: Floats) -> float | None:
     return float(np.mean(values)) if len(values) else None
 
 
 _Results = Sequence[Mapping[str, Any]]
+_Lines = list[dict[str, Any]]
 #: Results by the names of their columns, and how many decimals they are shown with.
 COLUMNS: Final[Mapping[str, tuple[str, int]]] = {
     "VM1": ("vm1", 2),
@@ -191,14 +183,8 @@ def shown(value: float | None, decimals: int) -> str:
     return "-" if value is None else f"{value:.{decimals}f}"
 
 
-def compared(results: _Results) -> DataFrame:
-    """One line per dataset and method, ours beside the printed figures."""
-    import pandas as pd
-
-    return pd.DataFrame([_beside(r) for r in results])
-
-
-def _beside(result: Mapping[str, Any]) -> dict[str, str]:
+def beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
+    """The line of a dataset and method, ours beside the printed figures."""
     printed = PRINTED.get((result["dataset"], result["method"]))
     line = {"dataset": result["dataset"], "method": result["method"]}
     for title, (name, decimals) in COLUMNS.items():
@@ -215,20 +201,14 @@ def _beside(result: Mapping[str, Any]) -> dict[str, str]:
     return line
 
 
-def averaged(results: _Results) -> DataFrame:
+def averaged(results: _Results) -> _Lines:
     """One line per dataset and method: mean over the seeds, and standard deviation if there are several."""
-    import pandas as pd
-
-    lines = []
-    for (dataset, method), group in _grouped(results, "dataset", "method").items():
-        line: dict[str, Any] = {
-            "dataset": dataset,
-            "method": method,
-            "seeds": len(group),
-            "found": _over(group, "found", 2),
-        }
-        lines.append(line | {title: _over(group, name, decimals) for title, (name, decimals) in COLUMNS.items()})
-    return pd.DataFrame(lines)
+    columns = {"found": ("found", 2), **COLUMNS}
+    return [
+        {"dataset": dataset, "method": method, "seeds": len(group)}
+        | {title: _over(group, name, decimals) for title, (name, decimals) in columns.items()}
+        for (dataset, method), group in _grouped(results, "dataset", "method").items()
+    ]
 
 
 def _over(group: _Results, name: str, decimals: int) -> str:
@@ -239,21 +219,11 @@ def _over(group: _Results, name: str, decimals: int) -> str:
     return f"{np.mean(values):.{decimals}f}{spread}"
 
 
-def each_seed(results: _Results) -> DataFrame:
-    """One line per dataset, seed and method, as numbers."""
-    import pandas as pd
-
-    names = ["dataset", "seed", "method", "found", *(name for name, _ in COLUMNS.values())]
-    return pd.DataFrame([{name: r[name] for name in names} for r in results], columns=names)
-
-
-def against(results: _Results) -> DataFrame:
+def against(results: _Results) -> _Lines:
     """`RobustOptimum` against APΔS: its l1 as a part of the other's, and on how many seeds it is worse in what.
 
     ``shift / delta`` is how much farther retraining by one pass moves the network than the shifts that are certified.
     """
-    import pandas as pd
-
     lines = []
     for (variant, dataset), group in _grouped(results, "variant", "dataset").items():
         group = [r for r in group if r["vm1"]]  # else there is nothing to compare
@@ -277,31 +247,24 @@ def against(results: _Results) -> DataFrame:
                 name = COLUMNS[title][0]
                 line[f"worse in {title}"] = sum(ours[name] < other[name] - ROUNDING for ours, other in pairs)
             lines.append(line)
-    return pd.DataFrame(lines)
+    return lines
 
 
-def each_network(results: _Results) -> DataFrame:
+def each_network(results: _Results) -> _Lines:
     """One line per variant, dataset and seed: inputs, the certified shift, and how far retraining moves the network."""
-    import pandas as pd
-
     lines = []
     for (variant, dataset, seed), group in _grouped(results, "variant", "dataset", "seed").items():
         facts = group[0]["network"]
-        lines.append(
-            {
-                "variant": variant,
-                "dataset": dataset,
-                "seed": seed,
-                "inputs": facts["inputs"],
-                "different": facts["different"],
-                "judges": facts["judges"],
-                "delta": shown(facts["delta"], 6),
-                "shift of all parameters": shown(facts["shift"], 6),
-                "first-layer shift": shown(facts["published_shift"], 6),
-                MOST_SHIFTED: shown(facts["most_shift"], 6),
-            }
-        )
-    return pd.DataFrame(lines)
+        counts = {name: facts[name] for name in ("inputs", "different", "judges")}
+        moved = {
+            "delta": facts["delta"],
+            "shift of all parameters": facts["shift"],
+            "first-layer shift": facts["published_shift"],
+            MOST_SHIFTED: facts["most_shift"],
+        }
+        written = {title: shown(shift, 6) for title, shift in moved.items()}
+        lines.append({"variant": variant, "dataset": dataset, "seed": seed, **counts, **written})
+    return lines
 
 
 def _grouped(results: _Results, *names: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
@@ -325,10 +288,14 @@ COLOURS: Final = {
 }
 
 
-def draw_trade(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
-    """Draw means over the seeds with bars from the least to the largest, a column per dataset, into a folder."""
-    plt = require("matplotlib.pyplot", feature="The figure of Table 1", extra="plot")
-    ticker = require("matplotlib.ticker", feature="The figure of Table 1", extra="plot")
+def figures(results: _Results, folder: Path) -> list[Path]:
+    """l1 against validity after retraining, of the corrected variant, a column per dataset.
+
+    Drawn are means over the seeds with bars from the least to the largest.
+    """
+    modules = ("matplotlib.pyplot", "matplotlib.ticker")
+    plt, ticker = (require(name, feature="The figure of Table 1", extra="plot") for name in modules)
+    results = [r for r in results if r["variant"] == CORRECTED]
     names = [name for name in TABLES if any(r["dataset"] == name for r in results)]
     size = (3.2 * max(len(names), 1), 6.5)
     figure, axes = plt.subplots(
@@ -447,23 +414,20 @@ def _judges(variant: str, dataset: str, seed: int, count: int, data: str) -> lis
     return refits_for(_made(variant, dataset, seed, data), "judge", count, seed=seed) if count else []
 
 
-def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
+def tables(results: _Results) -> dict[str, DataFrame]:
     """Both variants, the seeds of the corrected one, `RobustOptimum` against APΔS, and the networks.
 
     VM2 is measured on the network after one pass over D2 and on the most shifted of five; the paper's stands beside
     the one it was measured on. In ``table1-corrected`` figures are means over the seeds with their standard deviation.
     """
-    published = [r for r in results if r["variant"] == PUBLISHED]
+    import pandas as pd
+
     corrected = [r for r in results if r["variant"] == CORRECTED]
+    names = ["dataset", "seed", "method", "found", *(name for name, _ in COLUMNS.values())]
     return {
-        "table1-published": compared(published),
-        "table1-corrected": averaged(corrected),
-        "table1-seeds": each_seed(corrected),
-        "table1-against": against(results),
-        "table1-networks": each_network(results),
+        "table1-published": pd.DataFrame([beside_printed(r) for r in results if r["variant"] == PUBLISHED]),
+        "table1-corrected": pd.DataFrame(averaged(corrected)),
+        "table1-seeds": pd.DataFrame([{name: r[name] for name in names} for r in corrected], columns=names),
+        "table1-against": pd.DataFrame(against(results)),
+        "table1-networks": pd.DataFrame(each_network(results)),
     }
-
-
-def figures(results: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
-    """l1 against validity after retraining, by method and dataset, of the corrected variant."""
-    return draw_trade([r for r in results if r["variant"] == CORRECTED], folder)

@@ -80,7 +80,7 @@ def explain(preparation: Preparation, method: str, *, seed: int = 0) -> MethodPo
 
 def is_run(method: str, dataset: str) -> bool:
     """Whether a method is run on a dataset: Wachter's descents are not on credit, where all derivatives are 0."""
-    return METHODS[method] is not _wachter or dataset in WACHTERS
+    return not method.startswith("Wacht") or dataset in WACHTERS
 
 
 def refits_for(preparation: Preparation, part: str, count: int, *, seed: int) -> list[FeedForward]:
@@ -103,18 +103,11 @@ def _loop(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     return MethodPoints(found[places], time.process_time() - began)
 
 
-def _wachter(preparation: Preparation, method: str, seed: int) -> MethodPoints:
-    return _descended(preparation, WACHTERS[preparation.name], method)
-
-
-def _prototype(preparation: Preparation, method: str, seed: int) -> MethodPoints:
-    return _descended(preparation, PROTOTYPES[preparation.name], method)
-
-
-def _descended(preparation: Preparation, source: CandidateSource, method: str) -> MethodPoints:
-    run = run_baseline(preparation, source, robust=method.endswith("-R"), retrained=(), method=method)
-    numbers = run.counterfactuals.numbers
-    return MethodPoints(_encoded(preparation, numbers, run.counterfactuals.found), run.seconds)
+def _baseline(preparation: Preparation, method: str, seed: int) -> MethodPoints:
+    sources: Mapping[str, CandidateSource] = WACHTERS if method.startswith("Wacht") else PROTOTYPES
+    source, robust = sources[preparation.name], method.endswith("-R")
+    run = run_baseline(preparation, source, robust=robust, retrained=(), method=method)
+    return MethodPoints(_encoded(preparation, run.counterfactuals.numbers, run.counterfactuals.found), run.seconds)
 
 
 def _roar(preparation: Preparation, method: str, seed: int) -> MethodPoints:
@@ -158,10 +151,7 @@ def _encoded(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:
 METHODS: Final[Mapping[str, Callable[[Preparation, str, int], MethodPoints]]] = MappingProxyType(
     {
         "MILP": _loop,
-        "Wachter": _wachter,
-        "Proto": _prototype,
-        "Wacht-R": _wachter,
-        "Proto-R": _prototype,
+        **dict.fromkeys(("Wachter", "Proto", "Wacht-R", "Proto-R"), _baseline),
         "MILP-R": _loop,
         "ROAR": _roar,
         APAS: _loop,

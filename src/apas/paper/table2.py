@@ -35,7 +35,6 @@ from apas.theory import is_naturally_occurring
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 HIDDEN, RATE, BATCH, SEED = (20, 10), 0.01, 32, 0
 #: Passes over the training rows. The published networks had ten; on the 800 rows of credit these are 250 steps, after
 #: which nearly every row is in one class and there is next to nothing to explain.

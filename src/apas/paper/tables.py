@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +27,6 @@ from apas.paper.data_folder import dataset_path, reading
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 #: All columns in the order of both files; the label comes last.
 COLUMNS: Final = (
@@ -226,32 +226,17 @@ def _scaled(frame: pd.DataFrame) -> FeatureSpace:
     return FeatureSpace.from_frame(frame, kinds=dict.fromkeys(frame.columns, "continuous"), scale="minmax")
 
 
-def drawn_halves(rows: int, seed: int) -> tuple[Integers, Integers]:
-    """Half as many row numbers as there are rows, drawn with replacement and sorted; and the rows never drawn."""
-    drawn = np.sort(np.random.RandomState(seed).choice(rows, rows // 2))
-    return drawn, np.setdiff1d(np.arange(rows), drawn)
+def _drawn(aligned: bool, seed: int | None, *, name: str, label: str, published_seed: int) -> Tables:
+    """D1 are half as many rows as there are, drawn with replacement and sorted; D2 those never drawn."""
+    import pandas as pd
 
-
-def _drawn(name: str, frame: pd.DataFrame, y: Any, seed: int) -> Tables:
-    space = _scaled(frame)
-    first, second = drawn_halves(len(frame), seed)
+    frame = pd.read_csv(dataset_path(name))
+    frame, y = frame.drop(columns=label), frame[label]
+    drawing = np.random.RandomState(published_seed if seed is None else seed)
+    first = np.sort(drawing.choice(len(frame), len(frame) // 2))
+    second = np.setdiff1d(np.arange(len(frame)), first)
+    space, y = _scaled(frame), y == "P" if name == "no2" else y
     return Tables(name, space, _part(frame, y, space, first), _part(frame, y, space, second))
-
-
-def _diabetes(aligned: bool, seed: int | None) -> Tables:
-    import pandas as pd
-
-    frame = pd.read_csv(dataset_path("diabetes"))
-    return _drawn("diabetes", frame.drop(columns="Outcome"), frame["Outcome"], 1 if seed is None else seed)
-
-
-def _no2(aligned: bool, seed: int | None) -> Tables:
-    import pandas as pd
-
-    frame = pd.read_csv(dataset_path("no2"))
-    return _drawn(
-        "no2", frame.drop(columns="binaryClass"), frame["binaryClass"] == "P", seed=4 if seed is None else seed
-    )
 
 
 def _sba(aligned: bool, seed: int | None) -> Tables:
@@ -272,5 +257,10 @@ def _credit(aligned: bool, seed: int | None) -> Tables:
 
 #: Names of the tables, and what reads them.
 TABLES: Final[Mapping[str, Callable[[bool, int | None], Tables]]] = MappingProxyType(
-    {"diabetes": _diabetes, "no2": _no2, "sba": _sba, "credit": _credit}
+    {
+        "diabetes": partial(_drawn, name="diabetes", label="Outcome", published_seed=1),
+        "no2": partial(_drawn, name="no2", label="binaryClass", published_seed=4),
+        "sba": _sba,
+        "credit": _credit,
+    }
 )

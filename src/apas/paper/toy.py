@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-
 #: Which weight of an open part is halved: "first" always the first one of the network, as the published program does;
 #: "effect" the one with the largest effect on the margin.
 RULES: Final = ("first", "effect")
@@ -60,10 +59,6 @@ class HalvingLevel:
     def n_open(self) -> int:
         """How many parts are open; twice as many are looked at next."""
         return self.states.count(0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The level as JSON values."""
-        return dict(vars(self))
 
 
 def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> list[HalvingLevel]:
@@ -100,7 +95,6 @@ def _halves(start: Floats, width: Floats, axis: Indices) -> tuple[Floats, Floats
 
 #: Colours of parts that are valid, open and failing, and of the rules.
 STATES: Final = {1: "#1b7f4d", 0: "#d9d9d9", -1: "#b3261e"}
-NAMES: Final = {1: "all shifts valid", 0: "open", -1: "all shifts fail"}
 RULE_NAMES: Final = {
     "first": ("first weight only, as published", "#b3261e"),
     "effect": ("weight with the largest effect", "#1b4f7f"),
@@ -110,9 +104,10 @@ RULE_NAMES: Final = {
 SHOWN = 7
 
 
-def draw_halving(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
-    """Draw what `apas.paper.toy.halve` gave, for two deltas and three rules, into a folder."""
+def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
+    """The progress of the tree as a picture: what `halve` gave, for two deltas and three rules."""
     plt = require("matplotlib.pyplot", feature="draw_halving", extra="plot")
+    results = [r for r in results if "rule" in r]
     figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
     deltas = list(dict.fromkeys(r["delta"] for r in results))
     for ax, rule in zip(axes[0], ("first", "effect"), strict=True):
@@ -124,8 +119,7 @@ def draw_halving(results: Sequence[Mapping[str, Any]], folder: Path | str) -> li
         _shares(ax, [r for r in results if r["delta"] == delta])
         ax.set_title(f"Bounds of the valid share (delta = {delta:g})", loc="left", fontsize=10)
     handles = [plt.Rectangle((0, 0), 1, 1, color=STATES[s]) for s in (1, 0)]
-    names = [NAMES[s] for s in (1, 0)]
-    axes[0, 1].legend(handles, names, loc="center", bbox_to_anchor=(0.6, 0.35), frameon=False)
+    axes[0, 1].legend(handles, ["all shifts valid", "open"], loc="center", bbox_to_anchor=(0.6, 0.35), frameon=False)
     axes[1, 0].legend(loc="lower right", fontsize=9, frameon=False)
     return save_figure(figure, folder, "toy-halving")
 
@@ -135,16 +129,8 @@ def _parts(ax: Axes, levels: Sequence[Mapping[str, Any]]) -> None:
     for level in levels:
         width = 2.0 ** (1 - level["number"])
         colours = [STATES[s] for s in level["states"]]
-        ax.barh(
-            [level["number"]] * len(colours),
-            width,
-            left=level["places"],
-            height=0.82,
-            color=colours,
-            align="center",
-            edgecolor="white",
-            linewidth=0.5,
-        )
+        bars = [level["number"]] * len(colours)
+        ax.barh(bars, width, 0.82, level["places"], color=colours, edgecolor="white", linewidth=0.5)
         # just beyond the bars, where nothing else is drawn
         ax.text(1.01, level["number"], f"{100 * level['valid']:.6g} %", va="center", fontsize=8)
     ax.set_xlim(0, 1.15)
@@ -201,17 +187,11 @@ STATED: Final = (("program", 0.9, 1e-4, 87), ("Section 7.1", 0.9, 1e-40, 100_000
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
     """Pieces of work; with ``settings["quick"]`` fewer repetitions of what is random."""
-    repeated = 3 if settings.get("quick") else 11
-    found = [
-        Unit("toy", find_delta, {"search": name, "repetitions": repeated if _is_random(name) else 1})
-        for name in SEARCHES
-    ]
+    repeated, certain = 3 if settings.get("quick") else 11, ("interval", "paper, its draws")
+    times = {name: 1 if name in certain else repeated for name in SEARCHES}
+    found = [Unit("toy", find_delta, {"search": name, "repetitions": n}) for name, n in times.items()]
     cut = [(rule, delta) for delta in LEVELS for rule in (*RULES, "enumeration")]
     return found + [Unit("toy", halve, {"rule": rule, "delta": delta}) for rule, delta in cut]
-
-
-def _is_random(search: str) -> bool:
-    return search not in ("interval", "paper, its draws")
 
 
 def find_delta(search: str, repetitions: int) -> dict[str, Any]:
@@ -239,7 +219,7 @@ def halve(rule: str, delta: float) -> dict[str, Any]:
     """Cut up the box: level by level for a rule of `RULES`, else bounds from ever more boxes of `Enumeration`."""
     if rule in RULES:
         box = ShiftBox(TOY, TOY_X[0], 1, TOY_SHIFTS.radii(TOY.parameters), delta)
-        levels = [level.to_dict() for level in levels_of(box, rule, most=LEVELS[delta])]
+        levels = [dict(vars(level)) for level in levels_of(box, rule, most=LEVELS[delta])]
         return {"rule": rule, "delta": delta, "levels": levels}
     bounds = []
     for boxes in BUDGETS:
@@ -316,16 +296,9 @@ def _progress(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             "rule": result["rule"],
             "level": level["number"],
             "looked at": level["looked"],
-            "valid": repr(level["valid"]),
-            "failing": repr(level["failing"]),
-            "open": repr(level["open"]),
+            **{share: repr(level[share]) for share in ("valid", "failing", "open")},
             "open parts": level["states"].count(0),
             "halves to look at": 2 * level["states"].count(0),
         }
         for level in result["levels"]
     ]
-
-
-def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
-    """The progress of the tree as a picture."""
-    return draw_halving([r for r in results if "rule" in r], folder)

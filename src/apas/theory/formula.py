@@ -110,7 +110,8 @@ class Formula:
         return next(self.solutions(), None)
 
     def __str__(self) -> str:
-        shown = [" or ".join(_name(literal) for literal in sorted(c, key=abs)) or "false" for c in self.clauses]
+        names = ([f"x{n}" if n > 0 else f"not x{-n}" for n in sorted(clause, key=abs)] for clause in self.clauses)
+        shown = [" or ".join(literals) or "false" for literals in names]
         return " and ".join(f"({clause})" for clause in shown) or "true"
 
 
@@ -163,7 +164,13 @@ def _parsed(text: str) -> tuple[int, int, list[int]]:
                 f"`text` must have the line 'p cnf VARIABLES CLAUSES' first, got {reprlib.repr(line)} in line {place}."
             )
         else:
-            numbers += [_literal(word, header[0], place) for word in words]
+            for word in words:
+                if not _is_number(word.removeprefix("-")) or abs(int(word)) > header[0]:
+                    raise InputError(
+                        f"`text` must hold literals from 1 to {header[0]}, their negatives and 0, got "
+                        f"{reprlib.repr(word)} in line {place}."
+                    )
+                numbers.append(int(word))
     if header is None:
         raise InputError("`text` must have a line 'p cnf VARIABLES CLAUSES', got none; put it above the clauses.")
     return (*header, numbers)
@@ -179,19 +186,6 @@ def _header(words: list[str], place: int) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def _literal(word: str, variables: int, place: int) -> int:
-    if not _is_number(word.removeprefix("-")) or abs(int(word)) > variables:
-        raise InputError(
-            f"`text` must hold literals from 1 to {variables}, their negatives and 0, got {reprlib.repr(word)} in line "
-            f"{place}."
-        )
-    return int(word)
-
-
 def _is_number(word: str) -> bool:
     """Whether a word is a number without a sign, and none that Python would take long to read."""
     return word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
-
-
-def _name(literal: int) -> str:
-    return f"x{literal}" if literal > 0 else f"not x{-literal}"

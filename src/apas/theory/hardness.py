@@ -225,10 +225,8 @@ class Reduction:
         if self.logit(values) < 0:
             raise InputError("`witness` must be a shifted model that gives class 1, but its logit is negative.")
         w, b = (t.ravel()[: self.formula.variables] for t in self.model.parameters.split(values)[:2])
-        x = Fraction(float(self.X[0, 0]))
-        return tuple(
-            Fraction(wi) * x + Fraction(bi) > Fraction(1, 2) for wi, bi in zip(w.tolist(), b.tolist(), strict=True)
-        )
+        x, pairs = Fraction(float(self.X[0, 0])), zip(w.tolist(), b.tolist(), strict=True)
+        return tuple(Fraction(wi) * x + Fraction(bi) > Fraction(1, 2) for wi, bi in pairs)
 
     def logit(self, values: Floats) -> Fraction:
         """The output of the shifted model with these parameters, without rounding."""

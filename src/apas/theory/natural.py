@@ -26,7 +26,7 @@ from apas.worst_case.intervals import STEEPEST
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-ALTERNATIVES = ("two-sided", "less", "greater")
+ALTERNATIVES, QUANTITIES = ("two-sided", "less", "greater"), ("output", "margin")
 
 
 @dataclass
@@ -45,10 +45,8 @@ class Moments:
 
     def add(self, values: Floats) -> None:
         """Take in a block of numbers, shape (numbers, columns); merged pairwise, so that no digits cancel."""
-        new = len(values)
-        total = self.count + new
-        mean = values.mean(axis=0)
-        step = mean - self.mean
+        new, mean = len(values), values.mean(axis=0)
+        total, step = self.count + new, mean - self.mean
         self.squares += ((values - mean) ** 2).sum(axis=0) + step**2 * (self.count * new / total)
         self.mean = self.mean + step * (new / total)
         self.magnitude += (np.abs(values).mean(axis=0) - self.magnitude) * (new / total)
@@ -71,8 +69,7 @@ def t_test(moments: Moments, alternative: str) -> tuple[Floats, Floats]:
     error = np.sqrt(moments.variance / moments.count)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(moments.mean == 0, 0.0, moments.mean / error)
-    below = stdtr(moments.count - 1, t)
-    above = stdtr(moments.count - 1, -t)
+    below, above = stdtr(moments.count - 1, t), stdtr(moments.count - 1, -t)
     p = {"less": below, "greater": above, "two-sided": np.minimum(1.0, 2 * np.minimum(below, above))}[alternative]
     return t, np.asarray(p)
 
@@ -208,13 +205,11 @@ class NaturalEvidence:
                 f", shown to exceed {self.variance_limit:g} on {self.scattered.sum()} rows and to stay within it on "
                 f"{below}"
             )
-        return f"{self.verdict}: on {what}, {moved}; {tested}; {variance}; {self._smoothness()}."
-
-    def _smoothness(self) -> str:
-        if self.lipschitz_shifted is None:
-            return "no bound on Lipschitz constants is known"
-        base = "" if self.lipschitz_base is None else f", of the model itself at most {at_most(self.lipschitz_base)}"
-        return f"Lipschitz constants are at most {at_most(self.lipschitz_shifted)}{base} (upper bounds)"
+        smooth = "no bound on Lipschitz constants is known"
+        if self.lipschitz_shifted is not None:
+            own = "" if self.lipschitz_base is None else f", of the model itself at most {at_most(self.lipschitz_base)}"
+            smooth = f"Lipschitz constants are at most {at_most(self.lipschitz_shifted)}{own} (upper bounds)"
+        return f"{self.verdict}: on {what}, {moved}; {tested}; {variance}; {smooth}."
 
     def to_frame(self) -> DataFrame:
         """One line per row."""
@@ -235,9 +230,6 @@ _COLUMNS = (
     "original", "mean", "difference", "variance", "t", "p_values",
     "mean_low", "mean_high", "variance_low", "variance_high",
 )  # fmt: skip
-
-
-QUANTITIES = ("output", "margin")
 
 
 def is_naturally_occurring(
@@ -309,8 +301,10 @@ def is_naturally_occurring(
     ('REFUTED', True)
     """
     net = as_model(model)
-    _check_choice(alternative, ALTERNATIVES, "alternative")
-    _check_choice(quantity, QUANTITIES, "quantity")
+    choices = (("alternative", alternative, ALTERNATIVES), ("quantity", quantity, QUANTITIES))
+    for name, value, known in choices:
+        if value not in known:
+            raise InputError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {value!r}.")
     level = check_probability(confidence, "confidence", "is_naturally_occurring")
     if variance_limit is not None and not (isinstance(variance_limit, int | float) and variance_limit > 0):
         raise InputError(f"`variance_limit` must be a positive number, or None, got {variance_limit!r}.")
@@ -327,7 +321,9 @@ def is_naturally_occurring(
     entropy = entropy_of(rng)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
         original = _read(question.base_margins, offset, logistic)
-        moments = _drawn(question, Stream(entropy, "natural"), samples, original, offset, logistic)
+        moments = Moments.none(len(question))  # of the difference from the original outputs
+        for _, _, directions in drawn_blocks(question, Stream(entropy, "natural"), samples):
+            moments.add(_read(question.margins(directions), offset, logistic) - original)
     t, p = t_test(moments, alternative)
     risk = (1 - level) / (len(question) if simultaneous else 1)
     low, high = _range(question, original, offset, logistic)
@@ -359,11 +355,6 @@ def is_naturally_occurring(
         lipschitz_base=base,
         lipschitz_shifted=shifted,
     )
-
-
-def _check_choice(value: Any, known: tuple[str, ...], name: str) -> None:
-    if value not in known:
-        raise InputError(f"`{name}` must be one of {', '.join(map(repr, known))}, got {value!r}.")
 
 
 def _label(model: Model, quantity: str, target: Any) -> Any:
@@ -415,16 +406,6 @@ def _samples(shifts: ShiftSet, asked: int | None) -> int:
     return count
 
 
-def _drawn(
-    question: Question, stream: Stream, samples: int, original: Floats, offset: float, logistic: bool
-) -> Moments:
-    """Moments of the difference from the original outputs."""
-    moments = Moments.none(len(question))
-    for _, _, directions in drawn_blocks(question, stream, samples):
-        moments.add(_read(question.margins(directions), offset, logistic) - original)
-    return moments
-
-
 def _range(question: Question, original: Floats, offset: float, logistic: bool) -> tuple[Floats, Floats]:
     """Between which numbers every output lies, as far as that is known."""
     if logistic:
@@ -433,14 +414,8 @@ def _range(question: Question, original: Floats, offset: float, logistic: bool) 
     known = question.network is not None and (isinstance(geometry, Box) or (isinstance(geometry, Ball) and not many))
     if not known:
         return np.full(len(question), -np.inf), np.full(len(question), np.inf)
-    found = output_range(
-        question.network,
-        question.X,
-        question.delta,
-        target=question.one_target,
-        shifts=question.shifts,
-        method="interval",
-    )
+    asked: dict[str, Any] = {"target": question.one_target, "shifts": question.shifts, "method": "interval"}
+    found = output_range(question.network, question.X, question.delta, **asked)
     low, high = (np.array([getattr(item, end) for item in found]) + offset for end in ("low", "high"))
     # the outputs are computed in float64
     room = 1e-9 * (1 + np.maximum(np.abs(low), np.abs(high)))
@@ -496,7 +471,11 @@ def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin
         # by the triangle inequality: what a shift adds has at most the Frobenius norm of how far the entries move
         norm *= STEEPEST.get(name, 1.0) * (float(np.linalg.norm(w, 2)) + float(np.linalg.norm(r)))
     bounds = []
-    for v, r in _outputs(network.weights[-1], reaches[-1]):
+    last, count = (network.weights[-1], reaches[-1]), network.weights[-1].shape[1]
+    # weights and reaches of every difference of scores that a margin can be
+    pairs = [(i, j) for i in range(count) for j in range(i)]
+    leads = [(last[0][:, i] - last[0][:, j], last[1][:, i] + last[1][:, j]) for i, j in pairs]
+    for v, r in leads or [(last[0][:, 0], last[1][:, 0])]:
         # backwards through magnitudes: each entry bounds the derivative with respect to one unit over the whole box
         slopes = np.abs(v) + r
         for w, r_w, name in reversed(hidden):
@@ -504,11 +483,3 @@ def lipschitz_bound(network: FeedForward, reach: Floats | None = None, *, margin
         bounds.append(min(float(np.linalg.norm(slopes)), norm * float(np.linalg.norm(v) + np.linalg.norm(r))))
     steepest = 1.0 if margin or network.output == "identity" else 0.25  # of the logistic function
     return steepest * max(bounds) * (1 + NORM_ROUNDING)
-
-
-def _outputs(w: Floats, r: Floats) -> list[tuple[Floats, Floats]]:
-    """Weights and reaches of every difference of scores that a margin can be."""
-    count = w.shape[1]
-    if count == 1:
-        return [(w[:, 0], r[:, 0])]
-    return [(w[:, i] - w[:, j], r[:, i] + r[:, j]) for i in range(count) for j in range(i)]

@@ -115,10 +115,11 @@ def distinct_realizations(
     geometry = chosen.geometry(given.parameters) if offers(chosen, Bounded) else None
     if not isinstance(geometry, Box | Ball):
         raise Unsupported(f"`shifts` of distinct_realizations must be a LinfShifts or an LpShifts, got {chosen!r}.")
-    rows = encoded_rows(given, x[None, :] if isinstance(x, np.ndarray) and x.ndim == 1 else _as_rows(x))[1]
+    flat = isinstance(x, list | tuple) and x and not isinstance(x[0], list | tuple | np.ndarray)
+    rows = encoded_rows(given, [x] if flat else x[None, :] if isinstance(x, np.ndarray) and x.ndim == 1 else x)[1]
     if len(rows) != 1:
         raise InputError(f"`x` of distinct_realizations must be one row, got {len(rows)}; ask about one at a time.")
-    network = _with_threshold(given.as_feedforward(), _check_tau(tau, given.as_feedforward()))
+    network = _with_threshold(given.as_feedforward(), tau)
     label = network.classes[1 if float(network.margin(rows, network.classes[1])[0]) >= 0 else 0]
     found = certify(network, rows, delta, target=label, shifts=chosen, method=method, rng=0)[0]
     if not isinstance(found.claim, Every):
@@ -136,26 +137,17 @@ def distinct_realizations(
     return DistinctRealizations(answer, sides[0], sides[1], float(tau), float(found.delta), found, reason)
 
 
-def _as_rows(x: Any) -> Any:
-    """One row given as a plain list of numbers, as a matrix."""
-    return [x] if isinstance(x, list | tuple) and x and not isinstance(x[0], list | tuple | np.ndarray) else x
-
-
-def _check_tau(tau: Any, network: FeedForward) -> float:
+def _with_threshold(network: FeedForward, tau: Any) -> FeedForward:
     if network.output != "identity":
-        return check_probability(tau, "tau", "distinct_realizations")
-    if isinstance(tau, bool) or not isinstance(tau, Real) or not math.isfinite(tau):
+        tau = check_probability(tau, "tau", "distinct_realizations")
+    elif isinstance(tau, bool) or not isinstance(tau, Real) or not math.isfinite(tau):
         raise InputError(f"`tau` of distinct_realizations must be a finite number, got {reprlib.repr(tau)}.")
-    return float(tau)
-
-
-def _with_threshold(network: FeedForward, tau: float) -> FeedForward:
     return FeedForward(
         network.weights,
         network.given_biases,
         activation=network.activations,
         output=network.output,
-        threshold=tau,
+        threshold=float(tau),
         classes=network.classes,
     )
 
@@ -165,6 +157,8 @@ def _side(network: FeedForward, row: Floats) -> int | None:
     margin = float(network.margin(row, network.classes[1])[0])
     if PIECEWISE_LINEAR.issuperset(network.activations):
         sign = exact_sign(network.weights, network.biases, network.activations, row[0], 1, network.offset)
-        return int(margin >= 0) if (sign >= 0) == (margin >= 0) else None
-    still = np.zeros(len(network.parameters))
-    return int(margin >= 0) if abs(margin) > ROUNDING * float(network.margin_scale(row, still)[0]) else None
+        known = (sign >= 0) == (margin >= 0)
+    else:
+        still = np.zeros(len(network.parameters))
+        known = abs(margin) > ROUNDING * float(network.margin_scale(row, still)[0])
+    return int(margin >= 0) if known else None

@@ -56,17 +56,15 @@ def expected_activation(
     moving = [float(reach) for reach in reaches if reach]
     if nodes < 2 or nodes ** len(moving) > MOST_POINTS:
         raise InputError(f"`nodes` must be at least 2 and give at most {MOST_POINTS} points, got {nodes}.")
-    value, coarse = (_quadrature(name, centre, moving, count) for count in (nodes, nodes // 2))
-    return value, abs(value - coarse)
-
-
-def _quadrature(name: str, centre: float, reaches: Sequence[float], nodes: int) -> float:
-    points, weights = np.polynomial.legendre.leggauss(nodes)
-    z, mass = np.array([float(centre)]), np.array([1.0])
-    for reach in reaches:
-        z = np.add.outer(z, reach * points).ravel()
-        mass = np.multiply.outer(mass, 0.5 * weights).ravel()
-    return math.fsum((activate(name, z) * mass).tolist())
+    values = []
+    for count in (nodes, nodes // 2):
+        points, weights = np.polynomial.legendre.leggauss(count)
+        z, mass = np.array([float(centre)]), np.array([1.0])
+        for reach in moving:
+            z = np.add.outer(z, reach * points).ravel()
+            mass = np.multiply.outer(mass, 0.5 * weights).ravel()
+        values.append(math.fsum((activate(name, z) * mass).tolist()))
+    return values[0], abs(values[0] - values[1])
 
 
 _Rational = tuple[Fraction, ...]
