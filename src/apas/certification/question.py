@@ -468,15 +468,12 @@ class Method(Protocol):
 
     def claim(self, question: Question) -> Claim:
         """What the method will speak about."""
-        ...
 
     def unsupported(self, question: Question) -> str | None:
         """None if the method can answer, else the error a user reads."""
-        ...
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row; all rows are valid on the model itself."""
-        ...
 
 
 @runtime_checkable
@@ -490,25 +487,20 @@ class Draws(Protocol):
     @property
     def coverage(self) -> float:
         """The share of shifts that must keep the class."""
-        ...
 
     @property
     def confidence(self) -> float:
         """How sure its claims are, in (0, 1)."""
-        ...
 
     @property
     def n_samples(self) -> int | None:
         """How many shifts to draw; None for as many as the claim needs."""
-        ...
 
     def samples(self, question: Question, claim: Most) -> int:
         """How many draws to make; whether they are enough for the claim is not asked."""
-        ...
 
     def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
-        ...
 
 
 @runtime_checkable
@@ -520,7 +512,6 @@ class FindsLargestShift(Protocol):
 
         The deltas of the question are 1. `search` is how to look for it, for methods that draw; None lets them choose.
         """
-        ...
 
 
 @runtime_checkable
@@ -529,7 +520,6 @@ class BoundsShare(Protocol):
 
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """One curve over the deltas per row, valid on the model itself or not; the question has the largest delta."""
-        ...
 
 
 @runtime_checkable
@@ -538,7 +528,6 @@ class EnclosesOutput(Protocol):
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """One range per row, valid on the model itself or not."""
-        ...
 
 
 @runtime_checkable
@@ -548,7 +537,6 @@ class OnlyRefutes(Protocol):
     @property
     def only_refutes(self) -> bool:
         """True."""
-        ...
 
 
 def no_worst_case(question: Question, name: str) -> str | None:

@@ -40,7 +40,7 @@ WIDTH = 0.8 / len(BARS)
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
     """The mean deltas as bars."""
-    plt = require("matplotlib.pyplot", feature="draw_bars", extra="plot")
+    plt = require("matplotlib.pyplot", feature="Figure 4", extra="plot")
     shifts = {r["dataset"]: f"{r['shift']:.2f}" for r in results if "vm1" in r}
     results = [r for r in results if "method" in r]
     figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")

@@ -106,7 +106,7 @@ SHOWN = 7
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
     """The progress of the tree as a picture: what `halve` gave, for two deltas and three rules."""
-    plt = require("matplotlib.pyplot", feature="draw_halving", extra="plot")
+    plt = require("matplotlib.pyplot", feature="the figure of Algorithm 3", extra="plot")
     results = [r for r in results if "rule" in r]
     figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
     deltas = list(dict.fromkeys(r["delta"] for r in results))

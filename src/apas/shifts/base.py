@@ -114,31 +114,24 @@ class ShiftSet(Protocol):
 
     def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
         """Directions number `start` to `stop`, shape (stop - start, k): a pure function of (stream, index)."""
-        ...
 
     def margins(self, model: Model, X: Floats, target: Array, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the rows `X` on every shifted model, shape (directions, rows)."""
-        ...
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter may move when delta is 1, shape (k,); the standard deviation if there is no limit."""
-        ...
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether the model with parameters `other` is a shift of `base` by at most `delta`."""
-        ...
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution that the directions are drawn from, as printed in a claim."""
-        ...
 
     def region(self, parameters: Parameters) -> str:
         """The set itself in words, as printed in a claim about every shift."""
-        ...
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
-        ...
 
 
 @runtime_checkable
@@ -147,11 +140,9 @@ class OtherMoves(Protocol):
 
     def coordinates(self, model: Model) -> Parameters:
         """What moves, as a vector with names: what the members of `ShiftSet` take in place of the parameters."""
-        ...
 
     def shifted_parameters(self, model: Model, direction: Floats, delta: float) -> Floats:
         """Parameters of the model that a direction stands for."""
-        ...
 
 
 @runtime_checkable
@@ -162,7 +153,6 @@ class OnPoints(Protocol):
         self, model: Model, points: Any, target: Any, directions: Floats, delta: float | Floats
     ) -> Floats:
         """Margins of rows in the user's units on every shifted model, shape (directions, rows)."""
-        ...
 
 
 @runtime_checkable
@@ -171,7 +161,6 @@ class Bounded(Protocol):
 
     def geometry(self, parameters: Parameters) -> Geometry:
         """The set around the parameters, per unit of delta: what worst-case methods search and bound."""
-        ...
 
 
 @runtime_checkable
@@ -181,7 +170,6 @@ class Unbounded(Protocol):
     @property
     def no_worst_case(self) -> str:
         """Why, as the clause of a sentence that goes on: ", so nothing can be said about every one of them"."""
-        ...
 
 
 @runtime_checkable
@@ -191,7 +179,6 @@ class Listed(Protocol):
     @property
     def models(self) -> Sequence[Model]:
         """The models, in order."""
-        ...
 
 
 @runtime_checkable
@@ -201,7 +188,6 @@ class DefaultDelta(Protocol):
     @property
     def default_delta(self) -> float:
         """The delta that is meant where none is given."""
-        ...
 
 
 @runtime_checkable
@@ -210,7 +196,6 @@ class MeasuredAt(Protocol):
 
     def measure_at(self, parameters: Parameters, deltas: Floats) -> str:
         """What `ShiftSet.measure` says, of shifts of these sizes."""
-        ...
 
 
 @runtime_checkable
@@ -219,7 +204,6 @@ class Magnitudes(Protocol):
 
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """Per row a number of the size of those behind any margin, on any shifted model."""
-        ...
 
 
 @runtime_checkable
