@@ -446,7 +446,7 @@ def run_rows(
                 done[row.search.row, row.rank] = row.answer()
             still += [row] if row.ended is None else _next_rank(row, test, limits, done)
         waiting = still
-        if report is not None:
+        if report is not None and len(done) > before:
             report(len(done) - before)
     return [done[s.row, rank] for s in searches for rank in range(limits.k)]
 
