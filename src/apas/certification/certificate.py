@@ -28,13 +28,10 @@ LISTED = (0, "listed")
 WITNESSES = Kinds(
     {"draw": f"{__name__}.DrawnShift", "corner": f"{__name__}.CornerShift", "parameters": f"{__name__}.KeptShift"}
 )
+_METHODS = "apas.certification.methods"
 EVIDENCE = Kinds(
-    {
-        "model": f"{__name__}.BaseEvidence",
-        "bound": f"{__name__}.BoundEvidence",
-        "sampling": "apas.certification.methods.sampling.SamplingEvidence",
-        "enumeration": "apas.certification.methods.enumeration.EnumerationEvidence",
-    }
+    {"model": f"{__name__}.BaseEvidence", "bound": f"{__name__}.BoundEvidence"}
+    | {kind: f"{_METHODS}.{kind}.{kind.capitalize()}Evidence" for kind in ("sampling", "enumeration")}
 )
 
 
@@ -144,8 +141,7 @@ class KeptShift:
         rows = encoded_rows(net, X)[1]
         if offers(net, Dense):  # on these very parameters, not on base + difference, which rounds
             return float(net.as_feedforward().with_parameters(self.values).margin(rows, target)[0])
-        move = (self.values - net.parameters.values)[None, :]
-        return float(net.shifted_margins(rows, target, move, 1.0)[0, 0])
+        return float(net.shifted_margins(rows, target, (self.values - net.parameters.values)[None, :], 1.0)[0, 0])
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters, every bit of them."""
@@ -410,27 +406,21 @@ class Certificate:
         about.only("verdict", "claim", "delta", "target", "method", "reason", "evidence", "witness")
         evidence, delta = EVIDENCE.read(about.inner("evidence")), about.number("delta", above=0)
         kept = None if about.is_null("witness") else about.inner("witness")
-        return cls(
-            CLAIMS.read(about.inner("claim")),
-            Verdict[about.choice("verdict", *Verdict.__members__)],
-            delta,
-            about.label("target"),
-            about.text("method"),
-            evidence,
-            about.text("reason"),
-            None if kept is None else WITNESSES.read(kept, shifts, delta, evidence),
-        )
+        claim, verdict = CLAIMS.read(about.inner("claim")), Verdict[about.choice("verdict", *Verdict.__members__)]
+        said = (claim, verdict, delta, about.label("target"), about.text("method"), evidence, about.text("reason"))
+        return cls(*said, None if kept is None else WITNESSES.read(kept, shifts, delta, evidence))
 
     def unsaved(self) -> str:
         """What of the certificate no reader of a file would know, in words; empty if it can be saved."""
-        parts: list[tuple[Kinds, object, str]] = [
-            (EVIDENCE, self.evidence, "evidence"),
-            (CLAIMS, self.claim, "a claim"),
+        parts: dict[str, tuple[Kinds, object]] = {
+            "evidence": (EVIDENCE, self.evidence),
+            "a claim": (CLAIMS, self.claim),
+        }
+        parts |= {} if self.witness is None else {"a witness": (WITNESSES, self.witness)}
+        strange = [
+            f"{what} of type {type(part).__name__}" for what, (known, part) in parts.items() if not known.know(part)
         ]
-        parts += [] if self.witness is None else [(WITNESSES, self.witness, "a witness")]
-        return next(
-            (f"{what} of type {type(part).__name__}" for known, part, what in parts if not known.know(part)), ""
-        )
+        return strange[0] if strange else ""
 
     def __str__(self) -> str:
         return self.sentence()

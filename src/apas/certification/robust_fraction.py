@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+#: What a curve says at each delta.
+NUMBERS = ("deltas", "estimate", "lower", "upper")
 #: A sentence names at most this many deltas.
 NAMED = 6
 
@@ -67,7 +69,7 @@ class FractionCurve:
     valid: bool
 
     def __post_init__(self) -> None:
-        for name in ("deltas", "estimate", "lower", "upper"):
+        for name in NUMBERS:
             values = np.array(getattr(self, name), dtype=np.float64)
             values.flags.writeable = False
             object.__setattr__(self, name, values)
@@ -87,15 +89,9 @@ class FractionCurve:
 
     def to_dict(self) -> dict[str, Any]:
         """The curve as JSON values."""
-        numbers = {name: getattr(self, name).tolist() for name in ("deltas", "estimate", "lower", "upper")}
-        return {
-            **numbers,
-            "draws": self.draws,
-            "confidence": self.confidence,
-            "target": plain(self.target),
-            "measure": self.measure,
-            "valid": self.valid,
-        }
+        numbers = {name: getattr(self, name).tolist() for name in NUMBERS}
+        about = {"draws": self.draws, "confidence": self.confidence, "target": plain(self.target)}
+        return {**numbers, **about, "measure": self.measure, "valid": self.valid}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FractionCurve) and self.to_dict() == other.to_dict()
@@ -114,11 +110,8 @@ def _share(lower: float, upper: float, delta: float) -> str:
 def _lines(curve: FractionCurve) -> list[dict[str, Any]]:
     """One line of the table per delta."""
     rest = {"draws": curve.draws, "confidence": curve.confidence, "target": curve.target, "valid_today": curve.valid}
-    numbers = zip(curve.deltas, curve.estimate, curve.lower, curve.upper, strict=True)
-    return [
-        {"delta": float(delta), "estimate": float(estimate), "lower": float(lower), "upper": float(upper), **rest}
-        for delta, estimate, lower, upper in numbers
-    ]
+    numbers = zip(*(getattr(curve, name).tolist() for name in NUMBERS), strict=True)
+    return [{**dict(zip(("delta", *NUMBERS[1:]), line, strict=True)), **rest} for line in numbers]
 
 
 class FractionCurves(UnderShifts[FractionCurve]):
@@ -138,17 +131,8 @@ class FractionCurves(UnderShifts[FractionCurve]):
     FORMAT = "apas-fraction-curves"
     COLUMNS = ("delta", "estimate", "lower", "upper", "draws", "confidence", "target", "valid_today")
 
-    def __init__(
-        self,
-        items: Sequence[FractionCurve],
-        *,
-        points: Any,
-        model_digest: str,
-        shifts: ShiftSet,
-        entropy: int | None,
-        index: Any = None,
-    ) -> None:
-        super().__init__(items, points=points, model_digest=model_digest, shifts=shifts, index=index)
+    def __init__(self, items: Sequence[FractionCurve], *, entropy: int | None, **known: Any) -> None:
+        super().__init__(items, **known)
         self.entropy = entropy
 
     def to_frame(self) -> DataFrame:
@@ -163,8 +147,7 @@ class FractionCurves(UnderShifts[FractionCurve]):
         """Between what the shares lie at the smallest and at the largest delta, in one sentence."""
         if not len(self):
             return "No rows, no curves."
-        first = self[0]
-        ends = []
+        first, ends = self[0], []
         for j in dict.fromkeys((int(first.deltas.argmin()), int(first.deltas.argmax()))):
             low, high = min(c.lower[j] for c in self), max(c.upper[j] for c in self)
             ends.append(_share(low, high, first.deltas[j]))
@@ -173,9 +156,8 @@ class FractionCurves(UnderShifts[FractionCurve]):
         odds = f"with confidence {first.confidence!r}{alone}{together}" if first.confidence < 1 else "for certain"
         not_today = sum(not curve.valid for curve in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
-        return (
-            f"{self._counted()}: share of shifts that keep the class {', '.join(ends)}{but} ({odds}; {first.measure})."
-        )
+        shares = f"share of shifts that keep the class {', '.join(ends)}"
+        return f"{self._counted()}: {shares}{but} ({odds}; {first.measure})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of valid shifts against delta, with its band, for each row."""

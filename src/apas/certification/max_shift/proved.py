@@ -37,23 +37,21 @@ REASONS = {
     "interval": "proved by interval arithmetic",
     "linear": "proved by linear bounds",
     "exact": "proved for every shift",
+    "ball": "proved for every shift of the ball",
 }
 
 
 def proved_deltas(question: Question, network: FeedForward | None, limit: float) -> tuple[Floats, Floats, Floats]:
     """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
+    broken = np.full(len(question), np.inf)
     if network is None:
-        return np.zeros(len(question)), np.full(len(question), np.inf), np.full(len(question), np.inf)
+        return np.zeros(len(question)), broken.copy(), broken
     if isinstance(question.geometry, Ball):
-        nothing = np.full(len(question), np.inf)
         proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.p, limit)
-        return proved, nothing, nothing.copy()
+        return proved, broken.copy(), broken
     boxes = Boxes(network, question.X, question.wanted, question.radii)
     proved, open_end = provable_radius(boxes, limit)
-    broken = np.full(len(question), np.inf)
     rows = np.flatnonzero(np.isfinite(open_end))
-    if not len(rows):
-        return proved, open_end, broken
     step = max(TOGETHER, NUMBERS // len(question.radii))
     for part in (rows[start : start + step] for start in range(0, len(rows), step)):
         some = question if len(part) == len(question) else question.take(part)
@@ -98,7 +96,9 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
     proved, _, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
     reason = "interval" if closed else kind
-    if not closed and kind != "interval":
+    if isinstance(question.geometry, Ball):
+        reason, broken = "ball", broken_deltas(question, proved, limit)[0]
+    elif not closed and kind != "interval":
         rows = np.flatnonzero(proved < limit).tolist()
         jobs = [(question.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
         with Progress(len(rows), "closing in on the largest shift") as progress:
@@ -135,16 +135,9 @@ def _decider(alone: Question, kind: str, deadline: float) -> Callable[[float], b
             values = inside_box(network.parameters.values, alone.reach, delta, direction)
             return confirmed_witness(here, 0, values) is not None
 
-        found = worst_cases(
-            network,
-            alone.X,
-            alone.wanted,
-            alone.radii,
-            delta,
-            steps=steps,
-            accept=accept,
-            time_limit=max(deadline - time.monotonic(), 0.0),
-        )[0]
+        left = max(deadline - time.monotonic(), 0.0)
+        asked = (network, alone.X, alone.wanted, alone.radii, delta)
+        found = worst_cases(*asked, steps=steps, accept=accept, time_limit=left)[0]
         return None if found.open else found.proved
 
     return decide
@@ -179,13 +172,3 @@ def _bisected(
             elif refutes:
                 break
     return low, broken
-
-
-def worst_case_in_ball(question: Question, claim: Every, limit: float, kind: str) -> list[MaxShift]:
-    """The largest delta at which every shift of the ball is proved to keep the class."""
-    proved = proved_deltas(question, question.network, limit)[0]
-    broken, _ = broken_deltas(question, proved, limit)
-    return [
-        proved_answer(low, high, limit, claim, target, kind, "proved for every shift of the ball")
-        for low, high, target in zip(proved.tolist(), broken.tolist(), question.target, strict=True)
-    ]

@@ -243,32 +243,22 @@ def along_rays(
         else:
             way = f"at every grid value (ratio {RATIO}) up to delta"
             grid = {"rungs_from": float(start[i]), "rungs_ratio": RATIO}
-            delta = _rung_before(start[i], float(found.radii[allowed]), limit) if enough else limit
+            delta = limit
+            if enough:  # the rung before the one that failed; 0 before the first
+                rung = int(last_rung(start[i : i + 1], found.radii[allowed : allowed + 1], limit)[0])
+                delta = float(rung_value(start[i], rung - 1, limit)) if rung else 0.0
             upper = float(found.sure[refuting - 1]) if refuted else np.inf
         reason = f"{way}{'' if enough else ', which is the limit'}: at most {allowed} of {samples} rays failed before"
         if delta <= proved[i]:
             delta = float(proved[i])
-            reason = (
-                "proved for every shift" if delta else "within rounding of the boundary, where nothing is certified"
-            )
+            unsure = "within rounding of the boundary, where nothing is certified"
+            reason = "proved for every shift" if delta else unsure
         breaks = float(broken[i])
         if np.isinf(breaks) and found.draw is not None:
-            breaks = _confirmed_break(question, i, stream, found)
+            # where the first ray clearly fails, if the model itself agrees that it does
+            direction = question.shifts.directions(question.model.parameters, stream, found.draw, found.draw + 1)
+            breaks = float(first_break(question.take(slice(i, i + 1)), direction, found.sure[:1])[0])
         ends = (delta, max(upper, delta), float(proved[i]), breaks, False, delta >= limit)
         told = {**trace, "exact_roots": exact, **grid}
         answers.append(MaxShift(*ends, claim, question.target[i], reason, told))
     return answers
-
-
-def _rung_before(start: float, value: float, limit: float) -> float:
-    """The rung before one that failed; 0 before the first."""
-    rung = int(last_rung(np.array([start]), np.array([value]), limit)[0])
-    return float(rung_value(start, rung - 1, limit)) if rung else 0.0
-
-
-def _confirmed_break(question: Question, row: int, stream: Stream, found: RayFailures) -> float:
-    """Where the first ray clearly fails, if the model itself agrees that it does."""
-    draw, delta = int(found.draw or 0), float(found.sure[0])
-    direction = question.shifts.directions(question.model.parameters, stream, draw, draw + 1)
-    one = question.take(slice(row, row + 1))
-    return float(first_break(one, direction, np.array([delta]))[0])

@@ -84,9 +84,8 @@ def decided_in_ball(question: Question, method: str) -> list[Certificate]:
     found = [Finding(bound=value) for value in (bound - error).tolist()]
     witnesses: list[Witness | None] = [None] * len(question)
     rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
-    for finding in found:
-        if finding.bound > 0:
-            finding.prove("ball", finding.bound)
+    for finding in (finding for finding in found if finding.bound > 0):
+        finding.prove("ball", finding.bound)
     some = question.take(np.array(rows, dtype=np.intp))
     points = worst_points_ball(network, some.X, some.wanted, ball.radii, ball.p, some.delta) if rows else None
     for row, point in zip(rows, [] if points is None else points, strict=False):
@@ -95,8 +94,7 @@ def decided_in_ball(question: Question, method: str) -> list[Certificate]:
         witnesses[row] = confirmed_witness(question, row, values)
         if witnesses[row] is not None:
             found[row].broken, found[row].step = True, "ball"
-    claim = every(question)
-    pairs = zip(found, witnesses, strict=True)
+    claim, pairs = every(question), zip(found, witnesses, strict=True)
     return [certificate(question, i, claim, method, *row, np.inf) for i, row in enumerate(pairs)]
 
 
@@ -116,17 +114,9 @@ def _findings(
             witnesses[row] = confirmed_witness(question, row, values)
             return witnesses[row] is not None
 
-        part = worst_cases(
-            network,
-            question.X[rows],
-            question.wanted[rows],
-            question.radii,
-            delta,
-            steps=steps,
-            time_limit=time_limit,
-            accept=accept,
-            done=progress.advance if progress else lambda _: None,
-        )
+        asked = (network, question.X[rows], question.wanted[rows], question.radii, delta)
+        done = progress.advance if progress else lambda _: None
+        part = worst_cases(*asked, steps=steps, time_limit=time_limit, accept=accept, done=done)
         for row, finding in zip(rows.tolist(), part, strict=True):
             found[row] = finding
     return list(zip(found, witnesses, strict=True))
@@ -228,15 +218,12 @@ class Proof:
         self, question: Question, stream: Stream, *, limit: float, search: str | None = None
     ) -> list[MaxShift]:
         """The largest delta that is proved, in closed form or by bisection; the stream is not used."""
-        from apas.certification.max_shift.proved import worst_case, worst_case_in_ball  # which attacks, too
+        from apas.certification.max_shift.proved import worst_case  # which attacks, too
 
         complaint = self.unsupported(question)
         if complaint is not None:
             raise Unsupported(complaint)
-        claim = self.claim(question)
-        if isinstance(question.geometry, Ball):
-            return worst_case_in_ball(question, claim, limit, self.name)
-        return worst_case(question, claim, limit, self.name, self.time_limit)
+        return worst_case(question, self.claim(question), limit, self.name, self.time_limit)
 
 
 @dataclass(frozen=True)
