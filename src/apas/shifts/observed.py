@@ -16,7 +16,7 @@ from apas.errors import GuaranteeWarning, InputError
 from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
 from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import Finite, ShiftWords, magnitudes
+from apas.shifts.base import Finite, ShiftWords, Sizes, magnitudes
 from apas.shifts.distance import read_model
 from apas.shifts.retraining import RetrainedModels
 
@@ -120,8 +120,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         if not isinstance(listed, Sequence | np.ndarray) or isinstance(listed, str) or not len(listed):
             raise InputError(f"`models` of ObservedShifts must be a list of at least one model, got {listed!r}.")
         process = self.process
-        if process is None and isinstance(listed, RetrainedModels):
-            process = listed.process
+        process = listed.process if process is None and isinstance(listed, RetrainedModels) else process
         if process is not None and not (isinstance(process, str) and process.strip()):
             raise InputError(f"`process` of ObservedShifts must say how the models were made, got {process!r}.")
         models = tuple(read_model(model, f"`models[{i}]` of ObservedShifts") for i, model in enumerate(listed))
@@ -174,9 +173,7 @@ class ObservedShifts(ListedModels, EqualByContent):
 
         return self._margins(model, rows, X, target, directions, delta)
 
-    def point_margins(
-        self, model: Model, points: Any, target: Any, directions: Floats, delta: float | Floats
-    ) -> Floats:
+    def point_margins(self, model: Model, points: Any, target: Any, directions: Floats, delta: Sizes) -> Floats:
         """Margins of rows in the user's units, which each model encodes itself, shape (directions, rows)."""
         encoded = encoded_rows(model, points)[1]
         return self._margins(model, self._reader(points), encoded, target, directions, delta)
@@ -190,9 +187,7 @@ class ObservedShifts(ListedModels, EqualByContent):
 
         return rows
 
-    def _margins(
-        self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: float | Floats
-    ) -> Floats:
+    def _margins(self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: Sizes) -> Floats:
         numbers = directions[:, 0].astype(int).tolist()
         as_they_are = np.broadcast_to(np.asarray(delta) == 1, (len(X),))
         margins = np.empty((len(numbers), len(X)))
@@ -209,25 +204,13 @@ class ObservedShifts(ListedModels, EqualByContent):
         return margins
 
     def margins_read(self, model: Model, rows: _Rows, numbers: Sequence[int], count: int, target: Any) -> Floats:
-        """Margins on the models of some numbers, as they are, of rows that `rows` gives in the units of each.
+        """Margins on the models of some numbers, as they are, shape (len(numbers), count).
 
-        Parameters
-        ----------
-        model : Model
-            The base model, whose classes count.
-        rows : callable
-            Gives for the number of a model, and the model, an array of shape (count, features).
-        numbers : sequence of int
-        count : int
-        target : object
-
-        Returns
-        -------
-        ndarray of shape (len(numbers), count)
+        `rows` gives, for the number of a model and the model, an array of shape (count, features) in its units. The
+        classes are those of the base model.
         """
         margins = np.empty((len(numbers), count))
-        for place, number in enumerate(numbers):
-            other = self.models[number]
+        for place, (number, other) in enumerate((number, self.models[number]) for number in numbers):
             margins[place] = _towards(model, other, number, rows(number, other), target)
         return margins
 
@@ -294,10 +277,8 @@ class ObservedShifts(ListedModels, EqualByContent):
 
     def measure_at(self, parameters: Parameters, deltas: Floats) -> str:
         """The same if all deltas are 1; else in what direction the parameters move."""
-        words = self.measure(parameters)
-        if (deltas != 1).any():
-            words = f"delta times the change of the parameters from this model to one of the {words}"
-        return words
+        move = "delta times the change of the parameters from this model to one of the "
+        return f"{move if (deltas != 1).any() else ''}{self.measure(parameters)}"
 
     def region(self, parameters: Parameters) -> str:
         """The models themselves."""
