@@ -93,9 +93,8 @@ def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`",
     ours, distance = predicted_classes(model, X, margins)
     theirs = model.library_classes(points)
     allowed: Any = AGREEMENT
-    if (
-        offers(model, models.Arithmetic) and model.dtype == "float32"
-    ):  # about what is within its rounding it has no opinion
+    # about what is within its rounding it has no opinion
+    if offers(model, models.Arithmetic) and model.dtype == "float32":
         still = np.zeros(len(model.parameters))
         allowed = AGREEMENT + ROUNDING * sets.magnitudes(model, X, model.classes[0], still, 0.0)
     differ = [i for i in np.flatnonzero(distance > allowed) if ours[i] != theirs[i]]
@@ -177,21 +176,11 @@ class Question:
         n_jobs: Any = 1,
         labels: Callable[[Model, Floats, Any], Array] = check_target,
     ) -> Question:
-        """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer.
+        """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer (`Unsupported`).
 
-        Parameters
-        ----------
-        model, X, target, delta, shifts, method, simultaneous, n_jobs
-            As users pass them to `certify`.
-        labels : callable
-            Reads `target`: gives one label per row for the model, the encoded rows and what was passed.
-
-        Raises
-        ------
-        InputError
-            If an argument makes no sense, or the model does not agree with its own library on the rows.
-        Unsupported
-            If the method cannot answer the question.
+        Arguments are as users pass them to `certify`; `labels` reads `target`: it gives one label per row for the
+        model, the encoded rows and what was passed. `InputError` if an argument makes no sense, or the model does not
+        agree with its own library on the rows.
         """
         from apas.certification.methods import METHODS  # whose modules import this one
 
@@ -391,8 +380,7 @@ class Question:
         """Rows whose class on the model itself is owed to the rounding of float32; none if it computes in float64."""
         if not self.single or not len(self.X):
             return np.zeros(len(self.X), dtype=bool)
-        still = np.zeros(len(self.model.parameters))
-        scale = sets.magnitudes(self.model, self.X, self.one_target, still, 0.0)
+        scale = sets.magnitudes(self.model, self.X, self.one_target, np.zeros(len(self.model.parameters)), 0.0)
         # written so that a NaN is in no doubt: it is not valid
         return np.asarray(np.abs(self.base_margins) <= ROUNDING * scale)
 
@@ -507,7 +495,5 @@ def no_worst_case(question: Question, name: str) -> str | None:
     """Why no method can speak of every shift of the set, if the set itself knows why."""
     if not offers(question.shifts, sets.Unbounded):
         return None
-    why = (
-        f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one of"
-    )
-    return f'{why} them; use method="sampling", which speaks of most.'
+    why = f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one"
+    return f'{why} of them; use method="sampling", which speaks of most.'

@@ -107,13 +107,6 @@ def _share(lower: float, upper: float, delta: float) -> str:
     return f"{ends} at delta = {float(delta)!r}"
 
 
-def _lines(curve: FractionCurve) -> list[dict[str, Any]]:
-    """One line of the table per delta."""
-    rest = {"draws": curve.draws, "confidence": curve.confidence, "target": curve.target, "valid_today": curve.valid}
-    numbers = zip(*(getattr(curve, name).tolist() for name in NUMBERS), strict=True)
-    return [{**dict(zip(("delta", *NUMBERS[1:]), line, strict=True)), **rest} for line in numbers]
-
-
 class FractionCurves(UnderShifts[FractionCurve]):
     """One curve per row, in the order of the rows.
 
@@ -139,9 +132,12 @@ class FractionCurves(UnderShifts[FractionCurve]):
         """One line per row and delta; the rows keep the index of the data frame that was asked about."""
         import pandas as pd
 
-        places = [i for i, curve in enumerate(self) for _ in curve.deltas]
+        places, lines = [i for i, curve in enumerate(self) for _ in curve.deltas], list[tuple[Any, ...]]()
+        for curve in self:
+            numbers = zip(*(getattr(curve, name).tolist() for name in NUMBERS), strict=True)
+            lines += [(*line, curve.draws, curve.confidence, curve.target, curve.valid) for line in numbers]
         index = pd.DataFrame(index=self._labels()).index[places]
-        return pd.DataFrame([line for curve in self for line in _lines(curve)], index=index, columns=list(self.COLUMNS))
+        return pd.DataFrame(lines, index=index, columns=list(self.COLUMNS))
 
     def summary(self) -> str:
         """Between what the shares lie at the smallest and at the largest delta, in one sentence."""

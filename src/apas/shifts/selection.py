@@ -111,11 +111,10 @@ class ScaledShifts(EqualByContent):
         own |= {"scale": _copied(self.scale, self._owner), "relative": plain(self.relative), "floor": plain(self.floor)}
         if not isinstance(self.relative, bool | np.bool_):
             raise InputError(f"`relative` of {self._owner} must be True or False, got {self.relative!r}.")
-        number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
-        if not number or not 0.0 <= self.floor < np.inf or (self.floor and not self.relative):
-            raise InputError(
-                f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
-            )
+        floor = self.floor
+        number = isinstance(floor, int | float | np.number) and not isinstance(floor, bool)
+        if not number or not 0.0 <= floor < np.inf or (floor and not self.relative):
+            raise InputError(f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {floor!r}.")
         own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
     def _plain(self, parameters: Parameters) -> bool:
@@ -141,15 +140,13 @@ class ScaledShifts(EqualByContent):
 
     def _factors(self, parameters: Parameters) -> Floats:
         factors = np.ones(len(parameters))
-        if self.scale is None:
-            return factors
         if isinstance(self.scale, Mapping):
             for key, factor in self.scale.items():
                 name = layer_name(parameters, key, "scale", self._owner)
                 for layer, part in zip(parameters.layers, parameters.slices, strict=True):
                     if layer == name:
                         factors[part] = _factor(factor)
-        else:
+        elif self.scale is not None:
             factors = _flat_scale(self.scale, parameters, self._owner)
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
             raise InputError(f"`scale` of {self._owner} must hold finite numbers of at least 0.")

@@ -113,8 +113,7 @@ class RaySearch:
 
     def scan(self, rows: Indices, reach: Floats, progress: Progress) -> list[RayFailures]:
         """All first failures up to `reach` of some rows."""
-        scale = self.net.margin_scale(self.question.X[rows], self.question.radii, reach)
-        band = ROUNDING * scale
+        band = ROUNDING * self.net.margin_scale(self.question.X[rows], self.question.radii, reach)
         pairs: list[list[tuple[Floats, Floats, Integers]]] = [[] for _ in rows]
         for begin, end in self.blocks(self.samples):
             directions = self.draw(begin, end)
@@ -177,9 +176,8 @@ def last_rung(start: Floats, reach: Floats, limit: float) -> Indices:
     """Number of the last rung that is not above `reach`; `limit` itself is the last of all."""
     # a reach that is a rung itself must count although its logarithm is rounded: 1e-9 of a rung is far more than that
     below = np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).clip(0)
-    return np.asarray(
-        np.where(reach >= limit, np.ceil(np.log(limit / start) / np.log(RATIO) - 1e-9), below).astype(np.intp)
-    )
+    last = np.ceil(np.log(limit / start) / np.log(RATIO) - 1e-9)
+    return np.asarray(np.where(reach >= limit, last, below).astype(np.intp))
 
 
 def _along(rays: Rays, row: Indices, sample: Indices, values: Floats) -> Floats:

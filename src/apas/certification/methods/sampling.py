@@ -114,15 +114,13 @@ def block_size(question: Question) -> int:
 _Part, _Pair = tuple[Indices, Integers, Bools], tuple[int, int]
 
 
-def _scan(
-    question: Question, stream: Stream, span: _Pair, limits: _Pair, block: int, progress: Progress | None
-) -> _Part:
+def _scan(question: Question, stream: Stream, cut: _Pair, most: _Pair, block: int, progress: Progress | None) -> _Part:
     rows_asked, shifts, moving = len(question.X), question.shifts, question.coordinates
     failed = np.zeros((2, rows_asked), dtype=np.int64)  # all failures, and those beyond rounding
     active = np.arange(rows_asked)
     found: list[_Part] = [_NOTHING]
-    for begin in range(*span, block):
-        end = min(begin + block, span[1])
+    for begin in range(*cut, block):
+        end = min(begin + block, cut[1])
         # a whole group of directions costs no more than a part of it, and needs no copy
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
         directions = shifts.directions(moving, stream, begin, whole)
@@ -134,7 +132,7 @@ def _scan(
                 failed[0] += np.bincount(rows[column], minlength=rows_asked)
                 failed[1] += np.bincount(rows[column[sure]], minlength=rows_asked)
         if len(found) > 1:
-            active = active[(failed[0, active] < limits[0]) & (failed[1, active] < limits[1])]
+            active = active[(failed[0, active] < most[0]) & (failed[1, active] < most[1])]
             if not len(active):
                 break
         if progress is not None:
