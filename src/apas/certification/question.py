@@ -84,10 +84,7 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
 
 
 def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None) -> None:
-    """Refuse a model that does not say about the given rows what its own library says.
-
-    `margins` are those of the rows towards class 1 of two, if they are known.
-    """
+    """Refuse a model whose own library says otherwise about rows; `margins` towards class 1 of two, if known."""
     if not offers(model, models.LibraryBacked) or not len(X):
         return
     ours, distance = predicted_classes(model, X, margins)

@@ -289,10 +289,8 @@ class ObservedShifts(ListedModels, EqualByContent):
 
 
 def _towards(model: Model, other: Model, number: int, X: Floats, target: Any) -> Floats:
-    """Margins on another model; towards a class that it has never seen they are minus infinity.
-
-    A bootstrap sample may lack a class. The model made from it never gives that class, and must not be left out.
-    """
+    """Margins on another model; towards a class that it has never seen they are minus infinity."""
+    # a bootstrap sample may lack a class; the model made from it never gives that class, and must not be left out
     labels = np.empty(len(X), dtype=object)
     labels[:] = target
     known = np.array([label in other.classes for label in labels], dtype=bool)

@@ -125,10 +125,11 @@ def max_shift(
     if ok.any():
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
             answers = chosen.largest_shift(question.take(ok), stream, limit=farthest, search=search)
-    others = (within_rounding if doubt else not_valid for doubt in near.tolist())
-    items = [other(target, claim) for other, target in zip(others, question.target, strict=True)]
-    for i, answer in zip(np.flatnonzero(ok), answers, strict=True):
-        items[i] = answer
+    waiting = iter(answers)
+    items = [
+        next(waiting) if good else (within_rounding if doubt else not_valid)(target, claim)
+        for good, doubt, target in zip(ok.tolist(), near.tolist(), question.target, strict=True)
+    ]
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
@@ -168,7 +169,7 @@ def sampled_answers(
         trace |= {"allowed": allowed, "refuting": refuting, "claim": "pathwise"}
         if network is None:
             return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
-        return along_rays(question, network, claim, entropy, plan, limit, proved, broken, trace)
+        return along_rays(question, claim, entropy, plan, limit, proved, broken, trace)
     if search == "confirm":
         found = confirmed(question, claim, entropy, samples, limit, proved)
     else:

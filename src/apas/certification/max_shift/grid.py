@@ -8,14 +8,13 @@ would be a selection.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
-from apas.certification.max_shift.result import MaxShift
+from apas.certification.max_shift.result import MaxShift, Plan, Trace
 from apas.certification.methods.sampling import drawn_blocks, first_failures
 from apas.certification.question import Question
 from apas.display.progress import Progress
@@ -96,11 +95,10 @@ def candidates(question: Question, claim: Most, stream: Stream, planned: int, li
 
 def lay_grid(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
     """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
-    centre = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
-    centre = np.maximum(centre, limit * LEAST)
+    found = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
     fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
     far = fine[-1] * BEYOND ** np.arange(1, 40)
-    grid = np.minimum(centre[:, None] * np.concatenate([COARSE, fine, far]), limit)
+    grid = np.minimum(np.maximum(found, limit * LEAST)[:, None] * np.concatenate([COARSE, fine, far]), limit)
     grid[:, -1] = limit
     return np.asarray(np.maximum(grid, floor[:, None]))
 
@@ -138,9 +136,7 @@ def _failing(question: Question, stream: Stream, samples: int) -> Bools:
     return failing
 
 
-def along_grid(
-    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
-) -> list[MaxShift]:
+def along_grid(question: Question, claim: Most, entropy: int, plan: Plan, limit: float, trace: Trace) -> list[MaxShift]:
     """First failures on rungs along rays, as an answer per row, for models that can only be asked for margins."""
     answers, (samples, allowed, refuting), rays = list[MaxShift](), plan, Stream(entropy, "max_shift/rays")
     with Progress(len(question), "looking along rays") as progress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -87,10 +86,7 @@ def first_break(question: Question, directions: Floats, delta: Floats) -> Floats
 
 
 def worst_case(question: Question, claim: Every, limit: float, kind: str, time_limit: float) -> list[MaxShift]:
-    """Algorithm 4: the largest delta at which every shift is proved to keep the class.
-
-    `kind` is "interval", "linear" or "exact".
-    """
+    """Algorithm 4: the largest delta at which every shift is proved to keep the class, by one `kind` of method."""
     network = question.network
     assert network is not None
     proved, _, broken = proved_deltas(question, network, limit)
@@ -123,12 +119,19 @@ def proved_answer(low: float, high: float, limit: float, claim: Every, target: A
     return MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace)
 
 
-def _decider(alone: Question, kind: str, deadline: float) -> Callable[[float], bool | None]:
-    """Whether every shift by delta keeps the one row: True if proved, False if broken by a shift, else None."""
+def _bisected(
+    alone: Question, kind: str, time_limit: float, proved: float, broken: float, limit: float
+) -> tuple[float, float]:
+    """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row.
+
+    What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested;
+    a delta that nobody could decide ends an exact search and bounds one that only proves.
+    """
     network, steps = alone.network, ("interval", "linear") if kind == "linear" else ALL_STEPS
     assert network is not None
+    deadline = time.monotonic() + time_limit
 
-    def decide(delta: float) -> bool | None:
+    def decide(delta: float) -> bool | None:  # True if proved, False if broken by a shift, else None
         here = alone.at(delta)
 
         def accept(_: int, direction: Floats) -> bool:
@@ -140,18 +143,6 @@ def _decider(alone: Question, kind: str, deadline: float) -> Callable[[float], b
         found = worst_cases(*asked, steps=steps, accept=accept, time_limit=left)[0]
         return None if found.open else found.proved
 
-    return decide
-
-
-def _bisected(
-    alone: Question, kind: str, time_limit: float, proved: float, broken: float, limit: float
-) -> tuple[float, float]:
-    """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row.
-
-    What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested;
-    a delta that nobody could decide ends an exact search and bounds one that only proves.
-    """
-    decide, refutes = _decider(alone, kind, time.monotonic() + time_limit), kind == "exact"
     low, high = float(proved), min(float(broken), limit)
     if low == 0.0 and decide(1e-12 * limit) is not True:  # then no bisection by orders of magnitude would end
         return proved, broken
@@ -169,6 +160,6 @@ def _bisected(
             high = middle
             if answer is False:
                 broken = min(broken, middle)
-            elif refutes:
+            elif kind == "exact":
                 break
     return low, broken

@@ -20,7 +20,7 @@ from apas._random import Stream
 from apas._typing import Floats, Indices, Integers
 from apas.certification.claims import Most
 from apas.certification.max_shift.proved import first_break
-from apas.certification.max_shift.result import MaxShift
+from apas.certification.max_shift.result import MaxShift, Plan, Trace
 from apas.certification.question import ROUNDING, Question
 from apas.display.progress import Progress
 from apas.models.base import class_indices
@@ -209,19 +209,17 @@ BELOW = 1 - 1e-9
 
 def along_rays(
     question: Question,
-    network: FeedForward,
     claim: Most,
     entropy: int,
-    plan: tuple[int, int, int],
+    plan: Plan,
     limit: float,
     proved: Floats,
     broken: Floats,
-    trace: dict[str, Any],
+    trace: Trace,
 ) -> list[MaxShift]:
-    """The order statistic of first failures along rays, as an answer per row.
-
-    `plan` holds the number of rays, of failures that certify and of failures that refute.
-    """
+    """The order statistic of first failures along rays, as an answer per row."""
+    network = question.network
+    assert network is not None  # it alone has rays
     stream, (samples, allowed, refuting) = Stream(entropy, "max_shift/rays"), plan
     start = np.where(proved > 0, proved, limit * 1e-6)
     exact = has_exact_roots(network)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 PER_TEST, ONLY_TESTS = "per test", "per test only, as published"
 #: The deltas that an answer holds.
 ENDS = ("delta", "upper", "provable", "broken_at")
+#: How many draws, how many failures certify at most, how many refute at least; and what a search says that it did.
+Plan: TypeAlias = tuple[int, int, int]
+Trace: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,7 @@ class MaxShift:
     def from_dict(cls, about: Fields) -> MaxShift:
         """The largest shift that an entry of a file holds; null stands for infinity."""
         about.only(*ENDS, "exact", "reached_limit", "reason", "target", "claim", "trace")
-        sizes = {name: math.inf if about.is_null(name) else about.number(name) for name in ENDS}
+        sizes: dict[str, Any] = {name: math.inf if about.is_null(name) else about.number(name) for name in ENDS}
         if min(sizes.values()) < 0 or not math.isfinite(sizes["delta"]):
             raise InputError(f"{about.where} must hold a finite delta, and numbers of at least 0.")
         trace = about.inner("trace")
@@ -165,7 +168,7 @@ class MaxShift:
         if "rungs_ratio" in trace.content:  # `rungs` counts from these: a ratio of almost 1 would not end
             for key, least in (("rungs_ratio", 1.001), ("rungs_from", 0), ("limit", 0)):
                 trace.number(key, above=least)
-        flags = {name: about.flag(name) for name in ("exact", "reached_limit")}
+        flags: dict[str, Any] = {name: about.flag(name) for name in ("exact", "reached_limit")}
         claim, target = CLAIMS.read(about.inner("claim")), about.label("target")
         return cls(**sizes, **flags, claim=claim, target=target, reason=about.text("reason"), trace=trace.content)
 
@@ -216,13 +219,12 @@ class MaxShifts(UnderShifts[MaxShift]):
         # between rungs nothing is certified, so a delta that is one must not be rounded
         write = at_least if all(item.rungs is None for item in self if item.delta) else exactly
         low, middle, high = (write(float(delta)) for delta in np.percentile(self.deltas, [0, 50, 100]))
-        spread = f"{low} to {high}, median {middle}"
         asked = [item for item in self if item.valid_today] or list(self)
         claims = "; or ".join(dict.fromkeys(_claimed(item, len(self)) for item in asked))
         measures = "; or ".join(dict.fromkeys(item.claim.measure for item in self))
         not_today = sum(not item.valid_today for item in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
-        return f"{self._counted()}: largest delta {spread}{but} ({claims}; {measures})."
+        return f"{self._counted()}: largest delta {low} to {high}, median {middle}{but} ({claims}; {measures})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""

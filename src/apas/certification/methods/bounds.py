@@ -45,20 +45,6 @@ def every(question: Question) -> Every:
     return Every(question.region, question.claim_rows)
 
 
-def unsupported_dense(question: Question, name: str) -> str | None:
-    """Why a method for dense networks in boxes cannot answer, or None."""
-    shifts, geometry = question.shifts, question.geometry
-    complaint = no_worst_case(question, name)
-    if complaint is None and question.network is None and isinstance(geometry, Box | Ball):
-        return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
-    if complaint is None and not isinstance(geometry, Box):
-        instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Ball) else "Sampling"
-        if isinstance(geometry, Finite):
-            instead = "Exact, which asks every model, or Sampling"
-        return f"{name} needs shifts in a box (LinfShifts) here, got {shifts!r}; use {instead}."
-    return complaint
-
-
 def decided(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
     """One certificate per row in a box; `steps` are those of `apas.worst_case.decide`."""
     parts = row_parts(len(question), question.n_jobs)
@@ -134,17 +120,13 @@ def certificate(
     elif witness is not None:
         verdict, reason = Verdict.REFUTED, "a shift of the set is known on which it is not kept"
     else:
-        verdict, reason = Verdict.UNKNOWN, _open(finding, time_limit)
+        verdict, reason = Verdict.UNKNOWN, "there is no bound on the margin"
+        if np.isfinite(time_limit):
+            reason = f"neither a proof nor a failing shift was found (time limit {time_limit:g} s)"
+        elif written is not None:
+            reason = f"the bound on the margin, {written}, is not above 0, and no failing shift is known"
     evidence = BoundEvidence(finding.step, bound, finding.nodes, finding.exact)
     return Certificate(claim, verdict, float(question.delta[i]), question.target[i], method, evidence, reason, witness)
-
-
-def _open(finding: Finding, time_limit: float) -> str:
-    if np.isfinite(time_limit):
-        return f"neither a proof nor a failing shift was found (time limit {time_limit:g} s)"
-    if np.isfinite(finding.bound):
-        return f"the bound on the margin, {at_least(finding.bound)}, is not above 0, and no failing shift is known"
-    return "there is no bound on the margin"
 
 
 def proved_ranges(
@@ -212,7 +194,16 @@ class Proof:
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes of shifts, else why not."""
-        return unsupported_dense(question, type(self).__name__)
+        name, geometry = type(self).__name__, question.geometry
+        complaint = no_worst_case(question, name)
+        if complaint is None and question.network is None and isinstance(geometry, Box | Ball):
+            return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
+        if complaint is None and not isinstance(geometry, Box):
+            instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Ball) else "Sampling"
+            if isinstance(geometry, Finite):
+                instead = "Exact, which asks every model, or Sampling"
+            return f"{name} needs shifts in a box (LinfShifts) here, got {question.shifts!r}; use {instead}."
+        return complaint
 
     def largest_shift(
         self, question: Question, stream: Stream, *, limit: float, search: str | None = None

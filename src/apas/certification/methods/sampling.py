@@ -111,7 +111,8 @@ def block_size(question: Question) -> int:
     return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
 
 
-_Part, _Pair = tuple[Indices, Integers, Bools], tuple[int, int]
+_Part = tuple[Indices, Integers, Bools]
+_Pair = tuple[int, int]
 
 
 def _scan(question: Question, stream: Stream, cut: _Pair, most: _Pair, block: int, progress: Progress | None) -> _Part:
@@ -148,10 +149,7 @@ def join(parts: list[_Part]) -> _Part:
 
 
 def _failing(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
-    """Row and sample of each margin that is not clearly positive, and whether it is clearly not.
-
-    Only the first `count` directions are asked about.
-    """
+    """Row and sample of each margin of the first `count` directions that is not clearly positive; if it surely fails."""
     some = slice(None) if len(rows) == len(question.X) else rows
     band, margins = question.band[some], question.margins(directions, some)[:count]
     good = margins > band  # written so that a NaN fails
