@@ -73,19 +73,16 @@ def check_names(names: Any, count: int | None = None) -> tuple[str, ...] | None:
     listed = tuple(map(str, names)) if isinstance(names, Sequence | np.ndarray) or hasattr(names, "tolist") else ()
     if isinstance(names, str) or not listed or len(set(listed)) != len(listed) or count not in (None, len(listed)):
         got = repr(names) if not listed or isinstance(names, str) else f"{len(listed)}: {list(listed)[:5]}"
-        raise InputError(
-            f"`feature_names` must hold {'' if count is None else f'{count} '}different names, one per column, "
-            f"got {got}."
-        )
+        many = "" if count is None else f"{count} "
+        raise InputError(f"`feature_names` must hold {many}different names, one per column, got {got}.")
     return listed
 
 
 def check_jobs(n_jobs: Any) -> int:
     """Give `n_jobs` as joblib wants it: a positive number of workers, or a negative one counted from all cores."""
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
-        raise InputError(
-            f"`n_jobs` must be a positive number of workers, or -1 for all cores, got {n_jobs!r}; use n_jobs=1 for one."
-        )
+        wanted = "a positive number of workers, or -1 for all cores"
+        raise InputError(f"`n_jobs` must be {wanted}, got {n_jobs!r}; use n_jobs=1 for one.")
     return int(n_jobs)
 
 
@@ -118,10 +115,8 @@ def check_delta(delta: Any, rows: int) -> Floats:
         raise InputError(f"`delta` must be a positive number, or one per row, got {what}.")
     values = given.astype(np.float64)
     if values.ndim == 1 and len(values) != rows:
-        raise InputError(
-            f"`delta` must be one number or one per row ({rows}), got {len(values)}; "
-            "pass a single number to use it for all rows."
-        )
+        advice = "pass a single number to use it for all rows"
+        raise InputError(f"`delta` must be one number or one per row ({rows}), got {len(values)}; {advice}.")
     bad = ~((values > 0) & np.isfinite(values))
     if bad.any():
         first = values if values.ndim == 0 else values[int(np.argmax(bad))]

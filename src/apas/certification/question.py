@@ -262,10 +262,8 @@ class Question:
         if isinstance(geometry, sets.Finite) or offers(self.shifts, sets.OtherMoves):
             return geometry if isinstance(geometry, sets.Finite) else None
         if not np.array_equal(geometry.radii, self.radii):  # rounding is bounded with the one, proofs are of the other
-            raise InputError(
-                f"`shifts` must have one reach, but the radii of {type(self.shifts).__name__}.geometry are not those "
-                "of its `radii`."
-            )
+            told = f"the radii of {type(self.shifts).__name__}.geometry are not those of its `radii`"
+            raise InputError(f"`shifts` must have one reach, but {told}.")
         return geometry
 
     @property

@@ -79,10 +79,9 @@ class FractionCurve:
         count = len(self.deltas)
         shown = range(count) if count <= NAMED else (0, count // 2, count - 1)
         shares = ", ".join(_share(self.lower[i], self.upper[i], self.deltas[i]) for i in shown)
-        odds = "for certain"
-        if self.confidence < 1:
-            together = f" for all {count} deltas together" if count > 1 else ""
-            odds = f"with confidence {self.confidence!r}{together}{f', by {self.draws} draws' if self.draws else ''}"
+        together = f" for all {count} deltas together" if count > 1 else ""
+        sure = f"with confidence {self.confidence!r}{together}{f', by {self.draws} draws' if self.draws else ''}"
+        odds = sure if self.confidence < 1 else "for certain"
         more = "" if count <= NAMED else f" (of {count} deltas)"
         but = "" if self.valid else "; the model itself does not give that class"
         return f"{odds}: the share of shifts that keep class {self.target!r} is {shares}{more} ({self.measure}){but}."
@@ -225,10 +224,8 @@ def robust_fraction(
     """
     known = method in ("sampling", "enumeration") if isinstance(method, str) else offers(method, BoundsShare)
     if isinstance(method, type) or not known:
-        raise InputError(
-            '`method` of robust_fraction must be "sampling", "enumeration", a Sampling(...) or an Enumeration(...), '
-            f"got {method!r}."
-        )
+        wanted = '"sampling", "enumeration", a Sampling(...) or an Enumeration(...)'
+        raise InputError(f"`method` of robust_fraction must be {wanted}, got {method!r}.")
     sizes = _check_deltas(default_delta(shifts, deltas))
     question = Question.ask(model, X, target=target, delta=sizes.max(), shifts=shifts, method=method, n_jobs=n_jobs)
     stream = Stream.seeded(rng, "fraction")
@@ -246,7 +243,6 @@ def _check_deltas(deltas: Any) -> Floats:
         values = np.empty(0)
     if values.ndim != 1 or not len(values) or not ((values > 0) & np.isfinite(values)).all():
         got = reprlib.repr(getattr(deltas, "tolist", lambda: deltas)())
-        raise InputError(
-            f"`deltas` must be one or more positive finite numbers, got {got}; they say how far the parameters move."
-        )
+        told = f"must be one or more positive finite numbers, got {got}"
+        raise InputError(f"`deltas` {told}; they say how far the parameters move.")
     return values

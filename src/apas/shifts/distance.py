@@ -260,10 +260,8 @@ def _check_same_shapes(base: Parameters, other: Parameters, name: str) -> None:
             )
         if (ours[2] == ABSENT) != (theirs[2] == ABSENT):
             has, found = ("no", "has it") if ours[2] == ABSENT else ("a", "has none")
-            raise InputError(
-                f"{name} must have the parameters of the base model, which has {has} {ours[0]}, but it {found}; "
-                "compare models of the same architecture."
-            )
+            told = f"must have the parameters of the base model, which has {has} {ours[0]}, but it {found}"
+            raise InputError(f"{name} {told}; compare models of the same architecture.")
 
 
 def _finite(parameters: Parameters, name: str) -> Parameters:

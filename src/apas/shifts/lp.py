@@ -60,10 +60,8 @@ class LpShifts(EqualByContent):
         """Which parameters move, shape (k,)."""
         moves = moving(parameters, self.kinds, self.layers, "LpShifts")
         if not moves.any():
-            raise InputError(
-                f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
-                "choose other kinds or layers."
-            )
+            told = f"must move at least one parameter, but {self} moves none of this model's"
+            raise InputError(f"`shifts` {told}; choose other kinds or layers.")
         return moves
 
     def radii(self, parameters: Parameters) -> Floats:

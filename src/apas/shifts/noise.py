@@ -101,10 +101,8 @@ class InputNoise(EqualByContent):
                 radii[_place(parameters, feature, "scale")] *= factor
         elif self.scale is not None:
             if np.ndim(self.scale) and np.shape(self.scale) != radii.shape:
-                raise InputError(
-                    f"`scale` of InputNoise must be one factor or one per feature ({len(radii)}), got "
-                    f"{np.size(self.scale)}."
-                )
+                wanted, got = f"one factor or one per feature ({len(radii)})", np.size(self.scale)
+                raise InputError(f"`scale` of InputNoise must be {wanted}, got {got}.")
             radii = radii * np.asarray(self.scale)
         if not radii.any():
             raise InputError("`shifts` must move at least one feature, but InputNoise moves none; choose other ones.")

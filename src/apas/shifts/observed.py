@@ -52,10 +52,8 @@ class ListedModels:
         """The set with its models, which must be the very ones."""
         found = ObservedShifts(models, process=self.process)
         if found.digests != self.digests:
-            raise InputError(
-                f"`models` must be the {len(self.digests)} models that the certificates are about, in their order, but "
-                "their fingerprints differ."
-            )
+            wanted = f"the {len(self.digests)} models that the certificates are about, in their order"
+            raise InputError(f"`models` must be {wanted}, but their fingerprints differ.")
         return found
 
 
@@ -67,10 +65,8 @@ class AbsentModels(ListedModels):
     process: str | None
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise InputError(
-            "`shifts` are models of which the file holds only fingerprints; pass the models themselves to verify, or "
-            "make apas.ObservedShifts of them."
-        )
+        advice = "pass the models themselves to verify, or make apas.ObservedShifts of them"
+        raise InputError(f"`shifts` are models of which the file holds only fingerprints; {advice}.")
 
     directions = margins = radii = contains = measure = region = _refuse
 
@@ -297,10 +293,8 @@ def _towards(model: Model, other: Model, number: int, X: Floats, target: Any) ->
     if known.all():
         return other.margin(X, target)
     if not set(other.classes) < set(model.classes):
-        raise InputError(
-            f"`models[{number}]` of ObservedShifts must know the classes of the base model {model.classes}, got "
-            f"{other.classes}; pass models of the same question."
-        )
+        told = f"must know the classes of the base model {model.classes}, got {other.classes}"
+        raise InputError(f"`models[{number}]` of ObservedShifts {told}; pass models of the same question.")
     margins = np.full(len(X), -np.inf)
     if known.any():
         margins[known] = other.margin(X[known], labels[known])

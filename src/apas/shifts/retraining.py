@@ -477,10 +477,8 @@ def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list
     """Entropy, the row numbers of each round, and a seed for whatever else is random in it."""
     if isinstance(rng, Sequence | np.ndarray) and not isinstance(rng, str | bytes):
         if len(rng) != rounds:
-            raise InputError(
-                f"`rng` of estimate_delta must be one seed, or one per round ({rounds}), got {len(rng)}; pass as many "
-                "seeds as rounds."
-            )
+            told = f"must be one seed, or one per round ({rounds}), got {len(rng)}"
+            raise InputError(f"`rng` of estimate_delta {told}; pass as many seeds as rounds.")
         for seed in rng:
             if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
                 raise InputError(f"`rng` of estimate_delta must hold integers in [0, 2**32) as seeds, got {seed!r}.")

@@ -132,10 +132,8 @@ class ScaledShifts(EqualByContent):
         if self.scale is not None:
             radii *= self._factors(parameters)
         if not radii.any():
-            raise InputError(
-                f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
-                "choose other kinds, layers or scales."
-            )
+            told = f"must move at least one parameter, but {self} moves none of this model's"
+            raise InputError(f"`shifts` {told}; choose other kinds, layers or scales.")
         return radii
 
     def _factors(self, parameters: Parameters) -> Floats:
@@ -278,9 +276,7 @@ def _flat_scale(arrays: Any, parameters: Parameters, owner: str) -> Floats:
     if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
         return np.array(arrays)
     if [a.shape for a in arrays] != list(parameters.shapes):
-        raise InputError(
-            f"`scale` of {owner} must be a factor per layer, one array per tensor of shapes "
-            f"{list(parameters.shapes)}, or one vector of {len(parameters)} factors, "
-            f"got shapes {[a.shape for a in arrays][:6]}."
-        )
+        wanted = f"a factor per layer, one array per tensor of shapes {list(parameters.shapes)}"
+        wanted += f", or one vector of {len(parameters)} factors"
+        raise InputError(f"`scale` of {owner} must be {wanted}, got shapes {[a.shape for a in arrays][:6]}.")
     return np.concatenate([a.ravel() for a in arrays])

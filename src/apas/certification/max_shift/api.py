@@ -110,10 +110,8 @@ def max_shift(
     )
     net, chosen = question.model, question.method
     if not offers(chosen, FindsLargestShift):
-        raise InputError(
-            "`method` of max_shift must be Sampling, IntervalBounds, LinearBounds, Exact or Cascade, "
-            f"got {type(chosen).__name__}; it has no largest shift to offer."
-        )
+        told = f"must be Sampling, IntervalBounds, LinearBounds, Exact or Cascade, got {type(chosen).__name__}"
+        raise InputError(f"`method` of max_shift {told}; it has no largest shift to offer.")
     if search is not None and (not isinstance(search, str) or search not in SEARCHES):
         raise InputError(f"`search` must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}.")
     if search not in (None, "rays") and not offers(chosen, Draws):  # the name of the default does no harm

@@ -145,10 +145,8 @@ class Attack:
                 'does not offer; use method="sampling", which takes every model.'
             )
         if not isinstance(question.geometry, Box | Ball) and not offers(question.shifts, ConvexSet):
-            return (
-                f"Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts), got "
-                f'{question.shifts}; use method="sampling", which takes every set of shifts.'
-            )
+            needs = "Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts)"
+            return f'{needs}, got {question.shifts}; use method="sampling", which takes every set of shifts.'
         return None
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:

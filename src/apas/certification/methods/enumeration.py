@@ -187,10 +187,9 @@ class Enumeration:
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in a box of shifts, else the error a user reads."""
         if not isinstance(question.geometry, Box):
-            return (
-                "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...), got "
-                f'{type(question.shifts).__name__}; use method="sampling" for other sets.'
-            )
+            got = type(question.shifts).__name__
+            needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
+            return f'{needs}, got {got}; use method="sampling" for other sets.'
         if question.network is None:
             return (
                 f"Enumeration needs a dense network, but {type(question.model).__name__} cannot be written as one with "

@@ -80,10 +80,8 @@ class Exact(Proof):
         if complaint is None and network is not None and not is_exact(network):
             others = sorted(set(network.activations) - PIECEWISE_LINEAR)
             if others:
-                return (
-                    f"Exact needs relu, leaky_relu, hard_tanh or identity units beyond one hidden layer, got "
-                    f"{', '.join(others)}; use LinearBounds, or Cascade, which also attacks."
-                )
+                needs = "Exact needs relu, leaky_relu, hard_tanh or identity units beyond one hidden layer"
+                return f"{needs}, got {', '.join(others)}; use LinearBounds, or Cascade, which also attacks."
         return complaint
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:

@@ -149,7 +149,7 @@ def join(parts: list[_Part]) -> _Part:
 
 
 def _failing(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
-    """Row and sample of each margin of the first `count` directions that is not clearly positive; if it surely fails."""
+    """Row and sample of each margin of the first `count` directions that is not clearly positive, and if it is sure."""
     some = slice(None) if len(rows) == len(question.X) else rows
     band, margins = question.band[some], question.margins(directions, some)[:count]
     good = margins > band  # written so that a NaN fails
@@ -344,10 +344,8 @@ class Sampling:
             raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
             needed, together = _needed(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
-            raise InputError(
-                f"`n_samples` of Sampling must be at least {needed} for coverage {coverage} with "
-                f"confidence {claim.confidence}{together}, got {samples}; draw more, or leave it out."
-            )
+            wanted = f"at least {needed} for coverage {coverage} with confidence {claim.confidence}{together}"
+            raise InputError(f"`n_samples` of Sampling must be {wanted}, got {samples}; draw more, or leave it out.")
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
         return samples, allowed, max(refuting, allowed + 1)
 
