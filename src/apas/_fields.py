@@ -8,11 +8,12 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from apas.errors import InputError
 
 _SHA256 = frozenset("0123456789abcdef")
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,15 @@ class Fields:
         """Whether a field is there and null."""
         return self.any(key) is None
 
+    def _typed(self, key: str, kind: type[_Kind], wanted: str) -> _Kind:
+        value = self.content.get(key)
+        if not isinstance(value, kind):
+            raise self.wrong(key, wanted)
+        return value
+
     def text(self, key: str) -> str:
         """A text."""
-        value = self.content.get(key)
-        if not isinstance(value, str):
-            raise self.wrong(key, "a text")
-        return value
+        return self._typed(key, str, "a text")
 
     def digest(self, key: str) -> str:
         """A SHA-256 in lower-case hexadecimal digits."""
@@ -87,10 +91,7 @@ class Fields:
 
     def flag(self, key: str) -> bool:
         """True or false."""
-        value = self.content.get(key)
-        if not isinstance(value, bool):
-            raise self.wrong(key, "true or false")
-        return value
+        return self._typed(key, bool, "true or false")
 
     def integer(self, key: str, least: int = 0) -> int:
         """An integer of at least `least`."""
@@ -108,16 +109,11 @@ class Fields:
 
     def items(self, key: str) -> list[Any]:
         """A list."""
-        value = self.content.get(key)
-        if not isinstance(value, list):
-            raise self.wrong(key, "a list")
-        return value
+        return self._typed(key, list, "a list")
 
     def inner(self, key: str) -> Fields:
         """An object."""
-        if not isinstance(self.content.get(key), dict):
-            raise self.wrong(key, "an object")
-        return Fields(self.content[key], self.name(key))
+        return Fields(self._typed(key, dict, "an object"), self.name(key))
 
     def numbers(self, key: str) -> list[float]:
         """A list of finite numbers."""

@@ -34,10 +34,8 @@ def is_path(value: object) -> bool:
 def check_probability(value: Any, name: str, owner: str) -> float:
     """Give `value` as a float in the open interval (0, 1)."""
     message = f"`{name}` of {owner} must be a number strictly between 0 and 1, got {reprlib.repr(value)}."
-    if isinstance(value, bool | str | bytes):
-        raise InputError(message)
     try:
-        number = float(value)
+        number = np.nan if isinstance(value, bool | str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):
         raise InputError(message) from None
     if not 0.0 < number < 1.0:
@@ -75,19 +73,16 @@ def check_names(names: Any, count: int | None = None) -> tuple[str, ...] | None:
     listed = tuple(map(str, names)) if isinstance(names, Sequence | np.ndarray) or hasattr(names, "tolist") else ()
     if isinstance(names, str) or not listed or len(set(listed)) != len(listed) or count not in (None, len(listed)):
         got = repr(names) if not listed or isinstance(names, str) else f"{len(listed)}: {list(listed)[:5]}"
-        raise InputError(
-            f"`feature_names` must hold {'' if count is None else f'{count} '}different names, one per column, "
-            f"got {got}."
-        )
+        many = "" if count is None else f"{count} "
+        raise InputError(f"`feature_names` must hold {many}different names, one per column, got {got}.")
     return listed
 
 
 def check_jobs(n_jobs: Any) -> int:
     """Give `n_jobs` as joblib wants it: a positive number of workers, or a negative one counted from all cores."""
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
-        raise InputError(
-            f"`n_jobs` must be a positive number of workers, or -1 for all cores, got {n_jobs!r}; use n_jobs=1 for one."
-        )
+        wanted = "a positive number of workers, or -1 for all cores"
+        raise InputError(f"`n_jobs` must be {wanted}, got {n_jobs!r}; use n_jobs=1 for one.")
     return int(n_jobs)
 
 
@@ -120,16 +115,13 @@ def check_delta(delta: Any, rows: int) -> Floats:
         raise InputError(f"`delta` must be a positive number, or one per row, got {what}.")
     values = given.astype(np.float64)
     if values.ndim == 1 and len(values) != rows:
-        raise InputError(
-            f"`delta` must be one number or one per row ({rows}), got {len(values)}; "
-            "pass a single number to use it for all rows."
-        )
+        advice = "pass a single number to use it for all rows"
+        raise InputError(f"`delta` must be one number or one per row ({rows}), got {len(values)}; {advice}.")
     bad = ~((values > 0) & np.isfinite(values))
     if bad.any():
         first = values if values.ndim == 0 else values[int(np.argmax(bad))]
-        raise InputError(
-            f"`delta` must be positive and finite, got {float(first)!r}; it is how far the parameters may move."
-        )
+        told = f"must be positive and finite, got {float(first)!r}"
+        raise InputError(f"`delta` {told}; it is how far the parameters may move.")
     return np.full(rows, values) if values.ndim == 0 else values
 
 
@@ -147,14 +139,12 @@ def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -
         array = np.asarray(X.detach().cpu() if hasattr(X, "detach") else X)
     except ValueError:
         raise InputError("`X` must be a 2-D array with rows of equal length, got rows of different lengths.") from None
-    if array.ndim == 1 and len(array):
-        raise InputError(
-            f"`X` must be 2-D (rows, features), got a 1-D array of {len(array)} values; for one row pass x[None, :]."
-        )
-    if array.ndim == 1:
+    if array.ndim == 1 and not len(array):
         return np.empty((0, n_features))
     if array.ndim != 2:
-        raise InputError(f"`X` must be 2-D (rows, features), got {array.ndim} dimensions.")
+        alone = f"a 1-D array of {array.size} values; for one row pass x[None, :]"
+        got = alone if array.ndim == 1 else f"{array.ndim} dimensions"
+        raise InputError(f"`X` must be 2-D (rows, features), got {got}.")
     _check_width(array.shape[1], n_features)
     return array
 
@@ -168,9 +158,8 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
     columns = list(frame.columns)
     doubled = sorted(str(c) for c, count in Counter(columns).items() if count > 1)
     if doubled:
-        raise InputError(
-            f"`X` must have each column once, got {_quoted(doubled)} more than once; drop or rename the copies."
-        )
+        told = f"must have each column once, got {_quoted(doubled)} more than once"
+        raise InputError(f"`X` {told}; drop or rename the copies.")
     if names is None:
         _check_width(len(columns), n_features)
         return frame

@@ -31,11 +31,9 @@ class MissingExtra(ApasError, ImportError):
     """
 
     def __init__(self, feature: str, extra: str) -> None:
-        self.feature = feature
-        self.extra = extra
-        super().__init__(
-            f"{feature} needs the optional extra '{extra}'; install it with: pip install \"apas[{extra}]\""
-        )
+        self.feature, self.extra = feature, extra
+        command = f'pip install "apas[{extra}]"'
+        super().__init__(f"{feature} needs the optional extra '{extra}'; install it with: {command}")
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         """Keep the fields when the error crosses a process boundary."""

@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 #: Stream of the one draw that asks a listed model, which takes no random number.
 LISTED = (0, "listed")
 #: Witnesses and evidence that a certificate file may hold.
-WITNESSES = Kinds(
-    {"draw": f"{__name__}.DrawnShift", "corner": f"{__name__}.CornerShift", "parameters": f"{__name__}.KeptShift"}
-)
+_KEPT_AS = {"draw": "DrawnShift", "corner": "CornerShift", "parameters": "KeptShift"}
+WITNESSES = Kinds({kind: f"{__name__}.{name}" for kind, name in _KEPT_AS.items()})
+_METHODS = "apas.certification.methods"
 EVIDENCE = Kinds(
-    {
-        "model": f"{__name__}.BaseEvidence",
-        "bound": f"{__name__}.BoundEvidence",
-        "sampling": "apas.certification.methods.sampling.SamplingEvidence",
-        "enumeration": "apas.certification.methods.enumeration.EnumerationEvidence",
-    }
+    {"model": f"{__name__}.BaseEvidence", "bound": f"{__name__}.BoundEvidence"}
+    | {kind: f"{_METHODS}.{kind}.{kind.capitalize()}Evidence" for kind in ("sampling", "enumeration")}
 )
 
 
@@ -144,8 +140,7 @@ class KeptShift:
         rows = encoded_rows(net, X)[1]
         if offers(net, Dense):  # on these very parameters, not on base + difference, which rounds
             return float(net.as_feedforward().with_parameters(self.values).margin(rows, target)[0])
-        move = (self.values - net.parameters.values)[None, :]
-        return float(net.shifted_margins(rows, target, move, 1.0)[0, 0])
+        return float(net.shifted_margins(rows, target, (self.values - net.parameters.values)[None, :], 1.0)[0, 0])
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters, every bit of them."""
@@ -196,12 +191,10 @@ class CornerShift:
 
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
-        base = as_model(model).parameters
-        if self.signs.shape != base.values.shape:
-            raise InputError(
-                f"`model` must have {self.signs.size} parameters, as the corner has signs, got {len(base)}."
-            )
-        return inside_box(base.values, self.shifts.radii(base), self.delta, self.signs.astype(np.float64))
+        base, signs = as_model(model).parameters, self.signs
+        if signs.shape != base.values.shape:
+            raise InputError(f"`model` must have {signs.size} parameters, as the corner has signs, got {len(base)}.")
+        return inside_box(base.values, self.shifts.radii(base), self.delta, signs.astype(np.float64))
 
     def margin(self, model: Any, X: Any, target: Any) -> float:
         """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
@@ -376,9 +369,8 @@ class Certificate:
         return self.reason != NOT_VALID
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "a certificate is neither true nor false: use .is_certified, or compare .verdict with a Verdict."
-        )
+        advice = "use .is_certified, or compare .verdict with a Verdict"
+        raise TypeError(f"a certificate is neither true nor false: {advice}.")
 
     def sentence(self) -> str:
         """Say the verdict in words that are true as they stand."""
@@ -393,16 +385,10 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values."""
-        return {
-            "verdict": self.verdict.name,
-            "claim": self.claim.to_dict(),
-            "delta": self.delta,
-            "target": plain(self.target),
-            "method": self.method,
-            "reason": self.reason,
-            "evidence": self.evidence.to_dict(),
-            "witness": None if self.witness is None else self.witness.to_dict(),
-        }
+        said = {"verdict": self.verdict.name, "claim": self.claim.to_dict(), "delta": self.delta}
+        said |= {"target": plain(self.target), "method": self.method, "reason": self.reason}
+        witness = None if self.witness is None else self.witness.to_dict()
+        return {**said, "evidence": self.evidence.to_dict(), "witness": witness}
 
     @classmethod
     def from_dict(cls, about: Fields, shifts: Any) -> Certificate:
@@ -410,27 +396,19 @@ class Certificate:
         about.only("verdict", "claim", "delta", "target", "method", "reason", "evidence", "witness")
         evidence, delta = EVIDENCE.read(about.inner("evidence")), about.number("delta", above=0)
         kept = None if about.is_null("witness") else about.inner("witness")
-        return cls(
-            CLAIMS.read(about.inner("claim")),
-            Verdict[about.choice("verdict", *Verdict.__members__)],
-            delta,
-            about.label("target"),
-            about.text("method"),
-            evidence,
-            about.text("reason"),
-            None if kept is None else WITNESSES.read(kept, shifts, delta, evidence),
-        )
+        claim, verdict = CLAIMS.read(about.inner("claim")), Verdict[about.choice("verdict", *Verdict.__members__)]
+        said = (claim, verdict, delta, about.label("target"), about.text("method"), evidence, about.text("reason"))
+        return cls(*said, None if kept is None else WITNESSES.read(kept, shifts, delta, evidence))
 
     def unsaved(self) -> str:
         """What of the certificate no reader of a file would know, in words; empty if it can be saved."""
-        parts: list[tuple[Kinds, object, str]] = [
-            (EVIDENCE, self.evidence, "evidence"),
-            (CLAIMS, self.claim, "a claim"),
-        ]
-        parts += [] if self.witness is None else [(WITNESSES, self.witness, "a witness")]
-        return next(
-            (f"{what} of type {type(part).__name__}" for known, part, what in parts if not known.know(part)), ""
-        )
+        parts: dict[str, tuple[Kinds, object]] = {
+            "evidence": (EVIDENCE, self.evidence),
+            "a claim": (CLAIMS, self.claim),
+        }
+        parts |= {} if self.witness is None else {"a witness": (WITNESSES, self.witness)}
+        odd = [f"{what} of type {type(part).__name__}" for what, (known, part) in parts.items() if not known.know(part)]
+        return odd[0] if odd else ""
 
     def __str__(self) -> str:
         return self.sentence()

@@ -209,7 +209,9 @@ class Most:
     @property
     def share(self) -> str:
         """The coverage as it was typed, such as "99.5 %"."""
-        return _percent(self.coverage)
+        # the decimal point of what was typed is moved, and no digit lost: 0.9999999999999999 * 100 may print as 100
+        exact = Decimal(repr(self.coverage)).scaleb(2).normalize()
+        return f"{exact:f} %" if exact > Decimal("1e-6") else f"{exact:e} %"
 
     def __str__(self) -> str:
         return f"at least {self.share} of the shifts, {self.sureness().removeprefix('with ')}"
@@ -265,9 +267,3 @@ def search_tries(rank: int, test: int) -> int:
     is left. Each rank has draws of its own, and who could take any for nothing would look for one that passes.
     """
     return max(1, rank * (rank + 1)) * max(1, test * (test + 1))
-
-
-def _percent(share: float) -> str:
-    # the decimal point of what was typed is moved, and no digit lost: float(0.9999999999999999 * 100) may print as 100
-    exact = Decimal(repr(share)).scaleb(2).normalize()
-    return f"{exact:f} %" if exact > Decimal("1e-6") else f"{exact:e} %"

@@ -25,33 +25,28 @@ def confirmed_witness(question: Question, row: int, values: Floats) -> Witness |
     that are computed in float32, have to fail beyond what rounding could do.
     """
     values, delta = np.asarray(values, dtype=np.float64), float(question.delta[row])
-    if not _inside(question, values, delta):
+    base, box = question.model.parameters, isinstance(question.geometry, Box)
+    if box and not within_box(base.values, question.reach, delta, values).all():
         return None
-    alone = question.take(slice(row, row + 1))
-    network = question.network
+    if not box and not np.isfinite(values).all():
+        return None
+    if not box and not question.shifts.contains(base, replace(base, values=values), delta):
+        return None
+    alone, network = question.take(slice(row, row + 1)), question.network
     margin = _margin(alone, network, values)
     if network is not None and not question.single and PIECEWISE_LINEAR.issuperset(network.activations):
-        fails = not valid(margin, alone.strict)[0] and _fails_exactly(alone, network, values)
+        fails = not valid(margin, alone.strict)[0]
+        if fails:
+            tensors, wanted = _tensors(network, values), int(alone.wanted[0])
+            sign = exact_sign(*tensors, network.activations, alone.X[0], wanted, network.offset)
+            fails = sign < 0 or (sign == 0 and bool(alone.strict[0]))
     else:  # written so that a NaN does not count
         fails = bool(margin[0] < -alone.band[0])
-    return compact(question, delta, values) if fails else None
-
-
-def compact(question: Question, delta: float, values: Floats) -> Witness:
-    """A shift as signs if it is a corner of the box, else as parameters: large models have large witnesses."""
-    if isinstance(question.geometry, Box):
-        base = question.model.parameters.values
-        signs = np.sign(values - base)
-        if np.array_equal(inside_box(base, question.reach, delta, signs), values):
+    if fails and box:  # a corner as its signs: large models have large witnesses
+        signs = np.sign(values - base.values)
+        if np.array_equal(inside_box(base.values, question.reach, delta, signs), values):
             return CornerShift(question.shifts, delta, signs.astype(np.int8))
-    return KeptShift(delta, values)
-
-
-def _inside(question: Question, values: Floats, delta: float) -> bool:
-    base = question.model.parameters
-    if isinstance(question.geometry, Box):
-        return bool(within_box(base.values, question.reach, delta, values).all())
-    return bool(np.isfinite(values).all()) and question.shifts.contains(base, replace(base, values=values), delta)
+    return KeptShift(delta, values) if fails else None
 
 
 def _margin(alone: Question, network: FeedForward | None, values: Floats) -> Floats:
@@ -61,12 +56,6 @@ def _margin(alone: Question, network: FeedForward | None, values: Floats) -> Flo
         return margins_from_scores(a, alone.wanted, network.offset)
     move = (values - alone.model.parameters.values)[None, :]
     return np.asarray(alone.model.shifted_margins(alone.X, alone.target[0], move, 1.0)[0])
-
-
-def _fails_exactly(alone: Question, network: FeedForward, values: Floats) -> bool:
-    tensors = _tensors(network, values)
-    sign = exact_sign(*tensors, network.activations, alone.X[0], int(alone.wanted[0]), network.offset)
-    return sign < 0 or (sign == 0 and bool(alone.strict[0]))
 
 
 def _tensors(network: FeedForward, values: Floats) -> tuple[list[Floats], list[Floats]]:

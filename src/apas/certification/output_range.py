@@ -72,11 +72,8 @@ class OutputRange:
         """Say it in words that are true as they stand."""
         size = f"delta = {exactly(self.delta)} ({self.low_claim.measure})"
         what = f"margins towards class {self.target!r} under shifts by {size}"
-        ends = [
-            f"{write(end)} or {word}"
-            for end, write, word in ((self.low, at_least, "more"), (self.high, at_most, "less"))
-            if isfinite(end)
-        ]
+        ends = [f"{at_least(self.low)} or more"] if isfinite(self.low) else []
+        ends += [f"{at_most(self.high)} or less"] if isfinite(self.high) else []
         missing = self._missing()
         if not ends:
             return f"no range is known of the {what}: {missing}."
@@ -101,18 +98,9 @@ class OutputRange:
     def to_dict(self) -> dict[str, Any]:
         """The range as JSON values; what is infinite or no number as null."""
         claims = {"low_claim": self.low_claim.to_dict(), "high_claim": self.high_claim.to_dict()}
-        return {
-            "low": _finite(self.low),
-            "high": _finite(self.high),
-            **claims,
-            "attained": list(self.attained),
-            "margin": _finite(self.margin),
-            "delta": self.delta,
-            "target": plain(self.target),
-            "method": self.method,
-            "side": self.side,
-            "undefined": self.undefined,
-        }
+        ends = {"low": _finite(self.low), "high": _finite(self.high), **claims, "attained": list(self.attained)}
+        about = {"margin": _finite(self.margin), "delta": self.delta, "target": plain(self.target)}
+        return {**ends, **about, "method": self.method, "side": self.side, "undefined": self.undefined}
 
     def __str__(self) -> str:
         return self.sentence()
@@ -142,8 +130,7 @@ class OutputRanges(UnderShifts[OutputRange]):
         endless = sum(not (isfinite(item.low) and isfinite(item.high)) for item in self)
         but = f"; {endless} without a known end" if endless else ""
         claim = self[0].low_claim
-        alone = f"{' of each row' if len(self) > 1 else ''} by itself"
-        odds = f" for each end{alone}" if claim.risk else ""
+        odds = f" for each end{' of each row' if len(self) > 1 else ''} by itself" if claim.risk else ""
         return f"{self._counted()}: {counts} the threshold{but} ({_rounded(claim)}{odds})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -219,9 +206,8 @@ def output_range(
     """
     drawn = method == "sampling" if isinstance(method, str) else offers(method, Draws)
     if offers(shifts, Listed) and not drawn:
-        raise Unsupported(
-            f'output_range asks models that exist ({type(shifts).__name__}) with method="sampling" alone.'
-        )
+        what = f"models that exist ({type(shifts).__name__})"
+        raise Unsupported(f'output_range asks {what} with method="sampling" alone.')
     question = Question.ask(model, X, target=target, delta=delta, shifts=shifts, method=method)
     chosen, stream = question.method, Stream.seeded(rng, "range")
     if not offers(chosen, EnclosesOutput):

@@ -20,38 +20,12 @@ from apas._validation import check_delta, check_flag, check_jobs, is_frame
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, Certificate
 from apas.certification.claims import Claim, Most, Verdict
 from apas.errors import GuaranteeWarning, InputError, Unsupported
-from apas.models.base import (
-    Arithmetic,
-    Dense,
-    Described,
-    LibraryBacked,
-    Model,
-    Parameters,
-    Predicts,
-    Scaled,
-    class_indices,
-    needs_strict,
-    offers,
-    valid,
-)
+from apas.models import base as models
+from apas.models.base import Model, Parameters, class_indices, offers
 from apas.models.convert import as_model, encoded_rows, predicted_classes
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import (
-    Bounded,
-    DefaultDelta,
-    Finite,
-    Geometry,
-    Listed,
-    Magnitudes,
-    MeasuredAt,
-    OnPoints,
-    OtherMoves,
-    ShiftSet,
-    Unbounded,
-    coordinates,
-    magnitudes,
-)
+from apas.shifts import base as sets
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
@@ -68,12 +42,8 @@ AGREEMENT = 1e-9
 #: What a claim about a model that is computed in float32 says of it.
 IN_FLOAT32 = "computed in float32, within its rounding"
 #: The shift sets that have a short name.
-SHIFTS: dict[str, Any] = {
-    "linf": LinfShifts,
-    "l1": partial(LpShifts, 1),
-    "l2": partial(LpShifts, 2),
-    "gaussian": GaussianShifts,
-}
+SHIFTS: dict[str, Any] = {"linf": LinfShifts, "l1": partial(LpShifts, 1), "l2": partial(LpShifts, 2)}
+SHIFTS["gaussian"] = GaussianShifts
 _ALL = slice(None)
 
 
@@ -93,10 +63,10 @@ def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -
 
 def default_delta(shifts: Any, delta: Any) -> Any:
     """The delta given, or the one that goes without saying for a set; most sets have none."""
-    return shifts.default_delta if delta is None and offers(shifts, DefaultDelta) else delta
+    return shifts.default_delta if delta is None and offers(shifts, sets.DefaultDelta) else delta
 
 
-def check_target(model: Predicts, X: Floats, target: Any) -> Array:
+def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
     """One class label per row."""
     if target is None:
         raise InputError(
@@ -114,17 +84,16 @@ def check_target(model: Predicts, X: Floats, target: Any) -> Array:
 
 
 def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None) -> None:
-    """Refuse a model that does not say about the given rows what its own library says.
-
-    `margins` are those of the rows towards class 1 of two, if they are known.
-    """
-    if not offers(model, LibraryBacked) or not len(X):
+    """Refuse a model whose own library says otherwise about rows; `margins` towards class 1 of two, if known."""
+    if not offers(model, models.LibraryBacked) or not len(X):
         return
     ours, distance = predicted_classes(model, X, margins)
     theirs = model.library_classes(points)
     allowed: Any = AGREEMENT
-    if offers(model, Arithmetic) and model.dtype == "float32":  # about what is within its rounding it has no opinion
-        allowed = AGREEMENT + ROUNDING * magnitudes(model, X, model.classes[0], np.zeros(len(model.parameters)), 0.0)
+    # about what is within its rounding it has no opinion
+    if offers(model, models.Arithmetic) and model.dtype == "float32":
+        still = np.zeros(len(model.parameters))
+        allowed = AGREEMENT + ROUNDING * sets.magnitudes(model, X, model.classes[0], still, 0.0)
     differ = [i for i in np.flatnonzero(distance > allowed) if ours[i] != theirs[i]]
     if differ:
         i = int(differ[0])
@@ -134,12 +103,12 @@ def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`",
         )
 
 
-def _check_listed(shifts: ShiftSet, models: Sequence[Model], model: Model, points: Any) -> None:
+def _check_listed(shifts: sets.ShiftSet, listed: Sequence[Model], model: Model, points: Any) -> None:
     """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
     warned = False
-    for number, other in enumerate(models):
+    for number, other in enumerate(listed):
         name = f"`models[{number}]` of {type(shifts).__name__}"
-        ours, theirs = (m.describe().get("threshold") if offers(m, Described) else None for m in (model, other))
+        ours, theirs = (m.describe().get("threshold") if offers(m, models.Described) else None for m in (model, other))
         if None not in (ours, theirs) and ours != theirs and not warned:
             warned = True
             warnings.warn(
@@ -183,7 +152,7 @@ class Question:
     X: Floats
     target: Array
     delta: Floats
-    shifts: ShiftSet
+    shifts: sets.ShiftSet
     claim_rows: int = 1
     tries: int = 1
     n_jobs: int = 1
@@ -204,48 +173,30 @@ class Question:
         n_jobs: Any = 1,
         labels: Callable[[Model, Floats, Any], Array] = check_target,
     ) -> Question:
-        """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer.
+        """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer (`Unsupported`).
 
-        Parameters
-        ----------
-        model, X, target, delta, shifts, method, simultaneous, n_jobs
-            As users pass them to `certify`.
-        labels : callable
-            Reads `target`: gives one label per row for the model, the encoded rows and what was passed.
-
-        Raises
-        ------
-        InputError
-            If an argument makes no sense, or the model does not agree with its own library on the rows.
-        Unsupported
-            If the method cannot answer the question.
+        Arguments are as users pass them to `certify`; `labels` reads `target`: it gives one label per row for the
+        model, the encoded rows and what was passed. `InputError` if an argument makes no sense, or the model does not
+        agree with its own library on the rows.
         """
         from apas.certification.methods import METHODS  # whose modules import this one
 
         net = as_model(model)
         chosen: Method = pick(method, METHODS, Method, "method")
-        shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
+        shift_set: sets.ShiftSet = pick(shifts, SHIFTS, sets.ShiftSet, "shifts")
         check_flag(simultaneous, "simultaneous")
         points, encoded = encoded_rows(net, X)
-        rows = len(encoded)
-        question = cls(
-            model=net,
-            X=encoded,
-            target=labels(net, encoded, target),
-            delta=check_delta(default_delta(shift_set, delta), rows),
-            shifts=shift_set,
-            claim_rows=max(1, rows) if simultaneous else 1,
-            n_jobs=check_jobs(n_jobs),
-            points=points,
-            method=chosen,
-        )
+        rows, wanted = len(encoded), labels(net, encoded, target)
+        sizes = check_delta(default_delta(shift_set, delta), rows)
+        more = {"claim_rows": max(1, rows) if simultaneous else 1, "n_jobs": check_jobs(n_jobs)}
+        question = cls(net, encoded, wanted, sizes, shift_set, **more, points=points, method=chosen)
         complaint = chosen.unsupported(question)
         if complaint is not None:
             raise Unsupported(complaint)
         if rows:
             if question.listed is not None:
                 _check_listed(shift_set, question.listed, net, points)
-            if offers(net, LibraryBacked):
+            if offers(net, models.LibraryBacked):
                 check_agreement(net, points, encoded, margins=question._towards_class_1)
         return question
 
@@ -259,7 +210,7 @@ class Question:
     @cached_property
     def on_points(self) -> bool:
         """Whether the shift set wants the rows in the user's units, and they are known."""
-        return self.points is not None and offers(self.shifts, OnPoints)
+        return self.points is not None and offers(self.shifts, sets.OnPoints)
 
     def take(self, rows: Array | slice) -> Question:
         """The same question about some of the rows."""
@@ -290,12 +241,12 @@ class Question:
     @cached_property
     def coordinates(self) -> Parameters:
         """What moves: the parameters of the model, unless the shift set says otherwise."""
-        if offers(self.shifts, OtherMoves):
+        if offers(self.shifts, sets.OtherMoves):
             return self.shifts.coordinates(self.model)
         try:
             return self.model.parameters
         except AttributeError:  # a model that can only predict: say so
-            return coordinates(self.shifts, self.model)
+            return sets.coordinates(self.shifts, self.model)
 
     @cached_property
     def radii(self) -> Floats:
@@ -303,18 +254,16 @@ class Question:
         return self.shifts.radii(self.coordinates)
 
     @cached_property
-    def geometry(self) -> Geometry | None:
+    def geometry(self) -> sets.Geometry | None:
         """What the set is around the parameters of the model; None if it has no worst case, or something else moves."""
-        if not offers(self.shifts, Bounded):
+        if not offers(self.shifts, sets.Bounded):
             return None
         geometry = self.shifts.geometry(self.coordinates)
-        if isinstance(geometry, Finite) or offers(self.shifts, OtherMoves):
-            return geometry if isinstance(geometry, Finite) else None
+        if isinstance(geometry, sets.Finite) or offers(self.shifts, sets.OtherMoves):
+            return geometry if isinstance(geometry, sets.Finite) else None
         if not np.array_equal(geometry.radii, self.radii):  # rounding is bounded with the one, proofs are of the other
-            raise InputError(
-                f"`shifts` must have one reach, but the radii of {type(self.shifts).__name__}.geometry are not those "
-                "of its `radii`."
-            )
+            told = f"the radii of {type(self.shifts).__name__}.geometry are not those of its `radii`"
+            raise InputError(f"`shifts` must have one reach, but {told}.")
         return geometry
 
     @property
@@ -324,7 +273,7 @@ class Question:
 
     def measure_at(self, deltas: Floats) -> str:
         """The same for shifts of other sizes."""
-        if offers(self.shifts, MeasuredAt):
+        if offers(self.shifts, sets.MeasuredAt):
             return self._with_arithmetic(self.shifts.measure_at(self.coordinates, deltas))
         return self._with_arithmetic(self.shifts.measure(self.coordinates))
 
@@ -336,12 +285,12 @@ class Question:
     @cached_property
     def single(self) -> bool:
         """Whether the model, or a listed one, is computed in float32 where it is used."""
-        return any(offers(m, Arithmetic) and m.dtype == "float32" for m in (self.model, *(self.listed or ())))
+        return any(offers(m, models.Arithmetic) and m.dtype == "float32" for m in (self.model, *(self.listed or ())))
 
     @cached_property
     def listed(self) -> Sequence[Model] | None:
         """The models of a set that lists them; None if it does not."""
-        return self.shifts.models if offers(self.shifts, Listed) else None
+        return self.shifts.models if offers(self.shifts, sets.Listed) else None
 
     def _with_arithmetic(self, words: str) -> str:
         return f"{words}; {IN_FLOAT32}" if self.single else words
@@ -367,24 +316,23 @@ class Question:
     @cached_property
     def strict(self) -> Bools:
         """Rows whose margin must be above 0 rather than at least 0."""
-        return needs_strict(self.model.classes, self.target)
+        return models.needs_strict(self.model.classes, self.target)
 
     @cached_property
     def band(self) -> Floats:
         """Per row the margin below which its sign may be owed to rounding, on any shifted model."""
         shifts, target, delta = self.shifts, self.one_target, self.one_delta
-        if offers(shifts, Magnitudes):
-            return ROUNDING * shifts.magnitudes(
-                self.model, self.points if self.on_points else None, self.X, target, delta
-            )
-        if offers(self.model, Scaled):
+        if offers(shifts, sets.Magnitudes):
+            points = self.points if self.on_points else None
+            return ROUNDING * shifts.magnitudes(self.model, points, self.X, target, delta)
+        if offers(self.model, models.Scaled):
             return ROUNDING * self.model.margin_scale(self.X, self.radii, delta)
         return ROUNDING * np.asarray(np.maximum(1.0, np.abs(self.base_margins)))
 
     @cached_property
     def network(self) -> FeedForward | None:
         """The model as a dense network, if it is one with the same parameters in the same order."""
-        if not offers(self.model, Dense):
+        if not offers(self.model, models.Dense):
             return None
         network, parameters = self.model.as_feedforward(), self.model.parameters
         same = network.parameters.shapes == parameters.shapes
@@ -420,15 +368,14 @@ class Question:
         margins = np.array(margins)
         for i in np.flatnonzero(~(np.abs(margins) > self.band)):
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
-        return valid(margins, self.strict)
+        return models.valid(margins, self.strict)
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def doubtful_rows(self) -> Bools:
         """Rows whose class on the model itself is owed to the rounding of float32; none if it computes in float64."""
         if not self.single or not len(self.X):
             return np.zeros(len(self.X), dtype=bool)
-        still = np.zeros(len(self.model.parameters))
-        scale = magnitudes(self.model, self.X, self.one_target, still, 0.0)
+        scale = sets.magnitudes(self.model, self.X, self.one_target, np.zeros(len(self.model.parameters)), 0.0)
         # written so that a NaN is in no doubt: it is not valid
         return np.asarray(np.abs(self.base_margins) <= ROUNDING * scale)
 
@@ -541,9 +488,7 @@ class OnlyRefutes(Protocol):
 
 def no_worst_case(question: Question, name: str) -> str | None:
     """Why no method can speak of every shift of the set, if the set itself knows why."""
-    if not offers(question.shifts, Unbounded):
+    if not offers(question.shifts, sets.Unbounded):
         return None
-    return (
-        f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one of "
-        'them; use method="sampling", which speaks of most.'
-    )
+    why = f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one"
+    return f'{why} of them; use method="sampling", which speaks of most.'

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class RowAnswer(Protocol):
 
 
 Item = TypeVar("Item", bound=RowAnswer)
+Names: TypeAlias = tuple[str, ...] | None
 
 
 class RowResults(Sequence[Item]):
@@ -55,19 +56,10 @@ class RowResults(Sequence[Item]):
     PER_ROW: ClassVar[tuple[str, ...]] = ("_items", "points", "inputs", "_index")
 
     def __init__(
-        self,
-        items: Sequence[Item],
-        *,
-        points: Any,
-        inputs: Any = None,
-        feature_names: tuple[str, ...] | None = None,
-        index: Any = None,
+        self, items: Sequence[Item], *, points: Any, inputs: Any = None, feature_names: Names = None, index: Any = None
     ) -> None:
-        self._items = tuple(items)
-        self.points = points
-        self.inputs = inputs
-        self.feature_names = feature_names
-        self._index = index
+        self._items, self.points, self.inputs = tuple(items), points, inputs
+        self.feature_names, self._index = feature_names, index
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -106,8 +98,7 @@ class RowResults(Sequence[Item]):
         """One line per row, with the index of the data frame that was asked about."""
         import pandas as pd
 
-        lines = [self._line(item) for item in self]
-        return pd.DataFrame(lines, index=self._labels(), columns=list(self.COLUMNS))
+        return pd.DataFrame([self._line(item) for item in self], index=self._labels(), columns=list(self.COLUMNS))
 
     def to_dict(self) -> dict[str, Any]:
         """All but the times, as JSON values."""
@@ -161,18 +152,14 @@ class UnderShifts(RowResults[Item]):
         self,
         items: Sequence[Item],
         *,
-        points: Any,
         model_digest: str,
         shifts: ShiftSet,
         model: Model | None = None,
         readings: tuple[Any, ...] | None = None,
         **rows: Any,
     ) -> None:
-        super().__init__(items, points=points, **rows)
-        self.model_digest = model_digest
-        self.shifts = shifts
-        self.model = model
-        self.readings = readings
+        super().__init__(items, **rows)
+        self.model_digest, self.shifts, self.model, self.readings = model_digest, shifts, model, readings
 
     def _about(self) -> dict[str, Any]:
         return {"model_digest": self.model_digest, "shifts": self.shifts.to_dict()}
@@ -220,20 +207,8 @@ class Certificates(UnderShifts[Certificate]):
 
     FORMAT = "apas-certificates"
     ROWS = "certificates"
-    COLUMNS = (
-        "verdict",
-        "target",
-        "delta",
-        "claim",
-        "coverage",
-        "confidence",
-        "draws",
-        "failures",
-        "method",
-        "reason",
-        "valid_today",
-    )
     UNSHOWN = ("claim", "coverage", "confidence")
+    COLUMNS = ("verdict", "target", "delta", *UNSHOWN, "draws", "failures", "method", "reason", "valid_today")
     PER_ROW = (*UnderShifts.PER_ROW, "max_shifts")
 
     def __init__(self, items: Sequence[Certificate], *, max_shifts: MaxShifts | None = None, **known: Any) -> None:
@@ -254,9 +229,8 @@ class Certificates(UnderShifts[Certificate]):
         """How many rows got which verdict, for which reason they were refuted, and about what, in one sentence."""
         if not len(self):
             return "No rows, no certificates."
-        counts = {v: sum(c.verdict is v for c in self) for v in Verdict}
-        why = {Verdict.REFUTED: self._refused()}
-        parts = ", ".join(f"{n} {v.name}{why.get(v, '')}" for v, n in counts.items() if n)
+        counts, why = Counter(c.verdict for c in self), {Verdict.REFUTED: self._refused()}
+        parts = ", ".join(f"{counts[v]} {v.name}{why.get(v, '')}" for v in Verdict if counts[v])
         deltas = sorted({c.delta for c in self})
         size = " to ".join(exactly(delta) for delta in dict.fromkeys((deltas[0], deltas[-1])))
         claims = "; or ".join(dict.fromkeys(c.claim.among(len(self)) for c in self))
@@ -284,8 +258,7 @@ class Certificates(UnderShifts[Certificate]):
         return {**told, "verdict": item.verdict.name, **claim, **counts}
 
     def _about(self) -> dict[str, Any]:
-        names = None if self.feature_names is None else list(self.feature_names)
-        return {**super()._about(), "feature_names": names}
+        return {**super()._about(), "feature_names": None if self.feature_names is None else list(self.feature_names)}
 
     def _entries(self) -> list[dict[str, Any]]:
         rows = zip(cells(self.points), self, strict=True)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+#: What a curve says at each delta.
+NUMBERS = ("deltas", "estimate", "lower", "upper")
 #: A sentence names at most this many deltas.
 NAMED = 6
 
@@ -67,7 +69,7 @@ class FractionCurve:
     valid: bool
 
     def __post_init__(self) -> None:
-        for name in ("deltas", "estimate", "lower", "upper"):
+        for name in NUMBERS:
             values = np.array(getattr(self, name), dtype=np.float64)
             values.flags.writeable = False
             object.__setattr__(self, name, values)
@@ -77,25 +79,18 @@ class FractionCurve:
         count = len(self.deltas)
         shown = range(count) if count <= NAMED else (0, count // 2, count - 1)
         shares = ", ".join(_share(self.lower[i], self.upper[i], self.deltas[i]) for i in shown)
-        odds = "for certain"
-        if self.confidence < 1:
-            together = f" for all {count} deltas together" if count > 1 else ""
-            odds = f"with confidence {self.confidence!r}{together}{f', by {self.draws} draws' if self.draws else ''}"
+        together = f" for all {count} deltas together" if count > 1 else ""
+        sure = f"with confidence {self.confidence!r}{together}{f', by {self.draws} draws' if self.draws else ''}"
+        odds = sure if self.confidence < 1 else "for certain"
         more = "" if count <= NAMED else f" (of {count} deltas)"
         but = "" if self.valid else "; the model itself does not give that class"
         return f"{odds}: the share of shifts that keep class {self.target!r} is {shares}{more} ({self.measure}){but}."
 
     def to_dict(self) -> dict[str, Any]:
         """The curve as JSON values."""
-        numbers = {name: getattr(self, name).tolist() for name in ("deltas", "estimate", "lower", "upper")}
-        return {
-            **numbers,
-            "draws": self.draws,
-            "confidence": self.confidence,
-            "target": plain(self.target),
-            "measure": self.measure,
-            "valid": self.valid,
-        }
+        numbers = {name: getattr(self, name).tolist() for name in NUMBERS}
+        about = {"draws": self.draws, "confidence": self.confidence, "target": plain(self.target)}
+        return {**numbers, **about, "measure": self.measure, "valid": self.valid}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FractionCurve) and self.to_dict() == other.to_dict()
@@ -109,16 +104,6 @@ class FractionCurve:
 def _share(lower: float, upper: float, delta: float) -> str:
     ends = f"{at_least(lower)} to {at_most(upper)}" if lower < upper else exactly(lower)
     return f"{ends} at delta = {float(delta)!r}"
-
-
-def _lines(curve: FractionCurve) -> list[dict[str, Any]]:
-    """One line of the table per delta."""
-    rest = {"draws": curve.draws, "confidence": curve.confidence, "target": curve.target, "valid_today": curve.valid}
-    numbers = zip(curve.deltas, curve.estimate, curve.lower, curve.upper, strict=True)
-    return [
-        {"delta": float(delta), "estimate": float(estimate), "lower": float(lower), "upper": float(upper), **rest}
-        for delta, estimate, lower, upper in numbers
-    ]
 
 
 class FractionCurves(UnderShifts[FractionCurve]):
@@ -138,33 +123,26 @@ class FractionCurves(UnderShifts[FractionCurve]):
     FORMAT = "apas-fraction-curves"
     COLUMNS = ("delta", "estimate", "lower", "upper", "draws", "confidence", "target", "valid_today")
 
-    def __init__(
-        self,
-        items: Sequence[FractionCurve],
-        *,
-        points: Any,
-        model_digest: str,
-        shifts: ShiftSet,
-        entropy: int | None,
-        index: Any = None,
-    ) -> None:
-        super().__init__(items, points=points, model_digest=model_digest, shifts=shifts, index=index)
+    def __init__(self, items: Sequence[FractionCurve], *, entropy: int | None, **known: Any) -> None:
+        super().__init__(items, **known)
         self.entropy = entropy
 
     def to_frame(self) -> DataFrame:
         """One line per row and delta; the rows keep the index of the data frame that was asked about."""
         import pandas as pd
 
-        places = [i for i, curve in enumerate(self) for _ in curve.deltas]
+        places, lines = [i for i, curve in enumerate(self) for _ in curve.deltas], list[tuple[Any, ...]]()
+        for curve in self:
+            numbers = zip(*(getattr(curve, name).tolist() for name in NUMBERS), strict=True)
+            lines += [(*line, curve.draws, curve.confidence, curve.target, curve.valid) for line in numbers]
         index = pd.DataFrame(index=self._labels()).index[places]
-        return pd.DataFrame([line for curve in self for line in _lines(curve)], index=index, columns=list(self.COLUMNS))
+        return pd.DataFrame(lines, index=index, columns=list(self.COLUMNS))
 
     def summary(self) -> str:
         """Between what the shares lie at the smallest and at the largest delta, in one sentence."""
         if not len(self):
             return "No rows, no curves."
-        first = self[0]
-        ends = []
+        first, ends = self[0], []
         for j in dict.fromkeys((int(first.deltas.argmin()), int(first.deltas.argmax()))):
             low, high = min(c.lower[j] for c in self), max(c.upper[j] for c in self)
             ends.append(_share(low, high, first.deltas[j]))
@@ -173,9 +151,8 @@ class FractionCurves(UnderShifts[FractionCurve]):
         odds = f"with confidence {first.confidence!r}{alone}{together}" if first.confidence < 1 else "for certain"
         not_today = sum(not curve.valid for curve in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
-        return (
-            f"{self._counted()}: share of shifts that keep the class {', '.join(ends)}{but} ({odds}; {first.measure})."
-        )
+        shares = f"share of shifts that keep the class {', '.join(ends)}"
+        return f"{self._counted()}: {shares}{but} ({odds}; {first.measure})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of valid shifts against delta, with its band, for each row."""
@@ -247,10 +224,8 @@ def robust_fraction(
     """
     known = method in ("sampling", "enumeration") if isinstance(method, str) else offers(method, BoundsShare)
     if isinstance(method, type) or not known:
-        raise InputError(
-            '`method` of robust_fraction must be "sampling", "enumeration", a Sampling(...) or an Enumeration(...), '
-            f"got {method!r}."
-        )
+        wanted = '"sampling", "enumeration", a Sampling(...) or an Enumeration(...)'
+        raise InputError(f"`method` of robust_fraction must be {wanted}, got {method!r}.")
     sizes = _check_deltas(default_delta(shifts, deltas))
     question = Question.ask(model, X, target=target, delta=sizes.max(), shifts=shifts, method=method, n_jobs=n_jobs)
     stream = Stream.seeded(rng, "fraction")
@@ -268,7 +243,6 @@ def _check_deltas(deltas: Any) -> Floats:
         values = np.empty(0)
     if values.ndim != 1 or not len(values) or not ((values > 0) & np.isfinite(values)).all():
         got = reprlib.repr(getattr(deltas, "tolist", lambda: deltas)())
-        raise InputError(
-            f"`deltas` must be one or more positive finite numbers, got {got}; they say how far the parameters move."
-        )
+        told = f"must be one or more positive finite numbers, got {got}"
+        raise InputError(f"`deltas` {told}; they say how far the parameters move.")
     return values

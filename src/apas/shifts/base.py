@@ -102,6 +102,8 @@ class Finite:
 
 
 Geometry: TypeAlias = Box | Ball | Finite
+#: One delta for all rows, or one per row.
+Sizes: TypeAlias = float | Floats
 
 
 @runtime_checkable
@@ -149,9 +151,7 @@ class OtherMoves(Protocol):
 class OnPoints(Protocol):
     """A set whose models read the rows in the user's units, each with a preprocessing of its own."""
 
-    def point_margins(
-        self, model: Model, points: Any, target: Any, directions: Floats, delta: float | Floats
-    ) -> Floats:
+    def point_margins(self, model: Model, points: Any, target: Any, directions: Floats, delta: Sizes) -> Floats:
         """Margins of rows in the user's units on every shifted model, shape (directions, rows)."""
 
 
@@ -269,13 +269,8 @@ def words_of(shifts: ShiftSet) -> ShiftWords:
 
 #: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
 KINDS = Kinds(
-    {
-        "linf": "apas.shifts.linf.LinfShifts",
-        "lp": "apas.shifts.lp.LpShifts",
-        "gaussian": "apas.shifts.gaussian.GaussianShifts",
-        "observed": "apas.shifts.observed.ListedModels",
-        "noise": "apas.shifts.noise.InputNoise",
-    }
+    {kind: f"apas.shifts.{kind}.{kind.capitalize()}Shifts" for kind in ("linf", "lp", "gaussian")}
+    | {"observed": "apas.shifts.observed.ListedModels", "noise": "apas.shifts.noise.InputNoise"}
 )
 
 

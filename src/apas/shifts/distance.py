@@ -142,18 +142,13 @@ class ShiftReport:
             {f"{p:.15g}": list(map(_json, distances.tolist())) for p, distances in zip(self.norms, part, strict=True)}
             for part in self.distances
         ]
-        return {
-            "format": "apas-shift-report",
-            "p": _json(self.p),
-            "delta": _json(self.delta),
-            "models": list(self.models),
-            "entropy": self.entropy,
-            "overall": tables[0],
-            "per_layer": [
-                {"layer": layer, "kind": kind, "size": size, "distance": table}
-                for (layer, kind, size), table in zip(self.parts, tables[1:], strict=True)
-            ],
-        }
+        about = {"format": "apas-shift-report", "p": _json(self.p), "delta": _json(self.delta)}
+        parts = [
+            {"layer": layer, "kind": kind, "size": size, "distance": table}
+            for (layer, kind, size), table in zip(self.parts, tables[1:], strict=True)
+        ]
+        more = {"models": list(self.models), "entropy": self.entropy}
+        return {**about, **more, "overall": tables[0], "per_layer": parts}
 
     @classmethod
     def from_dict(cls, about: Fields) -> ShiftReport:
@@ -265,10 +260,8 @@ def _check_same_shapes(base: Parameters, other: Parameters, name: str) -> None:
             )
         if (ours[2] == ABSENT) != (theirs[2] == ABSENT):
             has, found = ("no", "has it") if ours[2] == ABSENT else ("a", "has none")
-            raise InputError(
-                f"{name} must have the parameters of the base model, which has {has} {ours[0]}, but it {found}; "
-                "compare models of the same architecture."
-            )
+            told = f"must have the parameters of the base model, which has {has} {ours[0]}, but it {found}"
+            raise InputError(f"{name} {told}; compare models of the same architecture.")
 
 
 def _finite(parameters: Parameters, name: str) -> Parameters:

@@ -91,7 +91,6 @@ class GaussianShifts(ScaledShifts):
 
     def region(self, parameters: Parameters) -> str:
         """Refuse: a normal distribution has no bounded set, so that nothing can be said about every shift."""
-        raise Unsupported(
-            f"{self} has no limit to how far a parameter moves, so nothing holds for every one of its shifts; use "
-            'method="sampling", which speaks of most of them, or shifts in a box (LinfShifts).'
-        )
+        told = f"{self} has no limit to how far a parameter moves, so nothing holds for every one of its shifts"
+        instead = 'method="sampling", which speaks of most of them, or shifts in a box (LinfShifts)'
+        raise Unsupported(f"{told}; use {instead}.")

@@ -60,10 +60,8 @@ class LpShifts(EqualByContent):
         """Which parameters move, shape (k,)."""
         moves = moving(parameters, self.kinds, self.layers, "LpShifts")
         if not moves.any():
-            raise InputError(
-                f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
-                "choose other kinds or layers."
-            )
+            told = f"must move at least one parameter, but {self} moves none of this model's"
+            raise InputError(f"`shifts` {told}; choose other kinds or layers.")
         return moves
 
     def radii(self, parameters: Parameters) -> Floats:
@@ -178,9 +176,8 @@ def _check_order(p: Any) -> float:
     if order == math.inf:
         raise InputError("`p` of LpShifts must be finite, got inf; the ball of that norm is a box: use LinfShifts().")
     if order < 1:
-        raise InputError(
-            f"`p` of LpShifts must be at least 1, got {p!r}; below 1 it is no norm, and its ball is not convex."
-        )
+        why = "below 1 it is no norm, and its ball is not convex"
+        raise InputError(f"`p` of LpShifts must be at least 1, got {p!r}; {why}.")
     if math.isnan(order):
         raise InputError(f"`p` of LpShifts must be a number of at least 1, such as 1 or 2, got {p!r}.")
     return order

@@ -86,7 +86,7 @@ class InputNoise(EqualByContent):
             names = model.as_feedforward().feature_names
         elif offers(model, Named) and not offers(model, Raw):
             names = model.feature_names
-        named = list(names) if names is not None else [f"feature {j}" for j in range(count)]
+        named = [f"feature {j}" for j in range(count)] if names is None else list(names)
         kinds, layers = ["weight"] * count, [ENCODED if offers(model, Raw) else "input"] * count
         return Parameters.from_arrays([0.0] * count, names=named, kinds=kinds, layers=layers)
 
@@ -101,10 +101,8 @@ class InputNoise(EqualByContent):
                 radii[_place(parameters, feature, "scale")] *= factor
         elif self.scale is not None:
             if np.ndim(self.scale) and np.shape(self.scale) != radii.shape:
-                raise InputError(
-                    f"`scale` of InputNoise must be one factor or one per feature ({len(radii)}), got "
-                    f"{np.size(self.scale)}."
-                )
+                wanted, got = f"one factor or one per feature ({len(radii)})", np.size(self.scale)
+                raise InputError(f"`scale` of InputNoise must be {wanted}, got {got}.")
             radii = radii * np.asarray(self.scale)
         if not radii.any():
             raise InputError("`shifts` must move at least one feature, but InputNoise moves none; choose other ones.")
@@ -207,10 +205,9 @@ class InputNoise(EqualByContent):
         about.only("kind", "scale", "features", "integers")
         integers = None if about.is_null("integers") else read_factors(about.inner("integers"))
         scale = about.any("scale")
-        if isinstance(scale, dict):
-            scale = read_factors(about.inner("scale"))
-        elif scale is not None:
-            scale = read_numbers(about, "scale", scale)
+        if scale is not None:
+            mapped = isinstance(scale, dict)
+            scale = read_factors(about.inner("scale")) if mapped else read_numbers(about, "scale", scale)
         return cls(scale=scale, features=read_names(about, "features"), integers=integers)
 
     def __repr__(self) -> str:
@@ -236,9 +233,9 @@ def _place(parameters: Parameters, feature: Any, argument: str) -> int:
 
 def _check_scale(scale: Any) -> Any:
     """The scale as finite numbers of at least 0, copied from what may change."""
-    message = f"`scale` of InputNoise must hold finite numbers of at least 0, one or one per feature, got {scale!r}."
     if scale is None:
         return None
+    message = f"`scale` of InputNoise must hold finite numbers of at least 0, one or one per feature, got {scale!r}."
     try:
         copied = {plain(k): float(v) for k, v in scale.items()} if isinstance(scale, Mapping) else None
         numbers = np.array(list(copied.values()) if copied is not None else scale, dtype=np.float64)
@@ -251,8 +248,7 @@ def _check_scale(scale: Any) -> Any:
 
 
 def _step(value: Any) -> float:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 < value < np.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
         raise InputError(f"`integers` of InputNoise must give steps that are positive and finite, got {value!r}.")
     return float(value)
 

@@ -16,7 +16,7 @@ from apas.errors import GuaranteeWarning, InputError
 from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
 from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import Finite, ShiftWords, magnitudes
+from apas.shifts.base import Finite, ShiftWords, Sizes, magnitudes
 from apas.shifts.distance import read_model
 from apas.shifts.retraining import RetrainedModels
 
@@ -52,10 +52,8 @@ class ListedModels:
         """The set with its models, which must be the very ones."""
         found = ObservedShifts(models, process=self.process)
         if found.digests != self.digests:
-            raise InputError(
-                f"`models` must be the {len(self.digests)} models that the certificates are about, in their order, but "
-                "their fingerprints differ."
-            )
+            wanted = f"the {len(self.digests)} models that the certificates are about, in their order"
+            raise InputError(f"`models` must be {wanted}, but their fingerprints differ.")
         return found
 
 
@@ -67,10 +65,8 @@ class AbsentModels(ListedModels):
     process: str | None
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise InputError(
-            "`shifts` are models of which the file holds only fingerprints; pass the models themselves to verify, or "
-            "make apas.ObservedShifts of them."
-        )
+        advice = "pass the models themselves to verify, or make apas.ObservedShifts of them"
+        raise InputError(f"`shifts` are models of which the file holds only fingerprints; {advice}.")
 
     directions = margins = radii = contains = measure = region = _refuse
 
@@ -120,8 +116,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         if not isinstance(listed, Sequence | np.ndarray) or isinstance(listed, str) or not len(listed):
             raise InputError(f"`models` of ObservedShifts must be a list of at least one model, got {listed!r}.")
         process = self.process
-        if process is None and isinstance(listed, RetrainedModels):
-            process = listed.process
+        process = listed.process if process is None and isinstance(listed, RetrainedModels) else process
         if process is not None and not (isinstance(process, str) and process.strip()):
             raise InputError(f"`process` of ObservedShifts must say how the models were made, got {process!r}.")
         models = tuple(read_model(model, f"`models[{i}]` of ObservedShifts") for i, model in enumerate(listed))
@@ -174,9 +169,7 @@ class ObservedShifts(ListedModels, EqualByContent):
 
         return self._margins(model, rows, X, target, directions, delta)
 
-    def point_margins(
-        self, model: Model, points: Any, target: Any, directions: Floats, delta: float | Floats
-    ) -> Floats:
+    def point_margins(self, model: Model, points: Any, target: Any, directions: Floats, delta: Sizes) -> Floats:
         """Margins of rows in the user's units, which each model encodes itself, shape (directions, rows)."""
         encoded = encoded_rows(model, points)[1]
         return self._margins(model, self._reader(points), encoded, target, directions, delta)
@@ -190,9 +183,7 @@ class ObservedShifts(ListedModels, EqualByContent):
 
         return rows
 
-    def _margins(
-        self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: float | Floats
-    ) -> Floats:
+    def _margins(self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: Sizes) -> Floats:
         numbers = directions[:, 0].astype(int).tolist()
         as_they_are = np.broadcast_to(np.asarray(delta) == 1, (len(X),))
         margins = np.empty((len(numbers), len(X)))
@@ -209,25 +200,13 @@ class ObservedShifts(ListedModels, EqualByContent):
         return margins
 
     def margins_read(self, model: Model, rows: _Rows, numbers: Sequence[int], count: int, target: Any) -> Floats:
-        """Margins on the models of some numbers, as they are, of rows that `rows` gives in the units of each.
+        """Margins on the models of some numbers, as they are, shape (len(numbers), count).
 
-        Parameters
-        ----------
-        model : Model
-            The base model, whose classes count.
-        rows : callable
-            Gives for the number of a model, and the model, an array of shape (count, features).
-        numbers : sequence of int
-        count : int
-        target : object
-
-        Returns
-        -------
-        ndarray of shape (len(numbers), count)
+        `rows` gives, for the number of a model and the model, an array of shape (count, features) in its units. The
+        classes are those of the base model.
         """
         margins = np.empty((len(numbers), count))
-        for place, number in enumerate(numbers):
-            other = self.models[number]
+        for place, (number, other) in enumerate((number, self.models[number]) for number in numbers):
             margins[place] = _towards(model, other, number, rows(number, other), target)
         return margins
 
@@ -294,10 +273,8 @@ class ObservedShifts(ListedModels, EqualByContent):
 
     def measure_at(self, parameters: Parameters, deltas: Floats) -> str:
         """The same if all deltas are 1; else in what direction the parameters move."""
-        words = self.measure(parameters)
-        if (deltas != 1).any():
-            words = f"delta times the change of the parameters from this model to one of the {words}"
-        return words
+        move = "delta times the change of the parameters from this model to one of the "
+        return f"{move if (deltas != 1).any() else ''}{self.measure(parameters)}"
 
     def region(self, parameters: Parameters) -> str:
         """The models themselves."""
@@ -308,20 +285,16 @@ class ObservedShifts(ListedModels, EqualByContent):
 
 
 def _towards(model: Model, other: Model, number: int, X: Floats, target: Any) -> Floats:
-    """Margins on another model; towards a class that it has never seen they are minus infinity.
-
-    A bootstrap sample may lack a class. The model made from it never gives that class, and must not be left out.
-    """
+    """Margins on another model; towards a class that it has never seen they are minus infinity."""
+    # a bootstrap sample may lack a class; the model made from it never gives that class, and must not be left out
     labels = np.empty(len(X), dtype=object)
     labels[:] = target
     known = np.array([label in other.classes for label in labels], dtype=bool)
     if known.all():
         return other.margin(X, target)
     if not set(other.classes) < set(model.classes):
-        raise InputError(
-            f"`models[{number}]` of ObservedShifts must know the classes of the base model {model.classes}, got "
-            f"{other.classes}; pass models of the same question."
-        )
+        told = f"must know the classes of the base model {model.classes}, got {other.classes}"
+        raise InputError(f"`models[{number}]` of ObservedShifts {told}; pass models of the same question.")
     margins = np.full(len(X), -np.inf)
     if known.any():
         margins[known] = other.margin(X[known], labels[known])

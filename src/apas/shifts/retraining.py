@@ -6,6 +6,7 @@ import copy
 import hashlib
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -48,14 +49,13 @@ def check_labels(
     y: Any, rows: int, classes: Sequence[Any] | None = None, *, name: str = "y", of: str = "X", owner: str
 ) -> Any:
     """Labels that can be indexed by row numbers, all of them known if `classes` are given."""
+    wanted = f"`{name}` of {owner} must be 1-D, one label per row"
     try:
         labels = y if hasattr(y, "iloc") else np.asarray(y)
     except ValueError:
-        raise InputError(f"`{name}` of {owner} must be 1-D, one label per row, got rows of labels.") from None
+        raise InputError(f"{wanted}, got rows of labels.") from None
     if labels.ndim != 1:
-        raise InputError(
-            f"`{name}` of {owner} must be 1-D, one label per row, got {labels.ndim} dimensions; pass one column."
-        )
+        raise InputError(f"{wanted}, got {labels.ndim} dimensions; pass one column.")
     if len(labels) != rows:
         raise InputError(f"`{name}` of {owner} must hold one label per row of `{of}` ({rows}), got {len(labels)}.")
     unknown = [] if classes is None else [label for label in labels.tolist() if label not in classes]
@@ -195,17 +195,21 @@ def retrain(
     check_flag(warm_start, "warm_start")
     jobs = check_jobs(n_jobs)
     _check_estimator(estimator, bool(warm_start))
-    rows = _check_rows(X)
+    try:
+        rows = X if hasattr(X, "shape") else np.asarray(X)
+    except ValueError:
+        raise InputError("`X` of retrain must hold rows of equal length, got rows of different lengths.") from None
+    if not rows.shape or not rows.shape[0]:
+        raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
     labels = check_labels(y, int(rows.shape[0]), owner="retrain")
     recipe = _Recipe(estimator, rows, labels, bool(bootstrap), bool(warm_start), entropy_of(rng))
-    trained, caught = [], []
+    results: list[tuple[Any, _Caught]] = []
     with Progress(n_models, "training models") as progress:
-        for result, warned in in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs):
-            trained.append(result)
-            caught.append(warned)
+        for result in in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs):
+            results.append(result)
             progress.advance(1)
-    models = _read(trained)
-    _report(caught, models)
+    models = _read([model for model, _ in results])
+    _report([warned for _, warned in results], models)
     return RetrainedModels(models, recipe.process(), recipe.entropy)
 
 
@@ -275,16 +279,6 @@ def _seeded(estimator: Any, seeds: Stream, i: int) -> Any:
     return estimator.set_params(**dict(zip(names, drawn_seeds(seeds, i * len(names), len(names)), strict=True)))
 
 
-def _check_rows(X: Any) -> Any:
-    try:
-        rows = X if hasattr(X, "shape") else np.asarray(X)
-    except ValueError:
-        raise InputError("`X` of retrain must hold rows of equal length, got rows of different lengths.") from None
-    if not rows.shape or not rows.shape[0]:
-        raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
-    return rows
-
-
 def _check_estimator(estimator: Any, warm_start: bool) -> None:
     if isinstance(estimator, type) or not (hasattr(estimator, "fit") or callable(estimator)):
         what = f"the class {estimator.__name__} itself" if isinstance(estimator, type) else repr(estimator)
@@ -320,10 +314,9 @@ def _read(trained: list[Any]) -> list[Model]:
 
 def _report(caught: list[_Caught], models: list[Model]) -> None:
     """Say once what trainings warned about, and whether they were random at all."""
-    counts: dict[tuple[type[Warning], str], int] = {}
+    counts = Counter[tuple[type[Warning], str]]()
     for warned in caught:
-        for key in {(kind, "" if kind.__name__ == "ConvergenceWarning" else text) for kind, text in warned}:
-            counts[key] = counts.get(key, 0) + 1
+        counts.update({(kind, "" if kind.__name__ == "ConvergenceWarning" else text) for kind, text in warned})
     for (kind, text), count in counts.items():
         what = f"warned: {text}" if text else "ended before they had converged"
         kept = "they are kept, since a process that leaves some out is another process"
@@ -401,8 +394,8 @@ def estimate_delta(
     classes = base.classes if update is None else None
     labels = check_labels(y_new, len(points), classes, name="y_new", of="X_new", owner="estimate_delta")
     entropy, draws, seeds = _draw(rng, rounds, len(points), _check_size(fraction, len(points)))
-    names = [f"the model of round {i} of estimate_delta" for i in range(1, rounds + 1)]
-    models = []
+    models, columns = [], [f"round {i}" for i in range(1, rounds + 1)]
+    names = [f"the model of {column} of estimate_delta" for column in columns]
     for name, rows, seed in zip(names, draws, seeds, strict=True):
         changed = copy.deepcopy(estimator)
         if update is None:
@@ -410,7 +403,6 @@ def estimate_delta(
         else:
             result = update(changed, take_rows(points, rows), take_rows(labels, rows))
         models.append(read_model(changed if result is None else result, name))
-    columns = [f"round {i}" for i in range(1, rounds + 1)]
     return compare_models(base, models, p=math.inf, names=names, columns=columns, entropy=entropy)
 
 
@@ -423,14 +415,11 @@ def _check_partial_fit(estimator: Any) -> None:
     final = final_step(estimator)
     name = type(final).__name__
     if not hasattr(final, "partial_fit"):
-        why = ""
+        why = "" if hasattr(final, "fit") else " (pass the estimator itself, not what as_model made of it)"
         if name == "MLPClassifier":
             why = f" with solver={final.solver!r} (scikit-learn offers it for 'adam' and 'sgd')"
-        elif not hasattr(final, "fit"):
-            why = " (pass the estimator itself, not what as_model made of it)"
-        raise InputError(
-            f"`estimator` of estimate_delta must have partial_fit, but {name} has none{why}; {_advice(estimator)}"
-        )
+        told = f"must have partial_fit, but {name} has none{why}; {_advice(estimator)}"
+        raise InputError(f"`estimator` of estimate_delta {told}")
     if name == "MLPClassifier" and final.early_stopping:
         raise InputError(
             "`estimator` of estimate_delta must not have early_stopping=True, with which scikit-learn refuses "
@@ -473,9 +462,8 @@ def _one_pass(estimator: Any, X: Floats, y: Any, seed: int) -> Any:
 def _check_size(fraction: Any, rows: int) -> int:
     """How many rows a round draws; 0.29 of 100 rows are 29, as it is read, not the 28 of floating point."""
     if not isinstance(fraction, Real) or isinstance(fraction, bool) or not 0 < float(fraction) <= 1:
-        raise InputError(
-            f"`fraction` of estimate_delta must lie in (0, 1], got {fraction!r}; it is a share of the new rows."
-        )
+        wanted = "must lie in (0, 1]"
+        raise InputError(f"`fraction` of estimate_delta {wanted}, got {fraction!r}; it is a share of the new rows.")
     size = int(Fraction(str(fraction)) * rows)
     if size < 1:
         raise InputError(
@@ -489,17 +477,13 @@ def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list
     """Entropy, the row numbers of each round, and a seed for whatever else is random in it."""
     if isinstance(rng, Sequence | np.ndarray) and not isinstance(rng, str | bytes):
         if len(rng) != rounds:
-            raise InputError(
-                f"`rng` of estimate_delta must be one seed, or one per round ({rounds}), got {len(rng)}; pass as many "
-                "seeds as rounds."
-            )
+            told = f"must be one seed, or one per round ({rounds}), got {len(rng)}"
+            raise InputError(f"`rng` of estimate_delta {told}; pass as many seeds as rounds.")
         for seed in rng:
-            whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-            if not whole or not 0 <= seed < 2**32:
+            if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
                 raise InputError(f"`rng` of estimate_delta must hold integers in [0, 2**32) as seeds, got {seed!r}.")
         # NumPy's legacy generator, which is frozen: these are the rows of the paper's own experiments
         return None, [np.random.RandomState(seed).choice(rows, size) for seed in rng], [int(seed) for seed in rng]
     entropy = entropy_of(rng)
-    drawn = drawn_rows(Stream(entropy, "retraining"), 0, rounds * size, rows)
-    seeds = drawn_seeds(Stream(entropy, "retraining order"), 0, rounds)
-    return entropy, list(drawn.reshape(rounds, size)), seeds
+    drawn = drawn_rows(Stream(entropy, "retraining"), 0, rounds * size, rows).reshape(rounds, size)
+    return entropy, list(drawn), drawn_seeds(Stream(entropy, "retraining order"), 0, rounds)

@@ -111,11 +111,10 @@ class ScaledShifts(EqualByContent):
         own |= {"scale": _copied(self.scale, self._owner), "relative": plain(self.relative), "floor": plain(self.floor)}
         if not isinstance(self.relative, bool | np.bool_):
             raise InputError(f"`relative` of {self._owner} must be True or False, got {self.relative!r}.")
-        number = isinstance(self.floor, int | float | np.number) and not isinstance(self.floor, bool)
-        if not number or not 0.0 <= self.floor < np.inf or (self.floor and not self.relative):
-            raise InputError(
-                f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {self.floor!r}."
-            )
+        floor = self.floor
+        number = isinstance(floor, int | float | np.number) and not isinstance(floor, bool)
+        if not number or not 0.0 <= floor < np.inf or (floor and not self.relative):
+            raise InputError(f"`floor` of {self._owner} must be at least 0 and goes with relative=True, got {floor!r}.")
         own["is_whole"] = not self.relative and len(self.kinds) == 2 and self.layers is None and self.scale is None
 
     def _plain(self, parameters: Parameters) -> bool:
@@ -133,23 +132,19 @@ class ScaledShifts(EqualByContent):
         if self.scale is not None:
             radii *= self._factors(parameters)
         if not radii.any():
-            raise InputError(
-                f"`shifts` must move at least one parameter, but {self} moves none of this model's; "
-                "choose other kinds, layers or scales."
-            )
+            told = f"must move at least one parameter, but {self} moves none of this model's"
+            raise InputError(f"`shifts` {told}; choose other kinds, layers or scales.")
         return radii
 
     def _factors(self, parameters: Parameters) -> Floats:
         factors = np.ones(len(parameters))
-        if self.scale is None:
-            return factors
         if isinstance(self.scale, Mapping):
             for key, factor in self.scale.items():
                 name = layer_name(parameters, key, "scale", self._owner)
                 for layer, part in zip(parameters.layers, parameters.slices, strict=True):
                     if layer == name:
                         factors[part] = _factor(factor)
-        else:
+        elif self.scale is not None:
             factors = _flat_scale(self.scale, parameters, self._owner)
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
             raise InputError(f"`scale` of {self._owner} must hold finite numbers of at least 0.")
@@ -281,9 +276,7 @@ def _flat_scale(arrays: Any, parameters: Parameters, owner: str) -> Floats:
     if len(arrays) == len(parameters) and all(a.ndim == 0 for a in arrays):
         return np.array(arrays)
     if [a.shape for a in arrays] != list(parameters.shapes):
-        raise InputError(
-            f"`scale` of {owner} must be a factor per layer, one array per tensor of shapes "
-            f"{list(parameters.shapes)}, or one vector of {len(parameters)} factors, "
-            f"got shapes {[a.shape for a in arrays][:6]}."
-        )
+        wanted = f"a factor per layer, one array per tensor of shapes {list(parameters.shapes)}"
+        wanted += f", or one vector of {len(parameters)} factors"
+        raise InputError(f"`scale` of {owner} must be {wanted}, got shapes {[a.shape for a in arrays][:6]}.")
     return np.concatenate([a.ravel() for a in arrays])

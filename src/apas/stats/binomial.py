@@ -48,9 +48,8 @@ def _as_fraction(name: str, value: Number, advice: str) -> Fraction:
             return Fraction(int(value))
     except (ValueError, OverflowError):  # nan and inf have no ratio
         raise InputError(f"{name} must be a finite number, got {value!r}; {advice}") from None
-    raise InputError(
-        f"{name} must be a float, a Fraction or a Decimal, got {value!r} ({type(value).__name__}); {advice}"
-    )
+    got = f"{value!r} ({type(value).__name__})"
+    raise InputError(f"{name} must be a float, a Fraction or a Decimal, got {got}; {advice}")
 
 
 def as_probability(name: str, value: Number, advice: str) -> Fraction:
@@ -95,10 +94,6 @@ def as_risk(confidence: Number | None, log_risk: Number | None) -> Risk:
         exact = as_confidence(confidence)
         return Fraction(exact.denominator - exact.numerator, exact.denominator)
     assert log_risk is not None  # for mypy; the test above has settled it
-    return _exponential(log_risk)
-
-
-def _exponential(log_risk: Number) -> Decimal:
     advice = "give the natural logarithm of 1 - confidence, such as log_risk=-92.1 for 1 - 1e-40"
     exponent = _as_fraction("log_risk", log_risk, advice)
     if not _LOWEST_LOG_RISK <= exponent < 0:
@@ -179,17 +174,14 @@ def _crossing(n: int, q: Fraction, level: Decimal, slack: Decimal, whole: Fracti
     low, high = level - slack, level + slack
     term = total = (Decimal(down) / q.denominator) ** n
     for k in range(n):
-        if total >= low and (total > high or _crosses(n, k, q, whole, risk)):
+        if total > high:
+            return k
+        # a near tie: only then the risk is made a Fraction, whose gcd may take long
+        if total >= low and _exact_sign(n, k, q, abs(whole - Fraction(risk))) >= 1 - whole:
             return k
         term = term * ((n - k) * up) / ((k + 1) * down)
         total += term
     return n  # P(X <= n) = 1 exactly, whatever the sum was rounded to
-
-
-def _crosses(n: int, k: int, q: Fraction, whole: Fraction, risk: Risk) -> bool:
-    if whole:
-        return _exact_sign(n, k, q, whole - Fraction(risk)) >= 0
-    return _exact_sign(n, k, q, Fraction(risk)) > 0
 
 
 def _exact_sign(n: int, c: int, q: Fraction, level: Fraction) -> int:

@@ -168,14 +168,12 @@ def spend(confidence: Number, budget: Budget, test: SupportsIndex) -> Fraction:
     """
     total = as_confidence(confidence)
     if not isinstance(budget, Budget) or isinstance(budget, type):
-        raise InputError(
-            f"budget must have a method share(test), got {budget!r}; give an instance, such as Telescoping()"
-        )
+        advice = "give an instance, such as Telescoping()"
+        raise InputError(f"budget must have a method share(test), got {budget!r}; {advice}")
     share = Fraction(budget.share(_number(test)))
     if not 0 < share <= 1:
-        raise InputError(
-            f"budget must give shares above 0 and at most 1, got {share} for test {test}; correct {budget!r}"
-        )
+        got = f"{share} for test {test}"
+        raise InputError(f"budget must give shares above 0 and at most 1, got {got}; correct {budget!r}")
     return 1 - (1 - total) * share
 
 

@@ -110,11 +110,12 @@ def max_shift(
     )
     net, chosen = question.model, question.method
     if not offers(chosen, FindsLargestShift):
-        raise InputError(
-            "`method` of max_shift must be Sampling, IntervalBounds, LinearBounds, Exact or Cascade, "
-            f"got {type(chosen).__name__}; it has no largest shift to offer."
-        )
-    _check_search(search, question.method)
+        told = f"must be Sampling, IntervalBounds, LinearBounds, Exact or Cascade, got {type(chosen).__name__}"
+        raise InputError(f"`method` of max_shift {told}; it has no largest shift to offer.")
+    if search is not None and (not isinstance(search, str) or search not in SEARCHES):
+        raise InputError(f"`search` must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}.")
+    if search not in (None, "rays") and not offers(chosen, Draws):  # the name of the default does no harm
+        raise InputError('`search` goes with method="sampling"; leave it out.')
     farthest, stream = _limit(limit, question), Stream.seeded(rng, "max_shift")
     claim, near = question.method.claim(question), question.doubtful_rows()
     ok = question.valid_rows() & ~near if len(question) else near
@@ -123,10 +124,9 @@ def max_shift(
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
             answers = chosen.largest_shift(question.take(ok), stream, limit=farthest, search=search)
     waiting = iter(answers)
-    others = (within_rounding if doubt else not_valid for doubt in near.tolist())
     items = [
-        next(waiting) if good else other(target, claim)
-        for good, other, target in zip(ok.tolist(), others, question.target, strict=True)
+        next(waiting) if good else (within_rounding if doubt else not_valid)(target, claim)
+        for good, doubt, target in zip(ok.tolist(), near.tolist(), question.target, strict=True)
     ]
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet
@@ -134,15 +134,6 @@ def max_shift(
         object.__setattr__(item, "trace", {**item.trace, "limit": farthest})
     names = net.feature_names if offers(net, Named) else None
     return MaxShifts(items, **question.context, feature_names=names, model=net)
-
-
-def _check_search(search: Any, method: Method) -> None:
-    if search is None:
-        return
-    if not isinstance(search, str) or search not in SEARCHES:
-        raise InputError(f"`search` must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}.")
-    if not offers(method, Draws) and search != "rays":  # the name of the default does no harm
-        raise InputError('`search` goes with method="sampling"; leave it out.')
 
 
 def _limit(limit: float | None, question: Question) -> float:
@@ -176,7 +167,7 @@ def sampled_answers(
         trace |= {"allowed": allowed, "refuting": refuting, "claim": "pathwise"}
         if network is None:
             return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
-        return along_rays(question, network, claim, entropy, plan, limit, proved, broken, trace)
+        return along_rays(question, claim, entropy, plan, limit, proved, broken, trace)
     if search == "confirm":
         found = confirmed(question, claim, entropy, samples, limit, proved)
     else:

@@ -8,14 +8,13 @@ would be a selection.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
-from apas.certification.max_shift.result import MaxShift
+from apas.certification.max_shift.result import MaxShift, Plan, Trace
 from apas.certification.methods.sampling import drawn_blocks, first_failures
 from apas.certification.question import Question
 from apas.display.progress import Progress
@@ -41,9 +40,7 @@ def ladder(low: Floats, high: Floats, rungs: int) -> Floats:
     return np.asarray(values)
 
 
-def climb(
-    question: Question, rungs: Floats, stream: Stream, samples: int, most: int, failed: list[Integers]
-) -> Indices:
+def climb(question: Question, rungs: Floats, stream: Stream, draws: int, most: int, failed: list[Integers]) -> Indices:
     """How many rungs each row climbs before more than `most` of the draws have failed at one of them.
 
     `failed` holds per row the draws that failed before; those that fail on the climbed rungs are added.
@@ -53,7 +50,7 @@ def climb(
     for rung in range(rungs.shape[1]):
         # a row with no more than `most` failures has them all counted; one with more is at its end anyway
         here = replace(question.take(rows), delta=rungs[rows, rung])
-        found = first_failures(here, stream, samples, most + 1, most + 1)
+        found = first_failures(here, stream, draws, most + 1, most + 1)
         for i, row in enumerate(rows):
             together = np.union1d(failed[row], found.of(i)[0])
             if len(together) > most:
@@ -98,11 +95,10 @@ def candidates(question: Question, claim: Most, stream: Stream, planned: int, li
 
 def lay_grid(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
     """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
-    centre = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
-    centre = np.maximum(centre, limit * LEAST)
+    found = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
     fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
     far = fine[-1] * BEYOND ** np.arange(1, 40)
-    grid = np.minimum(centre[:, None] * np.concatenate([COARSE, fine, far]), limit)
+    grid = np.minimum(np.maximum(found, limit * LEAST)[:, None] * np.concatenate([COARSE, fine, far]), limit)
     grid[:, -1] = limit
     return np.asarray(np.maximum(grid, floor[:, None]))
 
@@ -140,36 +136,24 @@ def _failing(question: Question, stream: Stream, samples: int) -> Bools:
     return failing
 
 
-def along_grid(
-    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
-) -> list[MaxShift]:
+def along_grid(question: Question, claim: Most, entropy: int, plan: Plan, limit: float, trace: Trace) -> list[MaxShift]:
     """First failures on rungs along rays, as an answer per row, for models that can only be asked for margins."""
-    answers: list[MaxShift] = []
+    answers, (samples, allowed, refuting), rays = list[MaxShift](), plan, Stream(entropy, "max_shift/rays")
     with Progress(len(question), "looking along rays") as progress:
         for begin in range(0, len(question), TOGETHER):
             part = question.take(slice(begin, begin + TOGETHER))
-            answers += _grid_answers(part, claim, entropy, plan, limit, trace)
+            grid = lay_grid(part, claim, entropy, samples, limit, np.zeros(len(part)))
+            rungs = grid.shape[1]
+            for i, (certify_at, refute_at) in enumerate(crossings(part, rays, grid, samples, (allowed + 1, refuting))):
+                delta = float(grid[i, certify_at - 1]) if certify_at else 0.0
+                upper = float(grid[i, refute_at]) if refute_at < rungs else np.inf
+                ended = bool(certify_at == rungs)
+                reason = f"at every grid value up to delta{', which is the limit' if ended else ''}"
+                reason += f": at most {allowed} of {samples} rays failed before"
+                if not delta:
+                    reason = f"more than {allowed} of {samples} rays failed at the first grid value already"
+                told = {**trace, "rungs": np.unique(grid[i, :certify_at]).tolist()}
+                ends = (delta, max(upper, delta), 0.0, np.inf, False, ended)
+                answers.append(MaxShift(*ends, claim, part.target[i], reason, told))
             progress.advance(len(part))
-    return answers
-
-
-def _grid_answers(
-    question: Question, claim: Most, entropy: int, plan: tuple[int, int, int], limit: float, trace: dict[str, Any]
-) -> list[MaxShift]:
-    samples, allowed, refuting = plan
-    grid = lay_grid(question, claim, entropy, samples, limit, np.zeros(len(question)))
-    found = crossings(question, Stream(entropy, "max_shift/rays"), grid, samples, (allowed + 1, refuting))
-    rungs = grid.shape[1]
-    answers = []
-    for i, (certify_at, refute_at) in enumerate(found):
-        delta = float(grid[i, certify_at - 1]) if certify_at else 0.0
-        upper = float(grid[i, refute_at]) if refute_at < rungs else np.inf
-        ended = bool(certify_at == rungs)
-        reason = f"at every grid value up to delta{', which is the limit' if ended else ''}"
-        reason += f": at most {allowed} of {samples} rays failed before"
-        if not delta:
-            reason = f"more than {allowed} of {samples} rays failed at the first grid value already"
-        told = {**trace, "rungs": np.unique(grid[i, :certify_at]).tolist()}
-        ends = (delta, max(upper, delta), 0.0, np.inf, False, ended)
-        answers.append(MaxShift(*ends, claim, question.target[i], reason, told))
     return answers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,23 +36,21 @@ REASONS = {
     "interval": "proved by interval arithmetic",
     "linear": "proved by linear bounds",
     "exact": "proved for every shift",
+    "ball": "proved for every shift of the ball",
 }
 
 
 def proved_deltas(question: Question, network: FeedForward | None, limit: float) -> tuple[Floats, Floats, Floats]:
     """Per row the proved delta, the least one that could not be proved, and the least one known to break."""
+    broken = np.full(len(question), np.inf)
     if network is None:
-        return np.zeros(len(question)), np.full(len(question), np.inf), np.full(len(question), np.inf)
+        return np.zeros(len(question)), broken.copy(), broken
     if isinstance(question.geometry, Ball):
-        nothing = np.full(len(question), np.inf)
         proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.p, limit)
-        return proved, nothing, nothing.copy()
+        return proved, broken.copy(), broken
     boxes = Boxes(network, question.X, question.wanted, question.radii)
     proved, open_end = provable_radius(boxes, limit)
-    broken = np.full(len(question), np.inf)
     rows = np.flatnonzero(np.isfinite(open_end))
-    if not len(rows):
-        return proved, open_end, broken
     step = max(TOGETHER, NUMBERS // len(question.radii))
     for part in (rows[start : start + step] for start in range(0, len(rows), step)):
         some = question if len(part) == len(question) else question.take(part)
@@ -89,16 +86,15 @@ def first_break(question: Question, directions: Floats, delta: Floats) -> Floats
 
 
 def worst_case(question: Question, claim: Every, limit: float, kind: str, time_limit: float) -> list[MaxShift]:
-    """Algorithm 4: the largest delta at which every shift is proved to keep the class.
-
-    `kind` is "interval", "linear" or "exact".
-    """
+    """Algorithm 4: the largest delta at which every shift is proved to keep the class, by one `kind` of method."""
     network = question.network
     assert network is not None
     proved, _, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
     reason = "interval" if closed else kind
-    if not closed and kind != "interval":
+    if isinstance(question.geometry, Ball):
+        reason, broken = "ball", broken_deltas(question, proved, limit)[0]
+    elif not closed and kind != "interval":
         rows = np.flatnonzero(proved < limit).tolist()
         jobs = [(question.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
         with Progress(len(rows), "closing in on the largest shift") as progress:
@@ -123,33 +119,6 @@ def proved_answer(low: float, high: float, limit: float, claim: Every, target: A
     return MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace)
 
 
-def _decider(alone: Question, kind: str, deadline: float) -> Callable[[float], bool | None]:
-    """Whether every shift by delta keeps the one row: True if proved, False if broken by a shift, else None."""
-    network, steps = alone.network, ("interval", "linear") if kind == "linear" else ALL_STEPS
-    assert network is not None
-
-    def decide(delta: float) -> bool | None:
-        here = alone.at(delta)
-
-        def accept(_: int, direction: Floats) -> bool:
-            values = inside_box(network.parameters.values, alone.reach, delta, direction)
-            return confirmed_witness(here, 0, values) is not None
-
-        found = worst_cases(
-            network,
-            alone.X,
-            alone.wanted,
-            alone.radii,
-            delta,
-            steps=steps,
-            accept=accept,
-            time_limit=max(deadline - time.monotonic(), 0.0),
-        )[0]
-        return None if found.open else found.proved
-
-    return decide
-
-
 def _bisected(
     alone: Question, kind: str, time_limit: float, proved: float, broken: float, limit: float
 ) -> tuple[float, float]:
@@ -158,7 +127,22 @@ def _bisected(
     What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested;
     a delta that nobody could decide ends an exact search and bounds one that only proves.
     """
-    decide, refutes = _decider(alone, kind, time.monotonic() + time_limit), kind == "exact"
+    network, steps = alone.network, ("interval", "linear") if kind == "linear" else ALL_STEPS
+    assert network is not None
+    deadline = time.monotonic() + time_limit
+
+    def decide(delta: float) -> bool | None:  # True if proved, False if broken by a shift, else None
+        here = alone.at(delta)
+
+        def accept(_: int, direction: Floats) -> bool:
+            values = inside_box(network.parameters.values, alone.reach, delta, direction)
+            return confirmed_witness(here, 0, values) is not None
+
+        left = max(deadline - time.monotonic(), 0.0)
+        asked = (network, alone.X, alone.wanted, alone.radii, delta)
+        found = worst_cases(*asked, steps=steps, accept=accept, time_limit=left)[0]
+        return None if found.open else found.proved
+
     low, high = float(proved), min(float(broken), limit)
     if low == 0.0 and decide(1e-12 * limit) is not True:  # then no bisection by orders of magnitude would end
         return proved, broken
@@ -176,16 +160,6 @@ def _bisected(
             high = middle
             if answer is False:
                 broken = min(broken, middle)
-            elif refutes:
+            elif kind == "exact":
                 break
     return low, broken
-
-
-def worst_case_in_ball(question: Question, claim: Every, limit: float, kind: str) -> list[MaxShift]:
-    """The largest delta at which every shift of the ball is proved to keep the class."""
-    proved = proved_deltas(question, question.network, limit)[0]
-    broken, _ = broken_deltas(question, proved, limit)
-    return [
-        proved_answer(low, high, limit, claim, target, kind, "proved for every shift of the ball")
-        for low, high, target in zip(proved.tolist(), broken.tolist(), question.target, strict=True)
-    ]

@@ -20,7 +20,7 @@ from apas._random import Stream
 from apas._typing import Floats, Indices, Integers
 from apas.certification.claims import Most
 from apas.certification.max_shift.proved import first_break
-from apas.certification.max_shift.result import MaxShift
+from apas.certification.max_shift.result import MaxShift, Plan, Trace
 from apas.certification.question import ROUNDING, Question
 from apas.display.progress import Progress
 from apas.models.base import class_indices
@@ -113,8 +113,7 @@ class RaySearch:
 
     def scan(self, rows: Indices, reach: Floats, progress: Progress) -> list[RayFailures]:
         """All first failures up to `reach` of some rows."""
-        scale = self.net.margin_scale(self.question.X[rows], self.question.radii, reach)
-        band = ROUNDING * scale
+        band = ROUNDING * self.net.margin_scale(self.question.X[rows], self.question.radii, reach)
         pairs: list[list[tuple[Floats, Floats, Integers]]] = [[] for _ in rows]
         for begin, end in self.blocks(self.samples):
             directions = self.draw(begin, end)
@@ -177,9 +176,8 @@ def last_rung(start: Floats, reach: Floats, limit: float) -> Indices:
     """Number of the last rung that is not above `reach`; `limit` itself is the last of all."""
     # a reach that is a rung itself must count although its logarithm is rounded: 1e-9 of a rung is far more than that
     below = np.floor(np.log(reach / start) / np.log(RATIO) + 1e-9).clip(0)
-    return np.asarray(
-        np.where(reach >= limit, np.ceil(np.log(limit / start) / np.log(RATIO) - 1e-9), below).astype(np.intp)
-    )
+    last = np.ceil(np.log(limit / start) / np.log(RATIO) - 1e-9)
+    return np.asarray(np.where(reach >= limit, last, below).astype(np.intp))
 
 
 def _along(rays: Rays, row: Indices, sample: Indices, values: Floats) -> Floats:
@@ -211,19 +209,17 @@ BELOW = 1 - 1e-9
 
 def along_rays(
     question: Question,
-    network: FeedForward,
     claim: Most,
     entropy: int,
-    plan: tuple[int, int, int],
+    plan: Plan,
     limit: float,
     proved: Floats,
     broken: Floats,
-    trace: dict[str, Any],
+    trace: Trace,
 ) -> list[MaxShift]:
-    """The order statistic of first failures along rays, as an answer per row.
-
-    `plan` holds the number of rays, of failures that certify and of failures that refute.
-    """
+    """The order statistic of first failures along rays, as an answer per row."""
+    network = question.network
+    assert network is not None  # it alone has rays
     stream, (samples, allowed, refuting) = Stream(entropy, "max_shift/rays"), plan
     start = np.where(proved > 0, proved, limit * 1e-6)
     exact = has_exact_roots(network)
@@ -243,32 +239,22 @@ def along_rays(
         else:
             way = f"at every grid value (ratio {RATIO}) up to delta"
             grid = {"rungs_from": float(start[i]), "rungs_ratio": RATIO}
-            delta = _rung_before(start[i], float(found.radii[allowed]), limit) if enough else limit
+            delta = limit
+            if enough:  # the rung before the one that failed; 0 before the first
+                rung = int(last_rung(start[i : i + 1], found.radii[allowed : allowed + 1], limit)[0])
+                delta = float(rung_value(start[i], rung - 1, limit)) if rung else 0.0
             upper = float(found.sure[refuting - 1]) if refuted else np.inf
         reason = f"{way}{'' if enough else ', which is the limit'}: at most {allowed} of {samples} rays failed before"
         if delta <= proved[i]:
             delta = float(proved[i])
-            reason = (
-                "proved for every shift" if delta else "within rounding of the boundary, where nothing is certified"
-            )
+            unsure = "within rounding of the boundary, where nothing is certified"
+            reason = "proved for every shift" if delta else unsure
         breaks = float(broken[i])
         if np.isinf(breaks) and found.draw is not None:
-            breaks = _confirmed_break(question, i, stream, found)
+            # where the first ray clearly fails, if the model itself agrees that it does
+            direction = question.shifts.directions(question.model.parameters, stream, found.draw, found.draw + 1)
+            breaks = float(first_break(question.take(slice(i, i + 1)), direction, found.sure[:1])[0])
         ends = (delta, max(upper, delta), float(proved[i]), breaks, False, delta >= limit)
         told = {**trace, "exact_roots": exact, **grid}
         answers.append(MaxShift(*ends, claim, question.target[i], reason, told))
     return answers
-
-
-def _rung_before(start: float, value: float, limit: float) -> float:
-    """The rung before one that failed; 0 before the first."""
-    rung = int(last_rung(np.array([start]), np.array([value]), limit)[0])
-    return float(rung_value(start, rung - 1, limit)) if rung else 0.0
-
-
-def _confirmed_break(question: Question, row: int, stream: Stream, found: RayFailures) -> float:
-    """Where the first ray clearly fails, if the model itself agrees that it does."""
-    draw, delta = int(found.draw or 0), float(found.sure[0])
-    direction = question.shifts.directions(question.model.parameters, stream, draw, draw + 1)
-    one = question.take(slice(row, row + 1))
-    return float(first_break(one, direction, np.array([delta]))[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 #: What the trace of a search says whose confidence is that of each test, and what readers are told about it.
 PER_TEST, ONLY_TESTS = "per test", "per test only, as published"
+#: The deltas that an answer holds.
+ENDS = ("delta", "upper", "provable", "broken_at")
+#: How many draws, how many failures certify at most, how many refute at least; and what a search says that it did.
+Plan: TypeAlias = tuple[int, int, int]
+Trace: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -128,10 +133,9 @@ class MaxShift:
         else:
             sure = f"{self.claim.sureness()}, {self.claim.subject()} {who}"
             what = f"{sure} at delta = {self.written()} ({self.claim.measure})"
-        refuted = ""
-        if not is_proof(self.claim) and np.isfinite(self.upper):
-            refuted = f"; along the whole way up to delta = {at_most(self.upper)} it is refuted"
-        return f"{what}; {self.reason}{refuted}."
+        if is_proof(self.claim) or not np.isfinite(self.upper):
+            return f"{what}; {self.reason}."
+        return f"{what}; {self.reason}; along the whole way up to delta = {at_most(self.upper)} it is refuted."
 
     def written(self) -> str:
         """The delta in six digits, rounded down, where the claim holds for smaller ones too; else in all its digits."""
@@ -139,7 +143,7 @@ class MaxShift:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values; an infinite number as null."""
-        finite = {n: _number(getattr(self, n)) for n in ("delta", "upper", "provable", "broken_at")}
+        finite = {n: float(value) if np.isfinite(value := getattr(self, n)) else None for n in ENDS}
         flags = {"exact": self.exact, "reached_limit": self.reached_limit, "reason": self.reason}
         about = {"target": plain(self.target), "claim": self.claim.to_dict(), "trace": dict(self.trace)}
         return {**finite, **flags, **about}
@@ -151,9 +155,8 @@ class MaxShift:
     @classmethod
     def from_dict(cls, about: Fields) -> MaxShift:
         """The largest shift that an entry of a file holds; null stands for infinity."""
-        names = ("delta", "upper", "provable", "broken_at")
-        about.only(*names, "exact", "reached_limit", "reason", "target", "claim", "trace")
-        sizes = {name: math.inf if about.is_null(name) else about.number(name) for name in names}
+        about.only(*ENDS, "exact", "reached_limit", "reason", "target", "claim", "trace")
+        sizes: dict[str, Any] = {name: math.inf if about.is_null(name) else about.number(name) for name in ENDS}
         if min(sizes.values()) < 0 or not math.isfinite(sizes["delta"]):
             raise InputError(f"{about.where} must hold a finite delta, and numbers of at least 0.")
         trace = about.inner("trace")
@@ -165,15 +168,9 @@ class MaxShift:
         if "rungs_ratio" in trace.content:  # `rungs` counts from these: a ratio of almost 1 would not end
             for key, least in (("rungs_ratio", 1.001), ("rungs_from", 0), ("limit", 0)):
                 trace.number(key, above=least)
-        return cls(
-            **sizes,
-            exact=about.flag("exact"),
-            reached_limit=about.flag("reached_limit"),
-            claim=CLAIMS.read(about.inner("claim")),
-            target=about.label("target"),
-            reason=about.text("reason"),
-            trace=trace.content,
-        )
+        flags: dict[str, Any] = {name: about.flag(name) for name in ("exact", "reached_limit")}
+        claim, target = CLAIMS.read(about.inner("claim")), about.label("target")
+        return cls(**sizes, **flags, claim=claim, target=target, reason=about.text("reason"), trace=trace.content)
 
     def __str__(self) -> str:
         return self.sentence()
@@ -195,10 +192,6 @@ def _claimed(item: MaxShift, count: int) -> str:
     return f"{said}{' and' if said != str(item.claim) else ''} {ONLY_TESTS}" if item.per_test else said
 
 
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 class MaxShifts(UnderShifts[MaxShift]):
     """One answer per row, in the order of the rows.
 
@@ -211,18 +204,7 @@ class MaxShifts(UnderShifts[MaxShift]):
     """
 
     FORMAT = "apas-max-shifts"
-    COLUMNS = (
-        "delta",
-        "upper",
-        "provable",
-        "broken_at",
-        "exact",
-        "reached_limit",
-        "target",
-        "claim",
-        "reason",
-        "valid_today",
-    )
+    COLUMNS = (*ENDS, "exact", "reached_limit", "target", "claim", "reason", "valid_today")
     UNSHOWN = ("claim",)
 
     @property
@@ -237,13 +219,12 @@ class MaxShifts(UnderShifts[MaxShift]):
         # between rungs nothing is certified, so a delta that is one must not be rounded
         write = at_least if all(item.rungs is None for item in self if item.delta) else exactly
         low, middle, high = (write(float(delta)) for delta in np.percentile(self.deltas, [0, 50, 100]))
-        spread = f"{low} to {high}, median {middle}"
         asked = [item for item in self if item.valid_today] or list(self)
         claims = "; or ".join(dict.fromkeys(_claimed(item, len(self)) for item in asked))
         measures = "; or ".join(dict.fromkeys(item.claim.measure for item in self))
         not_today = sum(not item.valid_today for item in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
-        return f"{self._counted()}: largest delta {spread}{but} ({claims}; {measures})."
+        return f"{self._counted()}: largest delta {low} to {high}, median {middle}{but} ({claims}; {measures})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""

@@ -39,8 +39,7 @@ class AttackSpace:
     @classmethod
     def of(cls, question: Question, stream: Stream) -> AttackSpace:
         """Pushes of units for dense networks in a box; else the parameters themselves."""
-        network, shifts, parameters = question.network, question.shifts, question.model.parameters
-        geometry = question.geometry
+        network, shifts, geometry = question.network, question.shifts, question.geometry
         if network is not None and isinstance(geometry, Box):
             units = UnitPushes(network, question.X, question.wanted, question.radii, question.delta)
             size = units.size
@@ -49,7 +48,7 @@ class AttackSpace:
         model = cast(Differentiable, question.model if network is None else network)
         ball = shifts if offers(shifts, ConvexSet) else cast(ConvexSet, geometry)
         moves = ParameterMoves(model, question.X, question.target, question.radii > 0, question.delta)
-        return cls(question, moves, ball, lambda a, b: shifts.directions(parameters, stream, a, b))
+        return cls(question, moves, ball, lambda a, b: shifts.directions(question.model.parameters, stream, a, b))
 
     @property
     def closed_form(self) -> bool:
@@ -84,8 +83,7 @@ class AttackSpace:
         """The shift of a row that a point stands for, if it lies in the set and fails."""
         base, delta = self.question.model.parameters, float(self.question.delta[row])
         if isinstance(self.landscape, UnitPushes):
-            direction = self.landscape.direction(row, point)
-            values = inside_box(base.values, self.question.radii, delta, direction)
+            values = inside_box(base.values, self.question.radii, delta, self.landscape.direction(row, point))
         else:
             values = self.ball.pull_inside(base, base.values + delta * point, delta)
         return confirmed_witness(self.question, row, values)
@@ -147,10 +145,8 @@ class Attack:
                 'does not offer; use method="sampling", which takes every model.'
             )
         if not isinstance(question.geometry, Box | Ball) and not offers(question.shifts, ConvexSet):
-            return (
-                f"Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts), got "
-                f'{question.shifts}; use method="sampling", which takes every set of shifts.'
-            )
+            needs = "Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts)"
+            return f'{needs}, got {question.shifts}; use method="sampling", which takes every set of shifts.'
         return None
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
@@ -165,32 +161,26 @@ class Attack:
 
     def _run(self, question: Question, stream: Stream) -> list[Certificate]:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what is not finite is never confirmed
-            space = AttackSpace.of(question, stream)
-            goal = space.goal
-            found = space.search(restarts=self.restarts, steps=self.steps, goal=goal)
-            claim = self.claim(question)
-            close = found.margins <= -goal  # failing, or within rounding of it
+            space, claim = AttackSpace.of(question, stream), self.claim(question)
+            found = space.search(restarts=self.restarts, steps=self.steps, goal=space.goal)
+            close = found.margins <= -space.goal  # failing, or within rounding of it
             rows = zip(found.points, found.used.tolist(), close.tolist(), strict=True)
             return [self._certificate(space, i, claim, *row) for i, row in enumerate(rows)]
 
     def _certificate(
         self, space: AttackSpace, i: int, claim: Every, point: Floats, used: int, close: bool
     ) -> Certificate:
-        witness = space.witness(i, point) if close else None
+        witness, reason = None, f"none of the {used} shifts tried loses it, which proves nothing"
+        if close:
+            witness, reason = space.witness(i, point), "the worst shift found is within rounding of the boundary"
+        elif space.closed_form:
+            reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
+        verdict = Verdict.UNKNOWN
         if witness is not None:
             verdict, reason = Verdict.REFUTED, "a shift that loses it was found and checked"
-        elif close:
-            verdict, reason = Verdict.UNKNOWN, "the worst shift found is within rounding of the boundary"
-        elif space.closed_form:
-            verdict = Verdict.UNKNOWN
-            reason = "the worst shift, known in closed form, does not lose it, which interval bounds can prove"
-        else:
-            verdict, reason = Verdict.UNKNOWN, f"none of the {used} shifts tried loses it, which proves nothing"
+        delta, target = float(space.question.delta[i]), space.question.target[i]
         evidence = BoundEvidence("attack", None, used)
-        question = space.question
-        return Certificate(
-            claim, verdict, float(question.delta[i]), question.target[i], self.name, evidence, reason, witness
-        )
+        return Certificate(claim, verdict, delta, target, self.name, evidence, reason, witness)
 
 
 def broken_deltas(

@@ -45,20 +45,6 @@ def every(question: Question) -> Every:
     return Every(question.region, question.claim_rows)
 
 
-def unsupported_dense(question: Question, name: str) -> str | None:
-    """Why a method for dense networks in boxes cannot answer, or None."""
-    shifts, geometry = question.shifts, question.geometry
-    complaint = no_worst_case(question, name)
-    if complaint is None and question.network is None and isinstance(geometry, Box | Ball):
-        return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
-    if complaint is None and not isinstance(geometry, Box):
-        instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Ball) else "Sampling"
-        if isinstance(geometry, Finite):
-            instead = "Exact, which asks every model, or Sampling"
-        return f"{name} needs shifts in a box (LinfShifts) here, got {shifts!r}; use {instead}."
-    return complaint
-
-
 def decided(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
     """One certificate per row in a box; `steps` are those of `apas.worst_case.decide`."""
     parts = row_parts(len(question), question.n_jobs)
@@ -84,9 +70,8 @@ def decided_in_ball(question: Question, method: str) -> list[Certificate]:
     found = [Finding(bound=value) for value in (bound - error).tolist()]
     witnesses: list[Witness | None] = [None] * len(question)
     rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
-    for finding in found:
-        if finding.bound > 0:
-            finding.prove("ball", finding.bound)
+    for finding in (finding for finding in found if finding.bound > 0):
+        finding.prove("ball", finding.bound)
     some = question.take(np.array(rows, dtype=np.intp))
     points = worst_points_ball(network, some.X, some.wanted, ball.radii, ball.p, some.delta) if rows else None
     for row, point in zip(rows, [] if points is None else points, strict=False):
@@ -95,8 +80,7 @@ def decided_in_ball(question: Question, method: str) -> list[Certificate]:
         witnesses[row] = confirmed_witness(question, row, values)
         if witnesses[row] is not None:
             found[row].broken, found[row].step = True, "ball"
-    claim = every(question)
-    pairs = zip(found, witnesses, strict=True)
+    claim, pairs = every(question), zip(found, witnesses, strict=True)
     return [certificate(question, i, claim, method, *row, np.inf) for i, row in enumerate(pairs)]
 
 
@@ -116,17 +100,9 @@ def _findings(
             witnesses[row] = confirmed_witness(question, row, values)
             return witnesses[row] is not None
 
-        part = worst_cases(
-            network,
-            question.X[rows],
-            question.wanted[rows],
-            question.radii,
-            delta,
-            steps=steps,
-            time_limit=time_limit,
-            accept=accept,
-            done=progress.advance if progress else lambda _: None,
-        )
+        asked = (network, question.X[rows], question.wanted[rows], question.radii, delta)
+        done = progress.advance if progress else lambda _: None
+        part = worst_cases(*asked, steps=steps, time_limit=time_limit, accept=accept, done=done)
         for row, finding in zip(rows.tolist(), part, strict=True):
             found[row] = finding
     return list(zip(found, witnesses, strict=True))
@@ -144,17 +120,13 @@ def certificate(
     elif witness is not None:
         verdict, reason = Verdict.REFUTED, "a shift of the set is known on which it is not kept"
     else:
-        verdict, reason = Verdict.UNKNOWN, _open(finding, time_limit)
+        verdict, reason = Verdict.UNKNOWN, "there is no bound on the margin"
+        if np.isfinite(time_limit):
+            reason = f"neither a proof nor a failing shift was found (time limit {time_limit:g} s)"
+        elif written is not None:
+            reason = f"the bound on the margin, {written}, is not above 0, and no failing shift is known"
     evidence = BoundEvidence(finding.step, bound, finding.nodes, finding.exact)
     return Certificate(claim, verdict, float(question.delta[i]), question.target[i], method, evidence, reason, witness)
-
-
-def _open(finding: Finding, time_limit: float) -> str:
-    if np.isfinite(time_limit):
-        return f"neither a proof nor a failing shift was found (time limit {time_limit:g} s)"
-    if np.isfinite(finding.bound):
-        return f"the bound on the margin, {at_least(finding.bound)}, is not above 0, and no failing shift is known"
-    return "there is no bound on the margin"
 
 
 def proved_ranges(
@@ -222,21 +194,27 @@ class Proof:
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in boxes of shifts, else why not."""
-        return unsupported_dense(question, type(self).__name__)
+        name, geometry = type(self).__name__, question.geometry
+        complaint = no_worst_case(question, name)
+        if complaint is None and question.network is None and isinstance(geometry, Box | Ball):
+            return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
+        if complaint is None and not isinstance(geometry, Box):
+            instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Ball) else "Sampling"
+            if isinstance(geometry, Finite):
+                instead = "Exact, which asks every model, or Sampling"
+            return f"{name} needs shifts in a box (LinfShifts) here, got {question.shifts!r}; use {instead}."
+        return complaint
 
     def largest_shift(
         self, question: Question, stream: Stream, *, limit: float, search: str | None = None
     ) -> list[MaxShift]:
         """The largest delta that is proved, in closed form or by bisection; the stream is not used."""
-        from apas.certification.max_shift.proved import worst_case, worst_case_in_ball  # which attacks, too
+        from apas.certification.max_shift.proved import worst_case  # which attacks, too
 
         complaint = self.unsupported(question)
         if complaint is not None:
             raise Unsupported(complaint)
-        claim = self.claim(question)
-        if isinstance(question.geometry, Ball):
-            return worst_case_in_ball(question, claim, limit, self.name)
-        return worst_case(question, claim, limit, self.name, self.time_limit)
+        return worst_case(question, self.claim(question), limit, self.name, self.time_limit)
 
 
 @dataclass(frozen=True)

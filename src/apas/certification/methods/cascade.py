@@ -107,9 +107,7 @@ class Cascade:
         usable = [m for m in self._usable(question) if not m.claim(question).risk]
         proving = [m for m in usable if offers(m, FindsLargestShift)]
         if not proving:
-            raise Unsupported(
-                "max_shift needs a method that proves, IntervalBounds, LinearBounds or Exact, in the Cascade; pass a "
-                "Sampling by itself."
-            )
+            needs = "max_shift needs a method that proves, IntervalBounds, LinearBounds or Exact, in the Cascade"
+            raise Unsupported(f"{needs}; pass a Sampling by itself.")
         tightest = max(proving, key=lambda m: getattr(m, "tightness", 0))
         return tightest.largest_shift(question, stream, limit=limit, search=search)

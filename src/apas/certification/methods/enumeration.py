@@ -187,10 +187,9 @@ class Enumeration:
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in a box of shifts, else the error a user reads."""
         if not isinstance(question.geometry, Box):
-            return (
-                "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...), got "
-                f'{type(question.shifts).__name__}; use method="sampling" for other sets.'
-            )
+            got = type(question.shifts).__name__
+            needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
+            return f'{needs}, got {got}; use method="sampling" for other sets.'
         if question.network is None:
             return (
                 f"Enumeration needs a dense network, but {type(question.model).__name__} cannot be written as one with "
@@ -200,8 +199,7 @@ class Enumeration:
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Cut up the box of each row: one certificate per row, none of which depends on the others."""
-        claim = self.claim(question)
-        answers = _each_row(self._decide, question, self.max_boxes)
+        claim, answers = self.claim(question), _each_row(self._decide, question, self.max_boxes)
         return [self._certificate(question, i, claim, *answer) for i, answer in enumerate(answers)]
 
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
@@ -231,16 +229,14 @@ class Enumeration:
     def _certificate(
         self, question: Question, i: int, claim: Every | Most, found: Split, witness: Witness | None
     ) -> Certificate:
-        coverage = Fraction(repr(self.coverage))
-        verdict = Verdict.UNKNOWN
+        coverage, verdict = Fraction(repr(self.coverage)), Verdict.UNKNOWN
         if found.lower >= coverage:
             verdict = Verdict.CERTIFIED
         elif found.upper < coverage if coverage < 1 else witness is not None:
             verdict = Verdict.REFUTED
         reason = _reason(found, coverage == 1 and witness is not None)
-        evidence = EnumerationEvidence.of(found)
-        delta, target = float(question.delta[i]), question.target[i]
-        return Certificate(claim, verdict, delta, target, self.name, evidence, reason, witness)
+        told = (float(question.delta[i]), question.target[i], self.name, EnumerationEvidence.of(found))
+        return Certificate(claim, verdict, *told, reason, witness)
 
 
 def _each_row(ask: Any, question: Question, steps: int) -> Iterable[Any]:
@@ -287,9 +283,7 @@ def _reason(found: Split, failed: bool) -> str:
     if found.lower == 1:
         return f"the whole set was proved valid, looking at {boxes}"
     lower, upper = found.interval
-    why = {
-        "limit": "; the limit of boxes was reached",
-        "rounding": f"; what is left cannot be told from the boundary in {found.box.net.dtype}",
-        "gap": "; that is as close as was asked for",
-    }.get(found.stopped, "")
-    return f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}, from looking at {boxes}{why}"
+    why = {"limit": "; the limit of boxes was reached", "gap": "; that is as close as was asked for"}
+    why["rounding"] = f"; what is left cannot be told from the boundary in {found.box.net.dtype}"
+    share = f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}"
+    return f"{share}, from looking at {boxes}{why.get(found.stopped, '')}"

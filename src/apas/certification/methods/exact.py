@@ -73,18 +73,15 @@ class Exact(Proof):
     def unsupported(self, question: Question) -> str | None:
         """None where exact answers are possible, else why not."""
         network, geometry = question.network, question.geometry
-        if isinstance(geometry, Finite):
-            return None
-        if isinstance(geometry, Ball) and network is not None and is_exact_ball(network, geometry.radii):
+        in_ball = isinstance(geometry, Ball) and network is not None and is_exact_ball(network, geometry.radii)
+        if isinstance(geometry, Finite) or in_ball:
             return None
         complaint = super().unsupported(question)
         if complaint is None and network is not None and not is_exact(network):
             others = sorted(set(network.activations) - PIECEWISE_LINEAR)
             if others:
-                return (
-                    f"Exact needs relu, leaky_relu, hard_tanh or identity units beyond one hidden layer, got "
-                    f"{', '.join(others)}; use LinearBounds, or Cascade, which also attacks."
-                )
+                needs = "Exact needs relu, leaky_relu, hard_tanh or identity units beyond one hidden layer"
+                return f"{needs}, got {', '.join(others)}; use LinearBounds, or Cascade, which also attacks."
         return complaint
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
@@ -112,8 +109,7 @@ class Exact(Proof):
 
 def _asked_each(question: Question, models: int, method: str) -> list[Certificate]:
     """Ask every listed model: one certificate per row about all of them."""
-    claim = every(question)
-    nowhere = Stream(0, "listed")  # nothing is drawn
+    claim, nowhere = every(question), Stream(0, "listed")  # nothing is drawn
     least, doubtful = np.full(len(question), np.inf), np.zeros(len(question), dtype=bool)
     broken = np.full(len(question), -1)
     for begin, _, directions in drawn_blocks(question, nowhere, models):
@@ -164,9 +160,8 @@ def _edge(
             return margin <= 0
 
         left = max(deadline - time.monotonic(), 0.0)
-        found = worst_cases(
-            lowered, x, np.array([wanted]), question.radii, delta, steps=ALL_STEPS, time_limit=left, accept=accept
-        )[0]
+        asked = (lowered, x, np.array([wanted]), question.radii, delta)
+        found = worst_cases(*asked, steps=ALL_STEPS, time_limit=left, accept=accept)[0]
         return None if found.open else found.proved
 
     scale = max(abs(known), abs(low), 1e-12)  # around 0 no relative width would ever be small
@@ -175,10 +170,7 @@ def _edge(
         answer = above(middle)
         if answer is None:
             break
-        if answer:
-            low = middle
-        else:
-            high = min(high, middle)
+        low, high = (middle, high) if answer else (low, min(high, middle))
     return low, high - low <= 2 * CLOSED * scale  # open only where a verdict was undecided
 
 
@@ -187,12 +179,6 @@ def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
     biases = network.biases[-1].copy()
     place, sign = (0, 1.0 if wanted == 1 else -1.0) if len(biases) == 1 else (wanted, 1.0)
     biases[place] = np.nextafter(biases[place] - sign * level, -sign * np.inf)
-    return FeedForward(  # with a bias, which the last layer may lack; how far each parameter moves is told apart
-        network.weights,
-        [*network.given_biases[:-1], biases],
-        activation=network.activations,
-        output=network.output,
-        threshold=network.threshold,
-        classes=network.classes,
-        dtype=network.dtype,
-    )
+    same = {name: getattr(network, name) for name in ("output", "threshold", "classes", "dtype")}
+    # with a bias, which the last layer may lack; how far each parameter moves is told apart
+    return FeedForward(network.weights, [*network.given_biases[:-1], biases], activation=network.activations, **same)

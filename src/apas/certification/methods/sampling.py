@@ -79,10 +79,10 @@ def first_failures(question: Question, stream: Stream, samples: int, limit: int,
         block *= 2  # one row leaves room in the cache for more draws; counts do not depend on it
     with Progress(samples, "drawing shifted models") as progress:
         if question.n_jobs == 1 or samples <= block:
-            parts = [_scan(question, stream, 0, samples, (limit, sure_limit), block, progress)]
+            parts = [_scan(question, stream, (0, samples), (limit, sure_limit), block, progress)]
         else:
             parts, cuts = [], ranges(samples, block, question.n_jobs)
-            jobs = ((question, stream, a, b, (limit, sure_limit), block, None) for a, b in cuts)
+            jobs = ((question, stream, cut, (limit, sure_limit), block, None) for cut in cuts)
             for (a, b), part in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
                 parts.append(part)
                 progress.advance(b - a)
@@ -112,23 +112,16 @@ def block_size(question: Question) -> int:
 
 
 _Part = tuple[Indices, Integers, Bools]
+_Pair = tuple[int, int]
 
 
-def _scan(
-    question: Question,
-    stream: Stream,
-    start: int,
-    stop: int,
-    limits: tuple[int, int],
-    block: int,
-    progress: Progress | None,
-) -> _Part:
+def _scan(question: Question, stream: Stream, cut: _Pair, most: _Pair, block: int, progress: Progress | None) -> _Part:
     rows_asked, shifts, moving = len(question.X), question.shifts, question.coordinates
     failed = np.zeros((2, rows_asked), dtype=np.int64)  # all failures, and those beyond rounding
     active = np.arange(rows_asked)
     found: list[_Part] = [_NOTHING]
-    for begin in range(start, stop, block):
-        end = min(begin + block, stop)
+    for begin in range(*cut, block):
+        end = min(begin + block, cut[1])
         # a whole group of directions costs no more than a part of it, and needs no copy
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
         directions = shifts.directions(moving, stream, begin, whole)
@@ -140,7 +133,7 @@ def _scan(
                 failed[0] += np.bincount(rows[column], minlength=rows_asked)
                 failed[1] += np.bincount(rows[column[sure]], minlength=rows_asked)
         if len(found) > 1:
-            active = active[(failed[0, active] < limits[0]) & (failed[1, active] < limits[1])]
+            active = active[(failed[0, active] < most[0]) & (failed[1, active] < most[1])]
             if not len(active):
                 break
         if progress is not None:
@@ -156,10 +149,7 @@ def join(parts: list[_Part]) -> _Part:
 
 
 def _failing(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
-    """Row and sample of each margin that is not clearly positive, and whether it is clearly not.
-
-    Only the first `count` directions are asked about.
-    """
+    """Row and sample of each margin of the first `count` directions that is not clearly positive, and if it is sure."""
     some = slice(None) if len(rows) == len(question.X) else rows
     band, margins = question.band[some], question.margins(directions, some)[:count]
     good = margins > band  # written so that a NaN fails
@@ -354,10 +344,8 @@ class Sampling:
             raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
             needed, together = _needed(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
-            raise InputError(
-                f"`n_samples` of Sampling must be at least {needed} for coverage {coverage} with "
-                f"confidence {claim.confidence}{together}, got {samples}; draw more, or leave it out."
-            )
+            wanted = f"at least {needed} for coverage {coverage} with confidence {claim.confidence}{together}"
+            raise InputError(f"`n_samples` of Sampling must be {wanted}, got {samples}; draw more, or leave it out.")
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
         return samples, allowed, max(refuting, allowed + 1)
 
@@ -402,18 +390,11 @@ class Sampling:
         return items
 
     def _certificate(self, question: Question, i: int, claim: Most, evidence: SamplingEvidence) -> Certificate:
-        verdict = Verdict.UNKNOWN
-        if evidence.failures <= evidence.allowed:
-            verdict = Verdict.CERTIFIED
-        elif evidence.failures - evidence.doubtful >= evidence.refuting:
-            verdict = Verdict.REFUTED
-        delta = float(question.delta[i])
-        witness = None
+        delta, witness = float(question.delta[i]), None
         if evidence.first_failure is not None:
             witness = DrawnShift(question.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
-        return Certificate(
-            claim, verdict, delta, question.target[i], self.name, evidence, _reason(verdict, evidence), witness
-        )
+        verdict, reason = _verdict(evidence)
+        return Certificate(claim, verdict, delta, question.target[i], self.name, evidence, reason, witness)
 
 
 def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:
@@ -431,15 +412,21 @@ def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> S
     )
 
 
-def _reason(verdict: Verdict, evidence: SamplingEvidence) -> str:
-    counts = f"{evidence.failures} of {evidence.draws} draws failed"
-    if verdict is Verdict.CERTIFIED:
-        return f"{counts}, at most {evidence.allowed} may"
-    if verdict is Verdict.REFUTED:
-        return f"{counts}, {evidence.refuting} are too many"
+def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
+    """What the counts decide, and why."""
+    counts, allowed, refuting = (
+        f"{evidence.failures} of {evidence.draws} draws failed",
+        evidence.allowed,
+        evidence.refuting,
+    )
+    if evidence.failures <= allowed:
+        return Verdict.CERTIFIED, f"{counts}, at most {allowed} may"
+    if evidence.failures - evidence.doubtful >= refuting:
+        return Verdict.REFUTED, f"{counts}, {refuting} are too many"
     if evidence.doubtful:
-        return f"{counts}, {evidence.doubtful} of them within rounding of the boundary, where nothing can be decided"
-    return f"{counts}: more than the {evidence.allowed} that certify, fewer than the {evidence.refuting} that refute"
+        why = "within rounding of the boundary, where nothing can be decided"
+        return Verdict.UNKNOWN, f"{counts}, {evidence.doubtful} of them {why}"
+    return Verdict.UNKNOWN, f"{counts}: more than the {allowed} that certify, fewer than the {refuting} that refute"
 
 
 def _counted(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
