@@ -382,8 +382,7 @@ def _described(model: Model) -> dict[str, Any]:
 
 
 def _refuse_other_architecture(old: Model, new: Model) -> None:
-    known = offers(old, Described) and offers(new, Described)
-    ours, theirs = (_described(old), _described(new)) if known else ({}, {})
+    ours, theirs = (_described(old), _described(new)) if offers(old, Described) and offers(new, Described) else ({}, {})
     for key in {**ours, **theirs}:
         if key not in (*_BESIDES, "feature_names") and ours.get(key) != theirs.get(key):
             pair = f"{theirs.get(key)} instead of {ours.get(key)}"

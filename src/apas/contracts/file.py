@@ -143,8 +143,7 @@ def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
 
 def own_versions() -> dict[str, str]:
     """What computes here."""
-    apas = str(sys.modules["apas"].__version__)
-    return {"apas": apas, "numpy": np.__version__, "python": platform.python_version()}
+    return {"apas": str(sys.modules["apas"].__version__), "numpy": np.__version__, "python": platform.python_version()}
 
 
 def check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:

@@ -278,8 +278,7 @@ class Book:
         return bool(self.connection.execute(query, (state, number)).rowcount)
 
     def _note(self, number: int | None, event: str, state: str, model: str | None = None, detail: str = "") -> None:
-        at = self.now.isoformat(timespec="seconds")
         self.connection.execute(
             "INSERT INTO history (promise, at, event, state, model, detail) VALUES (?, ?, ?, ?, ?, ?)",
-            (number, at, event, state, model, detail),
+            (number, self.now.isoformat(timespec="seconds"), event, state, model, detail),
         )

@@ -329,8 +329,7 @@ def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
 def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
     """What is to be checked, as a file has it, so that a result is checked as its file would be."""
     if is_path(certificates):
-        name = certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates))
-        stored = read_stored(name)
+        stored = read_stored(certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates)))
         return [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
     if not isinstance(found, Certificates | MaxShifts):

@@ -375,8 +375,7 @@ def _consistent(question: Question, item: Certificate, evidence: BoundEvidence) 
     region = question.region
     if item.claim.measure != region:
         return f"the set is {region!r}, the file says {item.claim.measure!r}"
-    proved = evidence.bound is not None and evidence.bound > 0
-    if proved != (item.verdict is Verdict.CERTIFIED):
+    if (evidence.bound is not None and evidence.bound > 0) != (item.verdict is Verdict.CERTIFIED):
         return f"a bound of {evidence.bound} does not go with the verdict {item.verdict}"
     if (item.witness is not None) != (item.verdict is Verdict.REFUTED):
         return f"the verdict {item.verdict} and the witness contradict each other"
@@ -505,8 +504,7 @@ def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     if search == "rays" and network is None and "rungs" not in item.trace:
         return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
     sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
-    stream = Stream(trace.entropy("entropy"), "max_shift")
-    found = sampler.largest_shift(alone, stream, limit=limit, search=search)[0]
+    found = sampler.largest_shift(alone, Stream(trace.entropy("entropy"), "max_shift"), limit=limit, search=search)[0]
     return replace(found, trace={**found.trace, "limit": limit})
 
 

@@ -115,8 +115,7 @@ class Parameters:
     @property
     def exist(self) -> Bools:
         """Which entries of `values` are parameters of the model, rather than stand for absent ones, shape (k,)."""
-        sizes = [part.stop - part.start for part in self.slices]
-        return np.repeat([kind != ABSENT for kind in self.kinds], sizes)
+        return np.repeat([kind != ABSENT for kind in self.kinds], [part.stop - part.start for part in self.slices])
 
     def tensor(self, index: int) -> Floats:
         """Tensor number `index`, a read-only view in its own shape."""

@@ -101,8 +101,7 @@ def source_text(function: types.FunctionType) -> str | None:
         block = inspect.getblock(lines[code.co_firstlineno - 1 :])
     except (SyntaxError, ValueError, RecursionError):
         return None
-    shown = textwrap.dedent("".join(block)).splitlines()
-    return "\n".join(line.rstrip() for line in shown if line.strip())
+    return "\n".join(line.rstrip() for line in textwrap.dedent("".join(block)).splitlines() if line.strip())
 
 
 @functools.lru_cache(maxsize=64)

@@ -62,8 +62,7 @@ def head_error(output: str, threshold: float, classes: int) -> float:
     if output == "identity":
         return 0.0
     error = (2 * FUNCTION + classes + 8) * ROUNDOFF
-    small = error * threshold <= 0.5 * (1 - threshold)
-    return 2 * error / (1 - threshold) if small else float("inf")
+    return 2 * error / (1 - threshold) if error * threshold <= 0.5 * (1 - threshold) else float("inf")
 
 
 def check_layers(

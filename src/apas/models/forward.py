@@ -116,8 +116,7 @@ def fill_margins(
 ) -> None:
     """Write margins on the networks ``parameters + delta * direction`` into the columns `rows`, or into all of them."""
     run = _samples_last if directions.flags.f_contiguous and len(directions) > 1 else _samples_first
-    widest = max(w.shape[1] for w in net.weights)
-    step = max(1, BLOCK // (widest * max(1, len(directions))))
+    step = max(1, BLOCK // (max(w.shape[1] for w in net.weights) * max(1, len(directions))))
     few = len(X) <= FEW_ROWS
     # the bias is the weight of an input that is always 1, which saves a pass over the result
     extended = np.ones((len(X), X.shape[1] + 1))

@@ -274,8 +274,7 @@ class DemoFolder:
 
         self._write_model("next-year.json", retrained)
         frames = [o.frame(a).assign(offer=o.name) for o, a in zip(kinds, audits, strict=True)]
-        table = pd.concat(frames).set_index("offer", append=True).sort_index(kind="stable")
-        self._write("offers.csv", csv_text(table))
+        self._write("offers.csv", csv_text(pd.concat(frames).set_index("offer", append=True).sort_index(kind="stable")))
 
     def write_page(self, bank: LoanBank, robust: Offers, audit: AuditReport, retrained: Model) -> str | None:
         """The report; if there is none, why: without the extra that it needs, how to install that."""

@@ -163,8 +163,7 @@ def _figure2(results: Sequence[Mapping[str, Any]]) -> Figure:
         ax.set_title(f"({found['case']}) {SENTENCES[found['side']]}", loc="left", fontsize=10)
         if found["side"] == "across":
             low, high = math.floor(100 * found["share"][0]), math.ceil(100 * found["share"][1])
-            text = f"1: {low} to {high} % of them\n(confidence 0.999)"
-            ax.text(0.02, 0.8, text, transform=ax.transAxes, fontsize=8)
+            ax.text(0.02, 0.8, f"1: {low} to {high} % of them\n(confidence 0.999)", transform=ax.transAxes, fontsize=8)
     axes[1].set_xlabel(
         f"outputs of the models whose weights are shifted by up to {DELTA:g}; the bar is the model's own"
     )

@@ -208,8 +208,7 @@ def _units(inputs: Sequence[str], units: Sequence[GadgetUnit], names: Sequence[s
     nodes = [Node(name, kind, (0.0, (len(inputs) - 1) / 2 - i)) for i, name in enumerate(inputs)]
     for j, (unit, name) in enumerate(zip(units, names, strict=True)):
         nodes.append(Node(name, "relu", (2.0, (len(units) - 1) / 2 - j), str(unit.bias)))
-    edges = [Edge(i, len(inputs) + j, w) for j, unit in enumerate(units) for i, w in unit.weights.items()]
-    return nodes, edges
+    return nodes, [Edge(i, len(inputs) + j, w) for j, unit in enumerate(units) for i, w in unit.weights.items()]
 
 
 def _end() -> tuple[list[Node], list[Edge]]:

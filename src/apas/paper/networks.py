@@ -60,8 +60,7 @@ def certified_inputs(
 def distinct_inputs(network: FeedForward, X: Floats, delta: float, *, seed: int, count: int = INPUTS) -> Chosen:
     """Different rows of class 0, drawn without replacement, whether they keep it under shifts or not."""
     class_0 = np.flatnonzero(network.margin(X, 1) < 0)
-    first = np.sort(np.unique(X[class_0], axis=0, return_index=True)[1])
-    different = class_0[first]
+    different = class_0[np.sort(np.unique(X[class_0], axis=0, return_index=True)[1])]
     rows = np.random.default_rng(seed).permutation(different)[:count]
     certified = certify(network, X[rows], delta, target=0, method="interval").certified
     return Chosen(rows, len(different), int(certified.sum()))
@@ -246,7 +245,6 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     passed = copy.deepcopy(estimator).partial_fit(d2.X, d2.y)
     farthest, delta_max = _most_shifted(estimator, d2, rounds)
     options = {"seed": drawing} if distinct else {"seed": drawing, "most": recipe.most_inputs}
-    chosen = (distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)
     return Preparation(
         tables=tables,
         training=training,
@@ -257,7 +255,7 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
         most_shifted=_network(farthest, tables),
         delta=delta,
         delta_max=delta_max,
-        **chosen._asdict(),
+        **(distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)._asdict(),
     )
 
 

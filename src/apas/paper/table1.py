@@ -381,13 +381,12 @@ def unit(variant: str, dataset: str, seed: int, method: str, inputs: int, judges
     made = _made(variant, dataset, seed, data)
     preparation = replace(made, rows=made.rows[:inputs])
     found = explain(preparation, method, seed=seed)
-    judging = _judges(variant, dataset, seed, judges, data)
     return {
         "variant": variant,
         "dataset": dataset,
         "seed": seed,
         "method": method,
-        **scores(preparation, found.points, judging),
+        **scores(preparation, found.points, _judges(variant, dataset, seed, judges, data)),
         "seconds": found.seconds,
         "network": {
             "inputs": len(preparation.rows),

@@ -90,8 +90,7 @@ def refits_for(preparation: Preparation, part: str, count: int, *, seed: int) ->
 
 def _rows(preparation: Preparation) -> tuple[Floats, Indices]:
     """The inputs that differ, in the units of the file, and where each input is among them."""
-    numbers = preparation.tables.space.numbers(preparation.raw_inputs)
-    rows, places = np.unique(numbers, axis=0, return_inverse=True)
+    rows, places = np.unique(preparation.tables.space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
     return rows, places.ravel()
 
 
@@ -137,8 +136,7 @@ def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
         method=asked.claim,
         rng=seed,
     )
-    seconds = time.process_time() - began
-    return MethodPoints(_encoded(preparation, found.numbers, found.found)[places], seconds)
+    return MethodPoints(_encoded(preparation, found.numbers, found.found)[places], time.process_time() - began)
 
 
 def _encoded(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:

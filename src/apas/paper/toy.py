@@ -198,8 +198,7 @@ def find_delta(search: str, repetitions: int) -> dict[str, Any]:
     """The largest delta by one of `SEARCHES`, with seeds 0, 1, ...; and the valid share at the median one."""
     deltas = [_delta(search, seed) for seed in range(repetitions)]
     middle = statistics.median_low(deltas)
-    method = Enumeration(gap=GAP)
-    curve = robust_fraction(TOY, TOY_X, [middle], target=1, shifts=TOY_SHIFTS, method=method)[0]
+    curve = robust_fraction(TOY, TOY_X, [middle], target=1, shifts=TOY_SHIFTS, method=Enumeration(gap=GAP))[0]
     share = [float(curve.lower[0]), float(curve.upper[0])]
     return {"search": search, "delta": middle, "least": min(deltas), "largest": max(deltas), "share": share}
 

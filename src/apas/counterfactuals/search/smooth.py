@@ -397,8 +397,7 @@ def levels_of(problem: SmoothProblem, asked: Floats, costs: Floats, points: Floa
 
 def usable(search: Search, rows: Floats) -> Floats:
     """The rows that could be offered: valid, and different from each other, the input and what the row has."""
-    seen = {r.tobytes(): r for r in rows}
-    kept = [r for r in seen.values() if (r != search.input).any() and search.is_different(r)]
+    kept = [r for r in {r.tobytes(): r for r in rows}.values() if (r != search.input).any() and search.is_different(r)]
     found = np.array(kept).reshape(-1, len(search.input))
     return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
 

@@ -212,8 +212,7 @@ class InSpace:
                 rows[:, i] = _by_frequency(values, normals[:, i])
                 continue
             size = float(values.std()) or self._at.units[i]
-            wanted = (original if local else values.mean()) + size * normals[:, i]
-            rows[:, i] = _possible(feature, wanted, original)
+            rows[:, i] = _possible(feature, (original if local else values.mean()) + size * normals[:, i], original)
         rows[0] = self.search.input
         mean, spread = _mean_and_spread(self._at.of(background) - self._origin)
         return Neighbours(self._at.of(rows) - self._origin, task.valid(rows, self.search.target), mean, spread)

@@ -429,5 +429,4 @@ def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
     """Rows on the way from the input through the anchor; categories have no way, they are the anchor's."""
     points = search.input + ways[:, None] * (anchor - search.input)
     fixed = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
-    inputs = np.repeat(search.input[None], len(ways), axis=0)
-    return search.task.space.snapped(np.where(fixed, anchor, points), inputs)
+    return search.task.space.snapped(np.where(fixed, anchor, points), np.repeat(search.input[None], len(ways), axis=0))

@@ -150,8 +150,7 @@ class Coding:
                 cells = np.array(feature.values, dtype=np.float64)[cells.astype(int)]
             return ((cells - base) / width_)[:, None]
         levels = np.arange(len(feature.values or ()))
-        hit = levels == cells[:, None] if feature.code == "onehot" else levels <= cells[:, None]
-        return hit.astype(np.float64)
+        return (levels == cells[:, None] if feature.code == "onehot" else levels <= cells[:, None]).astype(np.float64)
 
 
 def _on_feature_grid(feature: Feature, values: Floats, size: float) -> Floats:

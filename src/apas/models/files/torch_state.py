@@ -84,8 +84,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
         )
     prefix = f"{folders[0]}data/"
     storages = {name.removeprefix(prefix): content for name, content in members.items() if name.startswith(prefix)}
-    order = members.get(f"{folders[0]}byteorder", b"little")
-    return state, storages, ">" if order.strip() == b"big" else "<"
+    return state, storages, ">" if members.get(f"{folders[0]}byteorder", b"little").strip() == b"big" else "<"
 
 
 class _RecordReader:

@@ -96,8 +96,7 @@ def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
     if type(layers[-1]) is not nn.Linear:
         return None
     weights = [_array(layer.weight).T for layer in linear]
-    biases = [None if layer.bias is None else _array(layer.bias) for layer in linear]
-    return weights, biases, activations
+    return weights, [None if layer.bias is None else _array(layer.bias) for layer in linear], activations
 
 
 def _flat(module: Any) -> Iterator[Any]:

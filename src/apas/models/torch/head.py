@@ -160,8 +160,7 @@ def final_layer(module: Any) -> tuple[Any, int, str] | None:
             return final_layer(layer)
         if type(layer) in SILENT and unhooked(layer):
             continue
-        kinds = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}
-        kind = kinds.get(type(layer))
+        kind = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}.get(type(layer))
         if kind is None or not unhooked(layer) or getattr(layer, "dim", 1) not in (1, -1):
             return None
         return module, i, kind

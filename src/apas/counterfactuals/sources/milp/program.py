@@ -345,8 +345,7 @@ def widest_program(net: FeedForward, budget: ChangeBudget, goal: Contrast, avoid
 
 
 def _by_feature(budget: ChangeBudget) -> list[list[int]]:
-    starts = budget.changes.starts.tolist()
-    return [list(range(a, b)) for a, b in itertools.pairwise([*starts, len(budget.changes)])]
+    return [list(range(a, b)) for a, b in itertools.pairwise([*budget.changes.starts.tolist(), len(budget.changes)])]
 
 
 def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:

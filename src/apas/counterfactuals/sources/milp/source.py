@@ -535,8 +535,7 @@ class _Bracket:
                 return None
             # rather a little too far than not far enough; where margins jump, not beyond a point that is just enough
             wish += -CLOSE * self.top if self._jumps() else 0.4 * CLOSE * self.top
-        inside = last.reach < wish < self.top and self.tries < TRIES / 2
-        self.asked = wish if inside else 0.5 * (last.reach + self.top)
+        self.asked = wish if last.reach < wish < self.top and self.tries < TRIES / 2 else 0.5 * (last.reach + self.top)
         return self.asked
 
     def _jumps(self) -> bool:
