@@ -33,8 +33,7 @@ from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMov
 from apas.shifts.distance import ShiftReport, compare_models, read_model
 
 Results = TypeVar("Results", bound=UnderShifts[Any])
-#: Stream (entropy and purpose) of the one model that is drawn where a certificate drew none.
-PROBE = (0, "probe")
+PROBE = (0, "probe")  # stream (entropy and purpose) of the one model that is drawn where a certificate drew none
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from apas.errors import InputError
 
 #: Written into the header of the file: "apas" in ASCII, and the version of the tables.
 APPLICATION, VERSION = 0x61706173, 2
-#: Seconds to wait for other writers.
-PATIENCE = 60.0
+PATIENCE = 60.0  # seconds to wait for other writers
 #: What a promise can be. No file holds "expired": it follows from the date, so that a wrong clock leaves no trace.
 STATES = ("open", "honoured", "broken", "expired", "withdrawn")
 _PROMISES = """CREATE TABLE promises (

@@ -44,8 +44,7 @@ class Checked(Enum):
         return self.value
 
 
-#: No more draws than this are made again for one row; a file can ask for any number.
-MOST_DRAWS = 10_000_000
+MOST_DRAWS = 10_000_000  # no more draws than this are made again for one row; a file can ask for any number
 #: Fresh draws refute no true claim of a call, but with a probability of `MISTAKEN`; and they refute a claim that leaves
 #: out a `WORSE` times smaller share than fails with the probability `POWER`.
 MISTAKEN, WORSE, POWER = Fraction(1, 1000), Fraction(3, 2), Fraction(99, 100)
@@ -273,10 +272,8 @@ _AGAIN: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds()
 _DIRECT = ("interval", "linear", "ball", "models")
 #: Branch and bound is repeated without a solver, and for no longer than this per row.
 _WITHOUT_SOLVER, SECONDS = ("interval", "linear", "attack", "splitting"), 10.0
-#: No more boxes than this are looked at again for one row.
-MOST_BOXES = 1_000_000
-#: How much a share of the box may differ on another machine.
-SAME_SHARE = 1e-9
+MOST_BOXES = 1_000_000  # no more boxes than this are looked at again for one row
+SAME_SHARE = 1e-9  # how much a share of the box may differ on another machine
 
 
 def reproved(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
@@ -432,8 +429,7 @@ def _same_share(
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
-#: How much a delta may differ on another machine, as a share of it.
-SAME_DELTA = 1e-9
+SAME_DELTA = 1e-9  # how much a delta may differ on another machine, as a share of it
 #: Proofs and searches that lead to a largest shift and can be repeated.
 _PROOFS, _SEARCHES = ("interval", "linear", "exact"), ("rays", "confirm", "paper")
 

@@ -41,8 +41,7 @@ SOURCES: dict[str, Any] = {
     "wachter": Wachter,
     "prototype": Prototype,
 }
-#: Rows that advance together: enough to share draws, few enough to see progress.
-BATCH = 64
+BATCH = 64  # rows that advance together: enough to share draws, few enough to see progress
 
 
 def generate(

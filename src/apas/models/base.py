@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from apas.models.feedforward import FeedForward
 
-#: The kind of a tensor that stands for one that the model does not have.
-ABSENT = "absent"
+ABSENT = "absent"  # the kind of a tensor that stands for one that the model does not have
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,7 @@ from apas.models.base import Described, Model, offers
 
 #: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
 _NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "torch")
-#: The flag of a class that was made while Python ran.
-_HEAP_TYPE = 1 << 9
+_HEAP_TYPE = 1 << 9  # the flag of a class that was made while Python ran
 
 
 def own_class(kind: type) -> bool:

@@ -26,14 +26,11 @@ from apas.models import forward
 from apas.models.base import ABSENT, Parameters, class_indices
 from apas.models.forward import ACTIVATIONS
 
-#: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
-UNIT = 1e-12
-#: Half the distance from 1 to the next float32 number.
-ROUNDOFF = 2.0**-24
+UNIT = 1e-12  # a scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`
+ROUNDOFF = 2.0**-24  # half the distance from 1 to the next float32 number
 #: How many times that an activation function of a library may be off, as a share of its argument's magnitude or of 1.
 FUNCTION = 16
-#: Steeper than 1 is one activation alone.
-STEEPEST = {"gelu": 1.13}
+STEEPEST = {"gelu": 1.13}  # steeper than 1 is one activation alone
 #: Added to every magnitude, so that the bound covers what underflow does; and from where on numbers may overflow.
 SMALL, LARGEST = 2.0**-100, 1e38
 
@@ -49,8 +46,7 @@ def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
         if i < len(activations):
             error *= STEEPEST.get(activations[i], 1.0)
             error += FUNCTION * ROUNDOFF * (1 + error)
-    # the difference of two scores, and its comparison with a threshold that is rounded too
-    return error + 8 * ROUNDOFF
+    return error + 8 * ROUNDOFF  # the difference of two scores, and its comparison with a threshold that is rounded too
 
 
 def head_error(output: str, threshold: float, classes: int) -> float:

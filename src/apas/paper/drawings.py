@@ -109,8 +109,7 @@ def draw_network(
         for layer, weights in enumerate(model.weights)
         for (i, j), w in np.ndenumerate(weights)
     ]
-    # away from the middle, where lines cross
-    draw_graph(ax, nodes, edges, labels=True, at=0.33, colour=sign_colour)
+    draw_graph(ax, nodes, edges, labels=True, at=0.33, colour=sign_colour)  # away from the middle, where lines cross
     return ax
 
 

@@ -26,8 +26,7 @@ from apas.paper.store import COMPUTING, Store, Unit, code_version, library_versi
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-#: Beside the tables: what was computed once, so that a run that was ended goes on.
-RESULTS = "results.sqlite"
+RESULTS = "results.sqlite"  # beside the tables: what was computed once, so that a run that was ended goes on
 
 
 class Experiment(Protocol):

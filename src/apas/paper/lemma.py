@@ -29,8 +29,7 @@ ACTIVATIONS: Final = ("relu", "tanh", "sigmoid")
 #: Sizes of the shifts; the paper's is 3/10.
 DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")
 PAPER = "3/10"
-#: How many shifted models are drawn, to see what draws alone can tell; with the seed 0.
-DRAWS, FEW = 1_000_000, 20_000
+DRAWS, FEW = 1_000_000, 20_000  # how many shifted models are drawn, to see what draws alone can tell; with the seed 0
 #: Rows of the other direction, and by how much its bias is shifted.
 DATA: Final = (-2.0, 0.5, 1.25)
 SHIFTS: Final = (1.0, 1e3, 1e6, 1e9)

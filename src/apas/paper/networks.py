@@ -35,8 +35,7 @@ from apas.shifts.retraining import estimate_delta
 if TYPE_CHECKING:
     import pandas as pd
 
-#: How many inputs are explained.
-INPUTS = 50
+INPUTS = 50  # how many inputs are explained
 
 
 class Chosen(NamedTuple):
@@ -66,10 +65,8 @@ def distinct_inputs(network: FeedForward, X: Floats, delta: float, *, seed: int,
     return Chosen(rows, len(different), int(certified.sum()))
 
 
-#: Passes over drawn parts of D2, seeded 0 to 4; and the share of D2 for the most shifted network.
-ROUNDS, MOST = 5, 0.99
-#: The seed of drawing the inputs that are explained.
-INPUT_SEED = 1
+ROUNDS, MOST = 5, 0.99  # passes over drawn parts of D2, seeded 0 to 4; and the share of D2 for the most shifted network
+INPUT_SEED = 1  # the seed of drawing the inputs that are explained
 
 
 @dataclass(frozen=True)
@@ -278,8 +275,7 @@ def _most_shifted(estimator: Any, d2: Part, rounds: range) -> tuple[Any, float]:
 #: scikit-learn's settings of Adam, its penalty, and when it stops: after more than so many passes without progress.
 BETAS, EPSILON, PENALTY = (0.9, 0.999), 1e-8, 1e-4
 TOLERANCE, PATIENCE = 1e-4, 10
-#: Probabilities are kept so far from 0 and 1 in the loss.
-CLIP: Final = float(np.finfo(np.float64).eps)
+CLIP: Final = float(np.finfo(np.float64).eps)  # probabilities are kept so far from 0 and 1 in the loss
 
 
 def fit_together(
@@ -371,8 +367,7 @@ class _Training:
         return np.asarray(total / order.shape[1])
 
 
-#: Networks that are trained together.
-TOGETHER = 100
+TOGETHER = 100  # networks that are trained together
 
 
 def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> list[FeedForward]:

@@ -43,10 +43,8 @@ from apas.stats import coverage_lower
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-#: Where the search starts, and how narrow the bracket becomes.
-FIRST = 1e-4
-#: Nothing passes for ever: the search ends here.
-LAST = 1e6
+FIRST = 1e-4  # where the search starts, and how narrow the bracket becomes
+LAST = 1e6  # nothing passes for ever: the search ends here
 
 
 def largest_passing(passes: Callable[[Indices, Floats], Bools], rows: int) -> Floats:
@@ -263,8 +261,7 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
 
 
 METRICS = ("validity", "l1", "l0", "lof", "delta_validity")
-#: The class that is wanted in all experiments.
-WANTED = 1
+WANTED = 1  # the class that is wanted in all experiments
 #: Wachter's descents as published. On credit they were not run: all derivatives are 0 at its inputs.
 WACHTERS: Final[Mapping[str, Wachter]] = MappingProxyType(
     {

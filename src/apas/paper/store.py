@@ -38,10 +38,8 @@ create table if not exists results (
 """
 #: "apar" in ASCII: marks a file of results, so that nothing is written into other databases, our ledgers included.
 APPLICATION = 0x61706172
-#: Seconds to wait for another run that writes to the same file.
-PATIENCE = 60.0
-#: Libraries whose version may change a result.
-COMPUTING = ("numpy", "scipy", "scikit-learn", "pandas", "highspy")
+PATIENCE = 60.0  # seconds to wait for another run that writes to the same file
+COMPUTING = ("numpy", "scipy", "scikit-learn", "pandas", "highspy")  # libraries whose version may change a result
 
 
 @cache

@@ -36,8 +36,7 @@ from apas.paper.tables import TABLES, files_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-#: The networks that VM2 was measured on.
-ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"
+ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"  # the networks that VM2 was measured on
 
 
 class Printed(NamedTuple):
@@ -174,8 +173,7 @@ COLUMNS: Final[Mapping[str, tuple[str, int]]] = {
     "least": ("least_fraction", 4),
     "seconds": ("seconds", 1),
 }
-#: Differences below this are rounding.
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # differences below this are rounding
 
 
 def shown(value: float | None, decimals: int) -> str:

@@ -39,10 +39,8 @@ HIDDEN, RATE, BATCH, SEED = (20, 10), 0.01, 32, 0
 #: Passes over the training rows. The published networks had ten; on the 800 rows of credit these are 250 steps, after
 #: which nearly every row is in one class and there is next to nothing to explain.
 EPOCHS: Final[Mapping[str, int]] = MappingProxyType({"credit": 100, "spam": 10, "news": 10})
-#: How many rows are explained: the first of the test part.
-INPUTS = 10
-#: News with more shares than this, the median, are popular.
-SHARES = 1400
+INPUTS = 10  # how many rows are explained: the first of the test part
+SHARES = 1400  # news with more shares than this, the median, are popular
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,8 +62,7 @@ _SYMBOLS: Final = {
     "phone": "A191 A192",
     "foreign": "A201 A202",
 }
-#: Columns of the new file whose codes start at 0 already.
-_FROM_ZERO: Final = ("credit-history", "purpose")
+_FROM_ZERO: Final = ("credit-history", "purpose")  # columns of the new file whose codes start at 0 already
 
 
 def levels_of(symbols: str) -> dict[str, int]:

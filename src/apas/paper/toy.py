@@ -100,8 +100,7 @@ RULE_NAMES: Final = {
     "effect": ("weight with the largest effect", "#1b4f7f"),
     "enumeration": ("apas.Enumeration, which also counts\nshares of open parts", "#1b7f4d"),
 }
-#: How many levels are drawn.
-SHOWN = 7
+SHOWN = 7  # how many levels are drawn
 
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:

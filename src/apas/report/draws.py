@@ -25,10 +25,8 @@ from apas.report.audit_section import Later
 from apas.report.subject import Subject
 from apas.shifts.base import Fingerprinted, Listed
 
-#: About how many products of a parameter and a number a page may cost: some ten seconds.
-WORK = 4_000_000_000
-#: Draws per row: as many as the work allows between the two.
-FEWEST, MOST = 500, 4000
+WORK = 4_000_000_000  # about how many products of a parameter and a number a page may cost: some ten seconds
+FEWEST, MOST = 500, 4000  # draws per row: as many as the work allows between the two
 #: How many deltas a curve has besides those that rows were certified at, and how many bars a histogram.
 DELTAS, BARS = 12, 30
 #: Of certified deltas, so many are put on the curve.
@@ -36,8 +34,7 @@ OWN = 3
 CONFIDENCE = 0.999
 UNCERTIFIED = "No row is certified at any size of shifts."
 NO_MODEL = "It needs the model that was certified: pass model (--model)."
-#: Numbers of a block of directions.
-BLOCK = 4_000_000
+BLOCK = 4_000_000  # numbers of a block of directions
 
 
 @dataclass(frozen=True, eq=False)

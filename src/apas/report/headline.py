@@ -28,8 +28,7 @@ _DISTANCE = {
     1.0: "the changes of all parameters add up to at most {}",
     2.0: "the parameters moved by at most {} (Euclidean distance)",
 }
-#: So many different claims are spelled out.
-SPELLED = 4
+SPELLED = 4  # so many different claims are spelled out
 
 
 @dataclass(frozen=True)
@@ -198,8 +197,7 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
     return found
 
 
-#: So many seeds are written out.
-SEEDS = 5
+SEEDS = 5  # so many seeds are written out
 #: What a digest is of where there is no file to compare it with.
 UNSAVED = ", as their to_dict() gives them: no file can hold them"
 

@@ -14,8 +14,7 @@ from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError
 
-#: How many neighbours are asked for at first; then twice as many each time.
-FIRST = 16
+FIRST = 16  # how many neighbours are asked for at first; then twice as many each time
 #: The tree and the space add differences up in different orders, so that bounds may be off by a few roundings.
 ROUNDING = 1e-12
 

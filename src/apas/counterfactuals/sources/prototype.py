@@ -16,8 +16,7 @@ from apas.counterfactuals.search.smooth import Level, SmoothProblem, levels_of, 
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
-#: How often the way from the input to what a descent found is halved.
-HALVINGS = 12
+HALVINGS = 12  # how often the way from the input to what a descent found is halved
 
 
 @dataclass(frozen=True, kw_only=True)

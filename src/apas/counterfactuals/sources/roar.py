@@ -31,8 +31,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Differentiable
 
 BALLS = ("linf", "l1")
-#: Decimals that are kept of slopes and intercept, as in the published experiments.
-DECIMALS = 4
+DECIMALS = 4  # decimals that are kept of slopes and intercept, as in the published experiments
 #: Newton steps of a fit at most, halvings of each, and the step that ends it.
 NEWTON_STEPS, HALVINGS, SMALL = 50, 30, 1e-9
 
@@ -271,8 +270,7 @@ PRICES = np.array([0.0005, 0.001, 0.005, *(0.01 + 0.05 * np.arange(22)).round(2)
 #: Adam's settings, the change of the loss that ends a descent, and how many steps it takes at most.
 RATE, BETAS, EPSILON = 0.001, (0.9, 0.999), 1e-8
 TOLERANCE, STEPS = 1e-4, 5000
-#: How wide the weights of neighbours are: this times the root of the number of coordinates.
-KERNEL = 0.75
+KERNEL = 0.75  # how wide the weights of neighbours are: this times the root of the number of coordinates
 #: Further radii, as parts of the way from the radius to the largest slope, beyond which no slope keeps its sign.
 WIDER = (0.1, 0.2, 0.4, 0.8)
 

@@ -30,8 +30,7 @@ from apas.counterfactuals.search.source import Candidate, Search, SearchTest, Ta
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 
-#: Neighbours whose density a row is compared with.
-NEIGHBOURS = 20
+NEIGHBOURS = 20  # neighbours whose density a row is compared with
 
 
 @dataclass(frozen=True)
@@ -276,10 +275,8 @@ WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 21
 SPARE = (0.25, 0.5, 1.0, 2.0)
 #: Where between the last of these rows and the one with most slack further ones lie.
 BETWEEN = (0.15, 0.3, 0.45, 0.6, 0.8)
-#: So much slack the safest row of a path should have, in parts of what the shifts take away.
-CLEARLY = 0.1
-#: Known rows that are looked at to find one that survives.
-KNOWN = 200
+CLEARLY = 0.1  # so much slack the safest row of a path should have, in parts of what the shifts take away
+KNOWN = 200  # known rows that are looked at to find one that survives
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,8 +47,7 @@ _ELSEWHERE = {
     ".pth": "torch.save(module.state_dict(), path)",
 }
 _RUNS_CODE = (".pkl", ".pickle", ".joblib", ".ckpt", ".bin", ".dill", ".sav", ".h5", ".hdf5", ".keras")
-#: Largest file in bytes: more than a hundred million numbers.
-LARGEST = 2**30
+LARGEST = 2**30  # largest file in bytes: more than a hundred million numbers
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:

@@ -43,8 +43,7 @@ _NAMES = {kind: name for name, (kind, _) in _OPERATORS.items() if name != "ident
 #: Nodes that change no number of a row.
 _SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")
 _HEADS = {"Sigmoid": "sigmoid", "Softmax": "softmax", "LogSoftmax": "softmax"}
-#: Types of numbers that a Cast may make: float and double.
-_FLOATS = (1, 11)
+_FLOATS = (1, 11)  # types of numbers that a Cast may make: float and double
 
 
 @dataclass(frozen=True)
@@ -309,10 +308,8 @@ def _session(onnxruntime: Any, model: Any, graph: Graph, chain: Chain) -> Any:
 
 
 KEY = "apas"
-#: Most nodes of a graph: a dense network has a few per layer.
-NODES = 10_000
-#: Versions of the format and of the operators that we write; the first that have a Gelu.
-IR_VERSION, OPSET = 9, 20
+NODES = 10_000  # most nodes of a graph: a dense network has a few per layer
+IR_VERSION, OPSET = 9, 20  # versions of the format and of the operators that we write; the first that have a Gelu
 
 
 def onnx_bytes(network: FeedForward) -> bytes:
@@ -447,8 +444,7 @@ def _check_place(onnx: Any, path: Path, tensor: Any) -> None:
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
     name = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
-    # a plain name, in any system's eyes
-    if not name or name in (".", "..") or any(mark in name for mark in "/\\:\0"):
+    if not name or name in (".", "..") or any(mark in name for mark in "/\\:\0"):  # a plain name, in any system's eyes
         raise UnsafeFile(
             f"{path} keeps numbers in {name!r}, but apas reads only files in the same folder, given by their plain "
             "names; write the model into one file."

@@ -125,8 +125,7 @@ def _array(tensor: Any) -> Floats:
 
 #: Names of biases: attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like.
 _BIAS = re.compile("bias|bias_.*|.*_bias", re.DOTALL)
-#: Members that PyTorch gives to every module.
-_BOOKKEEPING = frozenset(vars(nn.Module()))
+_BOOKKEEPING = frozenset(vars(nn.Module()))  # members that PyTorch gives to every module
 
 
 class TorchModel:

@@ -21,8 +21,7 @@ OUTPUTS = ("logit", "probability", "logits", "probabilities")
 OTHER = {"logit": "logits", "probability": "probabilities", "logits": "logit", "probabilities": "probability"}
 #: Layers behind the last one that change no number once the module is in eval mode.
 SILENT = (nn.Identity, nn.Flatten, nn.Dropout, nn.AlphaDropout)
-#: How far beyond [0, 1], and how far from a sum of 1, rounding may bring probabilities.
-SLACK, SUM_SLACK = 1e-5, 1e-3
+SLACK, SUM_SLACK = 1e-5, 1e-3  # how far beyond [0, 1], and how far from a sum of 1, rounding may bring probabilities
 
 
 @dataclass(frozen=True)

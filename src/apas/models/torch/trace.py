@@ -15,12 +15,10 @@ from torch.utils._pytree import tree_leaves
 from apas.errors import InputError
 from apas.models.torch.passes import LARGE, VALUES, Passes, Stage, answer
 
-#: How far apart two answers to the same row may be, as a share of the largest answer.
-SAME = 1e-3
+SAME = 1e-3  # how far apart two answers to the same row may be, as a share of the largest answer
 #: How far apart they may be after a move: as a share of what it did, and in roundoffs of the largest answer.
 FOLLOWS, ROUNDOFFS = 0.1, 256
-#: How far parameters are moved to see whether the answers follow.
-SIZES = (0.01, 1.0)
+SIZES = (0.01, 1.0)  # how far parameters are moved to see whether the answers follow
 
 
 def input_size(module: Any, given: Sequence[int] | None, names: Sequence[str] | None) -> tuple[int, ...]:

@@ -232,8 +232,7 @@ def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
 
 
-#: Amounts and costs below this are rounding of the solver, and taken for 0.
-NOTHING = 1e-9
+NOTHING = 1e-9  # amounts and costs below this are rounding of the solver, and taken for 0
 
 
 @dataclass(frozen=True)
@@ -290,8 +289,7 @@ class Effect:
 
 
 _Sets = tuple[frozenset[int], ...]
-#: With "linf" the sum of all differences counts a little, so that nothing changes without need.
-TIE = 1e-6
+TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
 
 
 def cheapest_program(

@@ -36,8 +36,7 @@ from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 
 #: Units that may change sides in one step of an improvement, linear programs for it, and steps.
 FREE, NODES, STEPS = 8, 60, 12
-#: Ranges are wider than what was proved by this part.
-OUTWARD = 1e-9
+OUTWARD = 1e-9  # ranges are wider than what was proved by this part
 #: How much of what is left of a column is tried in one step of a climb, and how many steps there are.
 CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
@@ -81,12 +80,10 @@ def _steps(effect: Effect, amounts: Floats) -> Floats:
     return np.array(found).reshape(-1, len(changes))
 
 
-#: How far a point may miss its margin, in units of what the margin is a sum of.
-MISS = 1e-7
+MISS = 1e-7  # how far a point may miss its margin, in units of what the margin is a sum of
 #: By what a change is stretched that does not go far enough.
 STRETCHES = np.array([1.01, 1.03, 1.07, 1.15, 1.3, 1.6, 2.0, 3.0, 5.0])
-#: Linear programs for a program as it is, and after its ranges were tightened.
-EASY, HARD = 60, 2000
+EASY, HARD = 60, 2000  # linear programs for a program as it is, and after its ranges were tightened
 #: How often ranges are tightened at most, and what part of the units must settle to do it once more.
 ROUNDS, WORTHWHILE = 5, 0.1
 
@@ -212,10 +209,8 @@ class BudgetedSearch:
         return True
 
 
-#: How much of each column is tried by itself.
-GUESSED_PARTS = (0.25, 0.5, 1.0)
-#: Guesses are this much larger than they would be if margins were linear.
-SPARE = 1.25
+GUESSED_PARTS = (0.25, 0.5, 1.0)  # how much of each column is tried by itself
+SPARE = 1.25  # guesses are this much larger than they would be if margins were linear
 
 
 class CostGuess:
@@ -254,8 +249,7 @@ class CostGuess:
         return float(min([max(likely, 0.0), *((1 + NOTHING) * c for c in enough)])) + NOTHING
 
 
-#: How far the model may be from what the program makes of it, in units of what the margin is a sum of.
-AGREEMENT = 1e-4
+AGREEMENT = 1e-4  # how far the model may be from what the program makes of it, in units of what the margin is a sum of
 #: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
 ALLOWANCE = 1e-8
 
@@ -292,8 +286,7 @@ class Nearest:
             if found is not None:
                 self.guess.known.append((margin, found.cost))
                 return found
-            # whoever is valid by a hair is not after rounding
-            margin += 4 * MISS * self.effect.margin(best.values)[1]
+            margin += 4 * MISS * self.effect.margin(best.values)[1]  # whoever is valid by a hair is not after rounding
         return None
 
     def widest(self) -> NearestPoint | None:
@@ -357,14 +350,10 @@ class Nearest:
 
 #: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
 CLOSE = 0.004
-#: How many margins to try before a candidate is offered.
-TRIES = 24
-#: How many of them no point may have.
-MISSES = 5
-#: By what part margins grow when candidates are not taken: at first, and at most.
-FIRST_GROWTH, LAST_GROWTH = 0.02, 0.5
-#: What growing margins grow by at least.
-LEAST_STEP = 0.01
+TRIES = 24  # how many margins to try before a candidate is offered
+MISSES = 5  # how many of them no point may have
+FIRST_GROWTH, LAST_GROWTH = 0.02, 0.5  # by what part margins grow when candidates are not taken: at first, and at most
+LEAST_STEP = 0.01  # what growing margins grow by at least
 
 
 @dataclass(frozen=True, kw_only=True)
