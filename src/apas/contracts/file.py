@@ -345,8 +345,7 @@ KINDS = (
     *(f"datetime64[{unit}]" for unit in ("ns", "us", "s")),
     *("Int64", "Int32", "Float64", "boolean"),
 )
-#: Wider tables are not read, also where there is no row to show how wide they are.
-MOST_COLUMNS = 1 << 24
+MOST_COLUMNS = 1 << 24  # wider tables are not read, also where there is no row to show how wide they are
 _STRANGE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 #: Applications that the network is trained on, and those that come in afterwards: this year, and again the next.
 TRAINED, LATER = 2000, 1000
 PASSES = 3  # how the bank trains its network further: so many passes over the applications that came in
-#: How often it rehearses that.
-ROUNDS = 5
+ROUNDS = 5  # how often it rehearses that
 _FEATURES = list(LOAN_FEATURES)
 
 

@@ -78,8 +78,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
 
 
 MOST = 64 * 2**20  # bytes of a file or of what it unpacks to, at most; the largest has 24 million
-#: Seconds to wait for a server before it counts as absent.
-PATIENCE = 30.0
+PATIENCE = 30.0  # seconds to wait for a server before it counts as absent
 _CHUNK = 2**16
 
 

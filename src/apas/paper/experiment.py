@@ -144,8 +144,7 @@ def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, 
 #: Names in the output folder: of the page, and of what it was made with, which may be kept beside single tables.
 PAGE, MADE_WITH = "paper.html", "made-with.md"
 LIBRARIES = (*COMPUTING, "matplotlib", "torch")
-#: Of the settings, values that are written out; of the tables, lines at each end.
-VALUES, LINES = 12, 100
+VALUES, LINES = 12, 100  # of the settings, values that are written out; of the tables, lines at each end
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; margin: 1em 0; font-size: 13px; display: block; overflow-x: auto; }

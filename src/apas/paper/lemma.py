@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ACTIVATIONS: Final = ("relu", "tanh", "sigmoid")
-#: Sizes of the shifts; the paper's is 3/10.
-DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")
+DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")  # sizes of the shifts; the paper's is 3/10
 PAPER = "3/10"
 DRAWS, FEW = 1_000_000, 20_000  # how many shifted models are drawn, to see what draws alone can tell; with the seed 0
 #: Rows of the other direction, and by how much its bias is shifted.

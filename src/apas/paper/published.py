@@ -82,8 +82,7 @@ def published_delta(
 
 #: Draws looked at together; and how many numbers are kept for the next call at most (128 MiB).
 BLOCK, KEPT = 1024, 1 << 24
-#: Decimals of the coverage that a test without failures shows, rounded down.
-DECIMALS = 6
+DECIMALS = 6  # decimals of the coverage that a test without failures shows, rounded down
 _PER_TEST = "as published, the confidence holds for this test by itself, not for a row that such tests have chosen"
 
 

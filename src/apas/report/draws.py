@@ -29,8 +29,7 @@ WORK = 4_000_000_000  # about how many products of a parameter and a number a pa
 FEWEST, MOST = 500, 4000  # draws per row: as many as the work allows between the two
 #: How many deltas a curve has besides those that rows were certified at, and how many bars a histogram.
 DELTAS, BARS = 12, 30
-#: Of certified deltas, so many are put on the curve.
-OWN = 3
+OWN = 3  # of certified deltas, so many are put on the curve
 CONFIDENCE = 0.999
 UNCERTIFIED = "No row is certified at any size of shifts."
 NO_MODEL = "It needs the model that was certified: pass model (--model)."

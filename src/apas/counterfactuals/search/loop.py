@@ -316,8 +316,7 @@ def _look_at_bound(certificate: Certificate) -> Look:
 AHEAD = 8  # rows of each path that are tested together before it is seen whether one failed
 HALVINGS = 10  # how often the way between two rows of a path is halved where that costs nothing
 PROBES = 20  # a source may look at so many times as many points as it may offer
-#: An answer, and the numbers per cell of what was found (NaN if nothing).
-Answer = tuple[Counterfactual, Floats]
+Answer = tuple[Counterfactual, Floats]  # an answer, and the numbers per cell of what was found (NaN if nothing)
 _Answers = dict[tuple[int, int], Answer]  # by row and rank
 
 

@@ -77,8 +77,7 @@ WIDTHS = np.array([4.0, 2.0, 1.0, 0.5, 0.25])
 EXTRA = np.array([0.0, 0.1])
 #: Present width at the start and where it ends, in units of the ranges; and by what part a cost must fall to go on.
 FIRST, LAST, GAIN = 0.02, 2e-4, 3e-4
-#: A derivative is a difference over this part of the range.
-STEP = 1e-4
+STEP = 1e-4  # a derivative is a difference over this part of the range
 ROUNDS = 40
 _Step = tuple[Floats, float, float]  # a point, its slack and the width of its region
 

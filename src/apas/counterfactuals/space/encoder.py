@@ -313,8 +313,7 @@ ACCURACY = 1e-9  # how far a column may be from the sum of its parts, in units o
 #: Where between the ends of its range a number is tried.
 FRACTIONS = (0.0, 0.003, 0.05, 0.17, 0.31, 0.5, 0.62, 0.77, 0.9, 0.994, 1.0)
 FEW = 64  # a feature in steps that has at most so many values may depend on them in any way
-#: Pairs of rows on which the sums are checked.
-PAIRS = 12
+PAIRS = 12  # pairs of rows on which the sums are checked
 INSTEAD = 'use source="neighbours", or apas.Given with the rows of another tool.'
 
 

@@ -187,8 +187,7 @@ def _listed(words: Sequence[str]) -> str:
 
 VERSION = 1
 FIELDS = ("activation", "output", "threshold", "classes", "feature_names")
-#: What a file says only where it is not the usual: float64.
-OPTIONAL = ("dtype",)
+OPTIONAL = ("dtype",)  # what a file says only where it is not the usual: float64
 CONVERT = "in the program that trained the model, write it with: apas.save_model(model, 'model.json')"
 
 
@@ -329,8 +328,7 @@ BROKEN = (
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 MEMBERS = 100_000
-#: How far members may expand: this many bytes, and so many times the size of the file.
-FREE, TIMES = 2**25, 4
+FREE, TIMES = 2**25, 4  # how far members may expand: this many bytes, and so many times the size of the file
 PIECE = 2**20
 
 

@@ -40,8 +40,7 @@ _OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 #: Which activation a node is; one that does nothing is silent.
 _NAMES = {kind: name for name, (kind, _) in _OPERATORS.items() if name != "identity"}
-#: Nodes that change no number of a row.
-_SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")
+_SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")  # nodes that change no number of a row
 _HEADS = {"Sigmoid": "sigmoid", "Softmax": "softmax", "LogSoftmax": "softmax"}
 _FLOATS = (1, 11)  # types of numbers that a Cast may make: float and double
 
@@ -252,8 +251,7 @@ def _activate(graph: Graph, chain: Chain, kind: str, constants: list[Any], setti
 
 
 ROWS = 8
-#: How many units of rounding the numbers may differ by, in proportion to the magnitudes behind them.
-UNITS = 64
+UNITS = 64  # how many units of rounding the numbers may differ by, in proportion to the magnitudes behind them
 _DTYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 
 

@@ -22,8 +22,7 @@ from apas.models.files.formats import BROKEN, LoadOptions
 from apas.models.files.json import parse_json
 from apas.models.files.torch_state import state_dtype, state_layers
 
-#: Largest header in bytes.
-HEADER = 2**22
+HEADER = 2**22  # largest header in bytes
 KEY = "apas"
 
 

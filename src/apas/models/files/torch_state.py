@@ -20,8 +20,7 @@ from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.models.files.formats import CONVERT, LoadOptions, read_archive
 
-#: Most bytes of a record: enough for a thousand layers.
-RECORD = 2**18
+RECORD = 2**18  # most bytes of a record: enough for a thousand layers
 STORAGES = tuple(
     f"{kind}Storage" for kind in ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 )

@@ -218,8 +218,7 @@ class CostGuess:
 
     def __init__(self, effect: Effect) -> None:
         changes = effect.changes
-        #: Margins and what they cost.
-        self.known: list[tuple[float, float]] = []
+        self.known: list[tuple[float, float]] = []  # margins and what they cost
         self.full = float((changes.cost * changes.top).sum())
         column = np.tile(np.arange(len(changes)), len(GUESSED_PARTS))
         part = np.outer(GUESSED_PARTS, changes.top)
