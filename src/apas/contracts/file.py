@@ -205,8 +205,7 @@ def read_content(content: dict[str, Any]) -> Stored:
         raise InputError(
             "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
         )
-    about = _about(top)
-    listed = enumerate(top.items("certificates"))
+    about, listed = _about(top), enumerate(top.items("certificates"))
     entries = [Fields.of(entry, f"certificates[{i}]").only(*_ENTRY) for i, entry in listed]
     common: dict[str, Any] = {**about, **_rows(top, entries), "readings": _readings(top, entries)}
     stated = [e.inner("certificate") for e in entries if not e.is_null("certificate")]

@@ -40,8 +40,7 @@ def joint_audit(
     """
     given = [] if base is None else list(base) if isinstance(base, list | tuple) else [base]
     bases = [read_model(model, "`base`") for model in given]
-    new = read_model(new_model, "`new_model`")
-    groups = joined(texts, labels)
+    new, groups = read_model(new_model, "`new_model`"), joined(texts, labels)
     # the model that these certificates are about, if it is given
     chosen = [next((m for m in bases if not isinstance(match_model(found, m), str)), None) for _, found in groups]
     if bases and groups and all(own is None for own in chosen):

@@ -124,8 +124,7 @@ def generate(
     >>> found.status.tolist()[0].name, bool(found.numbers.sum() > 1.1)
     ('FOUND', True)
     """
-    began = time.monotonic()
-    net = as_model(model)
+    began, net = time.monotonic(), as_model(model)
     shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
     origin = pick(source, SOURCES, CandidateSource, "source")
     if distance not in DISTANCES:

@@ -149,8 +149,7 @@ def library_of(module: str) -> dict[str, Any] | None:
     top = module.partition(".")[0]
     if top in _NAMED:
         return {}
-    file = getattr(sys.modules.get(module), "__file__", None)
-    paths = sysconfig.get_paths()
+    file, paths = getattr(sys.modules.get(module), "__file__", None), sysconfig.get_paths()
     within = Path(file).parent if isinstance(file, str) else None
     inside = {key: within is not None and within.is_relative_to(paths[key]) for key in ("stdlib", "purelib", "platlib")}
     if top in sys.stdlib_module_names and (within is None or inside["stdlib"]):

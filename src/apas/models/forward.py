@@ -256,8 +256,7 @@ def _score_gradients(scores: Floats, wanted: Indices) -> Floats:
         return sign[:, None]
     if outputs == 2:
         return np.stack([-sign, sign], axis=1)
-    every = np.arange(rows)
-    others = scores.copy()
+    every, others = np.arange(rows), scores.copy()
     others[every, wanted] = -np.inf
     gradients = np.zeros((rows, outputs))
     gradients[every, others.argmax(axis=1)] = -1.0

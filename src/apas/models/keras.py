@@ -41,8 +41,7 @@ def from_keras(
     if not model.built:
         raise InputError("the Keras model must be built, but has no weights yet; fit it, or call it on a batch.")
     weights, biases, steps = _layers(model)
-    head = _head(model, steps, output)
-    hidden = steps[:-1]
+    head, hidden = _head(model, steps, output), steps[:-1]
     if "softmax" in hidden:
         raise Unsupported("the Keras model has a softmax between its layers, which has no place in a dense network.")
     single = weights[-1].shape[1] == 1

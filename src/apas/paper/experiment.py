@@ -221,8 +221,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>The paper, reproduced</title><style>{_STYLE}</style>"
     )
-    body = "\n".join(parts)
-    path = Path(folder) / PAGE
+    body, path = "\n".join(parts), Path(folder) / PAGE
     try:
         tables = "\n\n".join(markdown_table(table) for table in made_with.values())
         write_text(path.with_name(MADE_WITH), f"Made by `{command}`.\n\n{tables}\n")

@@ -170,8 +170,7 @@ def _rounded(x: Floats, unit: int, low: int, high: int) -> Integers:
 def _pick(u: Floats, *weights: Floats) -> Integers:
     """Draw one category per row with chances in proportion to the weights."""
     level = u * sum(weights[1:], weights[0])
-    edge = np.zeros_like(u)
-    code = np.zeros(u.shape, dtype=np.int64)
+    edge, code = np.zeros_like(u), np.zeros(u.shape, dtype=np.int64)
     for weight in weights[:-1]:
         edge = edge + weight
         code += level > edge

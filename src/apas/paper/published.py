@@ -164,8 +164,7 @@ class PublishedSampling:
         """Test all rows on the same draws; the stream is not used."""
         first = np.full(len(question), self.n_samples)
         witnesses: dict[int, KeptShift] = {}
-        active = np.arange(len(question))
-        movers = np.flatnonzero(question.radii)
+        active, movers = np.arange(len(question)), np.flatnonzero(question.radii)
         for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
             if len(movers) < len(question.radii):  # those that do not move are drawn no numbers
                 unit = placed(unit, movers, len(question.radii))
@@ -236,8 +235,7 @@ class Loops:
 def published_loops(preparation: Preparation, tests: Mapping[str, Method | str | None]) -> Loops:
     """Explain the inputs with one loop per test; all share the mixed-integer programs they solve."""
     network, space = preparation.network, preparation.tables.space
-    task = Task(space.bind(network), space)
-    source = MilpSource(step=STEP)
+    task, source = Task(space.bind(network), space), MilpSource(step=STEP)
     rows, times = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_counts=True)
     streams = [source.candidates(Search(task, i, row, 1)) for i, row in enumerate(rows)]
     found = {name: np.full((len(rows), network.n_features), np.nan) for name in tests}

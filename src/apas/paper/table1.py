@@ -354,8 +354,7 @@ FEW: Final = {"inputs": 10, "judges": 20}
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
     """One per variant, dataset, seed and method."""
-    quick = bool(settings.get("quick"))
-    methods = settings.get("methods", tuple(METHODS))
+    quick, methods = bool(settings.get("quick")), settings.get("methods", tuple(METHODS))
     count = settings.get("seeds", 1 if quick else SEEDS)
     whole = {"inputs": INPUTS, "judges": JUDGES}
     sizes = {PUBLISHED: {"inputs": INPUTS, "judges": 0}, CORRECTED: FEW if quick else whole}

@@ -96,8 +96,7 @@ def _rows(preparation: Preparation) -> tuple[Floats, Indices]:
 
 def _loop(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     tests: dict[str, Method | str | None] = {"MILP": None, "MILP-R": "interval", APAS: PublishedSampling()}
-    places = _rows(preparation)[1]
-    began = time.process_time()
+    places, began = _rows(preparation)[1], time.process_time()
     found = published_loops(preparation, {method: tests[method]}).points[method]
     return MethodPoints(found[places], time.process_time() - began)
 

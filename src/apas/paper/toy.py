@@ -85,8 +85,7 @@ def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> lis
 
 def _halves(start: Floats, width: Floats, axis: Indices) -> tuple[Floats, Floats]:
     """Lower and upper half of each part along its axis, one after the other."""
-    parts = np.arange(len(start))
-    half = width.copy()
+    parts, half = np.arange(len(start)), width.copy()
     half[parts, axis] *= 0.5
     upper = start.copy()
     upper[parts, axis] += half[parts, axis]

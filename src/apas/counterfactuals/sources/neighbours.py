@@ -135,8 +135,7 @@ def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:
 
 def _usable(search: Search, rows: Floats, numbers: Indices, seen: set[bytes]) -> Iterator[tuple[int, Floats, float]]:
     """What rows become when the space allows them only in part: number, point and cost of those still of use."""
-    task = search.task
-    inputs = np.broadcast_to(search.input, rows.shape)
+    task, inputs = search.task, np.broadcast_to(search.input, rows.shape)
     points = task.space.snapped(rows, inputs)
     kept = (points != inputs).any(axis=1)
     if kept.any():  # preprocessing need not take an empty table

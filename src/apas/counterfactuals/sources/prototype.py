@@ -149,8 +149,7 @@ class Prototype:
                 break
             allowed = problem.rounded(np.concatenate([at, ahead]))
             margins, slopes = problem.gradients(allowed)
-            excess = np.tanh(0.5 * margins)
-            moved = allowed[:count] - start
+            excess, moved = np.tanh(0.5 * margins), allowed[:count] - start
             costs = self.sparsity * problem.costs(allowed[:count]) + (moved * moved).sum(axis=1)
             good = (excess[:count] >= asked) & (margins[:count] >= 0) & (costs < best)
             best[good], points[good] = costs[good], allowed[:count][good]

@@ -389,8 +389,7 @@ class Roar:
 
     def _rows(self, place: InSpace, choosing: Surrogate, last: Surrogate) -> Iterator[Floats]:
         """The row of the chosen price, if it can be offered; then those of all prices and radii."""
-        search = place.search
-        points = self._descend(place, choosing, self.radius, PRICES)
+        search, points = place.search, self._descend(place, choosing, self.radius, PRICES)
         chosen = _last_valid_price(search.task.valid(place.numbers(points), search.target))
         if choosing is not last:
             points = self._descend(place, last, self.radius, PRICES)

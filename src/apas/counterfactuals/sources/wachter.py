@@ -143,8 +143,7 @@ class Wachter:
                 break
             allowed = problem.rounded(at)
             margins, slopes = problem.gradients(allowed)
-            probability = probabilities(margins)
-            costs = problem.costs(allowed)
+            probability, costs = probabilities(margins), problem.costs(allowed)
             good = (probability >= targets - self.tolerance) & (margins >= 0)
             nearer = good & (costs < best[going])
             best[going[nearer]], points[going[nearer]] = costs[nearer], allowed[nearer]

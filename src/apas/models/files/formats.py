@@ -75,8 +75,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
             f"`path` must end in {_listed(_WRITTEN)} to be written by apas, got {str(path)!r}; such a file is written "
             f"by {_ELSEWHERE[suffix]}."
         )
-    file = _path(path, _WRITTEN)
-    network = _network(model, suffix)
+    file, network = _path(path, _WRITTEN), _network(model, suffix)
     module, _, writer = _FORMATS[suffix]
     try:
         content: bytes = getattr(import_module(f"apas.models.files.{module}"), str(writer))(network)

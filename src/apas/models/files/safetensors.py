@@ -46,8 +46,7 @@ def safetensors_bytes(network: FeedForward) -> bytes:
 
 def read_safetensors(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
-    header = _header(path, raw)
-    arrays = _arrays(path, raw)
+    header, arrays = _header(path, raw), _arrays(path, raw)
     said = header.get("__metadata__")
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)

@@ -202,8 +202,7 @@ class TorchModel:
         return self._gradients(X, target, moves, by_input=False)
 
     def _gradients(self, X: Floats, target: Any, moves: Floats | None, *, by_input: bool) -> tuple[Floats, Floats]:
-        wanted = class_indices(self.classes, target, len(X))
-        margins = np.empty(len(X))
+        wanted, margins = class_indices(self.classes, target, len(X)), np.empty(len(X))
         slopes = np.empty((len(X), self.n_features if by_input else len(self.parameters)))
         for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
             margins[rows], slopes[rows] = found
@@ -282,8 +281,7 @@ def from_torch(
     those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
     """
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
-    kind = chosen_output(module, output)
-    names = check_names(feature_names)
+    kind, names = chosen_output(module, output), check_names(feature_names)
     parameters = _parameters(module)
     if any(part.training for part in module.modules()):
         warnings.warn(

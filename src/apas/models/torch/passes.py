@@ -51,8 +51,7 @@ class Stage:
     def _on_flat(self, module: Any) -> Any:
         """Let the parameters of a module lie in our vector."""
         for p, tensor in zip(module.parameters(), self.layout.split(self._flat), strict=True):
-            p.data = tensor
-            p.grad = None
+            p.data, p.grad = tensor, None
             p.requires_grad_(True)
         return module
 

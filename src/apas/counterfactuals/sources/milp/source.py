@@ -68,8 +68,7 @@ def _steps(effect: Effect, amounts: Floats) -> Floats:
     changes, found = effect.changes, []
     for column in range(len(changes)):
         for part in CLIMB_PARTS:
-            step = amounts.copy()
-            rest = part * (changes.top[column] - amounts[column])
+            step, rest = amounts.copy(), part * (changes.top[column] - amounts[column])
             step[(changes.feature == changes.feature[column]) & (np.arange(len(changes)) != column)] = 0.0
             step[column] += np.ceil(rest) if changes.integer[column] else rest
             if changes.parent[column] >= 0:
@@ -159,8 +158,7 @@ class BudgetedSearch:
 
     def _improved(self, best: Incumbent) -> Incumbent:
         """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
-        self.budget = best.cost
-        program = self._program()
+        self.budget, program = best.cost, self._program()
         phases = program.phases
         for _ in range(STEPS):
             if phases is None or best.values is None:
@@ -185,8 +183,7 @@ class BudgetedSearch:
         for _ in range(ROUNDS):
             if not self._tighten(program, ranges):
                 return None
-            before = program.binaries
-            program = self._program(ranges)
+            before, program = program.binaries, self._program(ranges)
             if program.binaries > (1 - WORTHWHILE) * before:
                 break
         return program
@@ -203,8 +200,7 @@ class BudgetedSearch:
             low, high = self.relaxation.least(form) + const, const - self.relaxation.least(-form)
             if low > high:
                 return False
-            spread = OUTWARD * (abs(low) + abs(high))
-            ends = ranges[i]
+            spread, ends = OUTWARD * (abs(low) + abs(high)), ranges[i]
             ends[0][k], ends[1][k] = max(ends[0][k], low - spread), min(ends[1][k], high + spread)
         return True
 
@@ -221,8 +217,7 @@ class CostGuess:
         self.known: list[tuple[float, float]] = []  # margins and what they cost
         self.full = float((changes.cost * changes.top).sum())
         column = np.tile(np.arange(len(changes)), len(GUESSED_PARTS))
-        part = np.outer(GUESSED_PARTS, changes.top)
-        amounts = np.zeros((len(column), len(changes)))
+        part, amounts = np.outer(GUESSED_PARTS, changes.top), np.zeros((len(column), len(changes)))
         row, parent = np.arange(len(column)), changes.parent[column]
         amounts[row[parent >= 0], parent[parent >= 0]] = 1.0
         amounts[row, column] = np.where(changes.integer, np.ceil(part), part).reshape(-1)
@@ -272,8 +267,7 @@ class Nearest:
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
-        self.guess = CostGuess(self.effect)
-        self.relaxation = LpRelaxation()
+        self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
 
     def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
@@ -542,8 +536,7 @@ class _Bracket:
 def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
     """The network behind the preprocessing, and what each feature adds to the pre-activations of its first layer."""
     assert isinstance(task.model, Dense)
-    net = task.model.as_feedforward()
-    pieces = task.once("milp/pieces", lambda: pieces_of(task))
+    net, pieces = task.model.as_feedforward(), task.once("milp/pieces", lambda: pieces_of(task))
     if pieces.complaint is not None:
         raise Unsupported(pieces.complaint)
     return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]
