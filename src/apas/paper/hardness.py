@@ -142,14 +142,10 @@ def draw_gadgets() -> Figure:
     """Draw the five gadgets, each with what it does."""
     plt = require("matplotlib.pyplot", feature="draw_gadgets", extra="plot")
     figure, axes = plt.subplots(1, 5, figsize=(15, 3.6), layout="constrained")
-    negated, clause = clause_unit([-1]), clause_unit([1, -2, 3])
+    negated, clause, both = clause_unit([-1]), clause_unit([1, -2, 3]), discretizer_units(0)
     pictures: list[tuple[str, str, list[Node], list[Edge]]] = [
         ("Generating", "shifts move chi to any number\nfrom 0 to 1", *_units(["x"], [generating_unit()], ["chi"])),
-        (
-            "Discretizer",
-            "p + q is 1 where chi is 0 or 1,\nless between",
-            *_units(["chi"], discretizer_units(0), ["p", "q"]),
-        ),
+        ("Discretizer", "p + q is 1 where chi is 0 or 1,\nless between", *_units(["chi"], both, ["p", "q"])),
         ("Negation", "not x is 1 - chi, so what is\nmissing to truth is chi", *_units(["chi"], [negated], ["t"])),
         (
             "Clause",

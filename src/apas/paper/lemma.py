@@ -93,35 +93,31 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
 
     expectations = pd.DataFrame([_line(r) for r in results if "exact" in r])
     draws = pd.DataFrame(
-        [
-            {
-                "activation": r["activation"],
-                "delta": PAPER,
-                "draws": r["draws"],
-                "seed": 0,
-                "mean output": f"{r['mean']:.6f}",
-                "variance": f"{r['variance']:.4f}",
-                "p of the t-test": f"{r['p']:.2g}",
-                "verdict": r["verdict"],
-                "confidence": str(r["confidence"]),
-                "Lipschitz at most": "-" if r["lipschitz"] is None else at_most(r["lipschitz"]),
-            }
-            for r in results
-            if "verdict" in r
-        ]
+        {
+            "activation": r["activation"],
+            "delta": PAPER,
+            "draws": r["draws"],
+            "seed": 0,
+            "mean output": f"{r['mean']:.6f}",
+            "variance": f"{r['variance']:.4f}",
+            "p of the t-test": f"{r['p']:.2g}",
+            "verdict": r["verdict"],
+            "confidence": str(r["confidence"]),
+            "Lipschitz at most": "-" if r["lipschitz"] is None else at_most(r["lipschitz"]),
+        }
+        for r in results
+        if "verdict" in r
     )
     family = pd.DataFrame(
-        [
-            {
-                "shift of the bias": f"{r['shift']:g}",
-                "measured delta": f"{r['delta']:g}",
-                "rows": r["rows"],
-                "largest change of an output": f"{r['difference']:g}",
-                "Lipschitz at most": at_most(r["lipschitz"]),
-            }
-            for r in results
-            if "shift" in r
-        ]
+        {
+            "shift of the bias": f"{r['shift']:g}",
+            "measured delta": f"{r['delta']:g}",
+            "rows": r["rows"],
+            "largest change of an output": f"{r['difference']:g}",
+            "Lipschitz at most": at_most(r["lipschitz"]),
+        }
+        for r in results
+        if "shift" in r
     )
     return {"lemma": expectations, "lemma-draws": draws, "lemma-unbounded": family}
 

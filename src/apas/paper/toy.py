@@ -232,30 +232,26 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
 
     found = pd.DataFrame([_line(r) for r in results if "search" in r])
     needed = pd.DataFrame(
-        [
-            {
-                "stated in": where,
-                "coverage": str(coverage),
-                "1 - confidence": f"{risk:g}",
-                "draws stated": stated,
-                "draws needed": sample_size(coverage=coverage, log_risk=math.log(risk)),
-            }
-            for where, coverage, risk, stated in STATED
-        ]
+        {
+            "stated in": where,
+            "coverage": str(coverage),
+            "1 - confidence": f"{risk:g}",
+            "draws stated": stated,
+            "draws needed": sample_size(coverage=coverage, log_risk=math.log(risk)),
+        }
+        for where, coverage, risk, stated in STATED
     )
     progress = pd.DataFrame([line for r in results if "levels" in r for line in _progress(r)])
     bounds = pd.DataFrame(
-        [
-            {
-                "delta": str(r["delta"]),
-                "boxes at most": boxes,
-                "share at least": at_least(low),
-                "share at most": at_most(high),
-            }
-            for r in results
-            if "bounds" in r
-            for boxes, low, high in r["bounds"]
-        ]
+        {
+            "delta": str(r["delta"]),
+            "boxes at most": boxes,
+            "share at least": at_least(low),
+            "share at most": at_most(high),
+        }
+        for r in results
+        if "bounds" in r
+        for boxes, low, high in r["bounds"]
     )
     return {"toy-delta": found, "toy-draws": needed, "toy-halving": progress, "toy-enumeration": bounds}
 
