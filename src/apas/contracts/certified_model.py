@@ -64,10 +64,8 @@ def origin_of(model: Model) -> Origin:
 
 
 def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[Any, Floats]:
-    """Rows as the model takes them, and in model units.
-
-    A table without column names is in the order of `names`, which need not be that of the model.
-    """
+    """Rows as the model takes them, and in model units."""
+    # A table without column names is in the order of `names`, which need not be that of the model.
     if names is not None and _names(model) not in (None, names) and not is_frame(points):
         import pandas as pd
 

@@ -33,11 +33,9 @@ _NOT_MEASURED = "Some promises are about models that are not among the given bas
 def joint_audit(
     texts: Sequence[str], labels: Sequence[str], new_model: Any, *, base: Any, expired: int, strict: bool, **how: Any
 ) -> AuditReport:
-    """Audit promises, each the text of a certificate file, in their order; `base` may be several models.
-
-    A promise about none of the base models is asked about without a base. How many more promises have `expired`, and
-    whether that fails the audit, goes into the report.
-    """
+    """Audit promises, each the text of a certificate file, in their order; `base` may be several models."""
+    # A promise about none of the base models is asked about without a base. How many more promises have `expired`, and
+    # whether that fails the audit, goes into the report.
     given = [] if base is None else list(base) if isinstance(base, list | tuple) else [base]
     bases = [read_model(model, "`base`") for model in given]
     new, groups = read_model(new_model, "`new_model`"), joined(texts, labels)

@@ -67,11 +67,9 @@ class Repair:
 
 
 def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> FeatureSpace:
-    """What features may be where nobody says so, from the rows of the certificates alone.
-
-    Numbers may go as far beyond the rows as these are apart, or as large. Where it is known what the rows were made
-    from, only features may change that some of them changed.
-    """
+    """What features may be where nobody says so, from the rows of the certificates alone."""
+    # Numbers may go as far beyond the rows as these are apart, or as large. Where it is known what the rows were made
+    # from, only features may change that some of them changed.
     import pandas as pd
 
     tables = [

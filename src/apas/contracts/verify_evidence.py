@@ -146,12 +146,10 @@ def _confirmed_anew(
 
 @cache
 def _detecting(coverage: float, level: Fraction) -> int:
-    """The smallest number of draws that refutes with probability `POWER` where `WORSE` times what may fail does.
-
-    So many failures r refute that a true claim has as many with a probability of at most ``1 - level``. For each r
-    there is a least number of draws that finds r failures with the wanted probability; the first r at which so many
-    draws are not too many for the level gives the answer, since what is too many for it at n is so at any larger n.
-    """
+    """The smallest number of draws that refutes with probability `POWER` where `WORSE` times what may fail does."""
+    # So many failures r refute that a true claim has as many with a probability of at most ``1 - level``. For each r
+    # there is a least number of draws that finds r failures with the wanted probability; the first r at which so many
+    # draws are not too many for the level gives the answer, since what is too many for it at n is so at any larger n.
     fails = 1 - Fraction(repr(coverage))
     if WORSE * fails >= 1:  # then the worst that can be detected is that all draws fail
         return sample_size(coverage=fails, confidence=level)
@@ -221,11 +219,9 @@ def _undercharged(question: Question, evidence: SamplingEvidence, claim: Most) -
 
 
 def _charged(question: Question, item: Certificate, answer: _Answer, known: int) -> _Answer:
-    """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price.
-
-    Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless the
-    file holds all lower ones; then nobody can tell.
-    """
+    """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price."""
+    # Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless
+    # the file holds all lower ones; then nobody can tell.
     evidence, claim = _sampled(item), item.claim
     assert isinstance(claim, Most)
     tries, rank = _tries(question, evidence), _test_of(evidence)[0]
@@ -437,10 +433,8 @@ _PROOFS, _SEARCHES = ("interval", "linear", "exact"), ("rays", "confirm", "paper
 def searched_again(
     question: Question, items: Sequence[MaxShift], own: Callable[[Question, MaxShift], _Answer] | None
 ) -> list[_Answer]:
-    """Check every largest shift, row by row: a row's answer does not depend on the others.
-
-    `own` checks what no search of the package has found; None where that cannot be, as in a file.
-    """
+    """Check every largest shift, row by row: a row's answer does not depend on the others."""
+    # `own` checks what no search of the package has found; None where that cannot be, as in a file.
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near if len(question) else near
     shared = [(item.claim, item.trace.get("entropy")) for item in items]

@@ -232,11 +232,9 @@ def _marks(form: Any) -> Iterator[str]:
 
 
 def canonical(value: Any, parts: Mapping[int, str] | None = None) -> Any:
-    """Fitted state (numbers, arrays, estimators, functions, nested) as JSON values that do not depend on where it is.
-
-    Functions and classes count by what they do: see `_Walk`. What nothing can be said about becomes
-    ``{"unidentified": what it is}``.
-    """
+    """Fitted state (numbers, arrays, estimators, functions) as JSON values that do not depend on where it is."""
+    # Functions and classes count by what they do: see `_Walk`. What nothing can be said about becomes
+    # ``{"unidentified": what it is}``.
     return _Walk(parts or {}).form(value)
 
 

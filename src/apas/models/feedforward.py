@@ -50,11 +50,9 @@ def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
 
 
 def head_error(output: str, threshold: float, classes: int) -> float:
-    """How far from 0 a margin can be whose probability float32 puts on the other side of the threshold.
-
-    A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at
-    most one half. Behind a softmax stand two exponentials, a sum and a quotient.
-    """
+    """How far from 0 a margin can be whose probability float32 puts on the other side of the threshold."""
+    # A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at
+    # most one half. Behind a softmax stand two exponentials, a sum and a quotient.
     if output == "identity":
         return 0.0
     error = (2 * FUNCTION + classes + 8) * ROUNDOFF

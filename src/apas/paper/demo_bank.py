@@ -281,15 +281,9 @@ class DemoFolder:
         if not len(robust.certificates):
             return "there are no robust offers."
         try:
-            write_report(
-                robust.certificates,
-                self.path / "report.html",
-                model=bank.model,
-                audit=audit,
-                new_model=retrained,
-                max_shifts=robust.radii,
-                title="Offers to rejected loan applicants",
-            )
+            known = {"model": bank.model, "audit": audit, "new_model": retrained, "max_shifts": robust.radii}
+            title = "Offers to rejected loan applicants"
+            write_report(robust.certificates, self.path / "report.html", title=title, **known)
         except MissingExtra as error:
             return str(error)
         return None

@@ -162,10 +162,8 @@ def draw_gadgets() -> Figure:
 
 
 def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
-    """Draw the whole network of a formula: weights by colour, zeros only where they choose the assignment.
-
-    All parameters move by up to delta, those that are not drawn as well.
-    """
+    """Draw the whole network of a formula: weights by colour, zeros only where they choose the assignment."""
+    # All parameters move by up to delta, those that are not drawn as well.
     ax = new_axes(ax, "draw_reduction")
     n, m = hard.formula.variables, len(hard.formula.needed)
     chi, p, q, t = ([f"{letter} {i + 1}" for i in range(k)] for letter, k in zip(_LETTERS, (n, n, n, m), strict=True))

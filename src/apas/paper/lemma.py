@@ -146,7 +146,6 @@ def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Pa
         deltas = [float(Fraction(r["delta"])) for r in found]
         ax.plot(deltas, [r["difference"] for r in found], "o-", markersize=4, label=name)
     ax.axvline(float(Fraction(PAPER)), color="black", linestyle="--", linewidth=0.8, label="the paper's delta")
-    ax.set_xlabel("delta")
-    ax.set_ylabel("expected output - output")
+    ax.set(xlabel="delta", ylabel="expected output - output")
     ax.legend(frameon=False, fontsize="small")
     return save_figure(figure, folder, "lemma")

@@ -191,14 +191,8 @@ def fit(recipe: Recipe, X: Floats, y: Any, *, seed: int = 0) -> Any:
     """Train a network as the recipe says; the published ones have seed 0."""
     from sklearn.neural_network import MLPClassifier
 
-    network = MLPClassifier(
-        (recipe.hidden,),
-        learning_rate_init=recipe.learning_rate,
-        batch_size=recipe.batch,
-        max_iter=recipe.epochs,
-        random_state=seed,
-    )
-    return network.fit(X, y)
+    steps = {"learning_rate_init": recipe.learning_rate, "batch_size": recipe.batch, "max_iter": recipe.epochs}
+    return MLPClassifier((recipe.hidden,), random_state=seed, **steps).fit(X, y)
 
 
 def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distinct: bool = False) -> Preparation:

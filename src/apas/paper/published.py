@@ -67,11 +67,9 @@ def largest_passing(passes: Callable[[Indices, Floats], Bools], rows: int) -> Fl
 def published_delta(
     network: FeedForward, X: Floats, method: Method | str, shifts: LinfShifts | None = None, *, target: Any = 1
 ) -> Floats:
-    """The largest delta of each row that the search finds with a method of `certify` as its test.
-
-    With `PublishedSampling` it is Algorithm 1 with the published draws, with ``"interval"`` Algorithm 4. Neither makes
-    the delta itself a certificate at the claim's confidence: draws chose it.
-    """
+    """The largest delta of each row that the search finds with a method of `certify` as its test."""
+    # With `PublishedSampling` it is Algorithm 1 with the published draws, with ``"interval"`` Algorithm 4. Neither
+    # makes the delta itself a certificate at the claim's confidence: draws chose it.
     moves = LinfShifts() if shifts is None else shifts
 
     def passes(rows: Indices, delta: Floats) -> Bools:

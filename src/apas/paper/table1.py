@@ -201,10 +201,8 @@ def _over(group: _Results, name: str, decimals: int) -> str:
 
 
 def against(results: _Results) -> _Lines:
-    """`RobustOptimum` against APΔS: its l1 as a part of the other's, and on how many seeds it is worse in what.
-
-    ``shift / delta`` is how much farther retraining by one pass moves the network than the shifts that are certified.
-    """
+    """`RobustOptimum` against APΔS: its l1 as a part of the other's, and on how many seeds it is worse in what."""
+    # ``shift / delta`` is how much farther retraining by one pass moves the network than the shifts that are certified.
     lines = []
     for (variant, dataset), group in _grouped(results, "variant", "dataset").items():
         group = [r for r in group if r["vm1"]]  # else there is nothing to compare
@@ -267,10 +265,8 @@ COLOURS: Final = {
 
 
 def figures(results: _Results, folder: Path) -> list[Path]:
-    """l1 against validity after retraining, of the corrected variant, a column per dataset.
-
-    Drawn are means over the seeds with bars from the least to the largest.
-    """
+    """l1 against validity after retraining, of the corrected variant, a column per dataset."""
+    # Drawn are means over the seeds with bars from the least to the largest.
     modules = ("matplotlib.pyplot", "matplotlib.ticker")
     plt, ticker = (require(name, feature="The figure of Table 1", extra="plot") for name in modules)
     results = [r for r in results if r["variant"] == CORRECTED]
@@ -305,8 +301,7 @@ def figures(results: _Results, folder: Path) -> list[Path]:
             ax.grid(color="0.93")
             ax.set_axisbelow(True)
     for line, title in enumerate(KINDS.values()):
-        axes[line, 0].set_ylabel(title)
-        axes[line, 0].set_ylim(-5, 105)
+        axes[line, 0].set(ylabel=title, ylim=(-5, 105))
     shown = {method: handles[method] for method in METHODS if method in handles}
     if shown:
         figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
@@ -379,11 +374,10 @@ def _judges(variant: str, dataset: str, seed: int, count: int, data: str) -> lis
 
 
 def tables(results: _Results) -> dict[str, DataFrame]:
-    """Both variants, the seeds of the corrected one, `RobustOptimum` against APΔS, and the networks.
-
-    VM2 is measured on the network after one pass over D2 and on the most shifted of five; the paper's stands beside
-    the one it was measured on. In ``table1-corrected`` figures are means over the seeds with their standard deviation.
-    """
+    """Both variants, the seeds of the corrected one, `RobustOptimum` against APΔS, and the networks."""
+    # VM2 is measured on the network after one pass over D2 and on the most shifted of five; the paper's stands beside
+    # the one it was measured on. In ``table1-corrected`` figures are means over the seeds with their standard
+    # deviation.
     import pandas as pd
 
     corrected = [r for r in results if r["variant"] == CORRECTED]

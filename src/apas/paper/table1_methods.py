@@ -24,16 +24,9 @@ from apas.counterfactuals.search.source import CandidateSource
 from apas.counterfactuals.sources.roar import Roar
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
+from apas.paper import published
 from apas.paper.networks import Preparation, refitted_networks
-from apas.paper.published import (
-    PROTOTYPES,
-    WACHTERS,
-    WANTED,
-    PublishedSampling,
-    published_loops,
-    run_baseline,
-    run_recourse,
-)
+from apas.paper.published import PROTOTYPES, WACHTERS, WANTED, PublishedSampling
 from apas.shifts.observed import ObservedShifts
 
 #: What is claimed about networks trained from scratch, and how many of them certify and are searched.
@@ -97,20 +90,20 @@ def _rows(preparation: Preparation) -> tuple[Floats, Indices]:
 def _loop(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     tests: dict[str, Method | str | None] = {"MILP": None, "MILP-R": "interval", APAS: PublishedSampling()}
     places, began = _rows(preparation)[1], time.process_time()
-    found = published_loops(preparation, {method: tests[method]}).points[method]
+    found = published.published_loops(preparation, {method: tests[method]}).points[method]
     return MethodPoints(found[places], time.process_time() - began)
 
 
 def _baseline(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     sources: Mapping[str, CandidateSource] = WACHTERS if method.startswith("Wacht") else PROTOTYPES
     source, robust = sources[preparation.name], method.endswith("-R")
-    run = run_baseline(preparation, source, robust=robust, retrained=(), method=method)
+    run = published.run_baseline(preparation, source, robust=robust, retrained=(), method=method)
     return MethodPoints(_encoded(preparation, run.counterfactuals.numbers, run.counterfactuals.found), run.seconds)
 
 
 def _roar(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     began = time.process_time()
-    found = run_recourse(preparation, Roar(surrogate="published"), seed=seed)
+    found = published.run_recourse(preparation, Roar(surrogate="published"), seed=seed)
     return MethodPoints(found, time.process_time() - began)
 
 

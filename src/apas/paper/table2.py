@@ -200,12 +200,10 @@ def measured(
 
 
 def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
-    """The paper's table with its own numbers beside ours, and what is to be known about the networks.
-
-    In ``table2`` shares are those of the explanations: ``rejected`` by the two-sided test of the published code, with
-    an expected output that is significantly ``lower`` or ``higher`` by a one-sided one, and ``shown`` without a normal
-    distribution; ``moved`` is the average distance of the mean output from the original one.
-    """
+    """The paper's table with its own numbers beside ours, and what is to be known about the networks."""
+    # In ``table2`` shares are those of the explanations: ``rejected`` by the two-sided test of the published code, with
+    # an expected output that is significantly ``lower`` or ``higher`` by a one-sided one, and ``shown`` without a
+    # normal distribution; ``moved`` is the average distance of the mean output from the original one.
     import pandas as pd
 
     networks = {result["dataset"]: {"dataset": result["dataset"], **result["network"]} for result in results}
@@ -252,7 +250,6 @@ def figures(results: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
                 ax.plot(deltas, part[ours], "o-", color=colour, markersize=4, label=f"apas, n = {draws}")
                 ax.plot(deltas, part[theirs], "x--", color=colour, linewidth=0.8, label=f"paper, n = {draws}")
     axes[0, 0].set_ylabel("average |new - original|")
-    axes[1, 0].set_ylabel("share of rejected tests")
-    axes[1, 0].set_ylim(0, 1.05)
+    axes[1, 0].set(ylabel="share of rejected tests", ylim=(0, 1.05))
     axes[0, 0].legend(frameon=False, fontsize="small")
     return save_figure(figure, folder, "table2")

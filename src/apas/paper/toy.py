@@ -131,12 +131,8 @@ def _parts(ax: Axes, levels: Sequence[Mapping[str, Any]]) -> None:
         ax.barh(bars, width, 0.82, level["places"], color=colours, edgecolor="white", linewidth=0.5)
         # just beyond the bars, where nothing else is drawn
         ax.text(1.01, level["number"], f"{100 * level['valid']:.6g} %", va="center", fontsize=8)
-    ax.set_xlim(0, 1.15)
-    ax.set_xticks([0, 0.25, 0.5, 0.75, 1])
-    ax.set_ylim(len(levels) + 0.6, 0.4)
-    ax.set_yticks(range(1, len(levels) + 1))
-    ax.set_xlabel("volume; right: share proved valid so far")
-    ax.set_ylabel("level")
+    ax.set(xlim=(0, 1.15), xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="volume; right: share proved valid so far")
+    ax.set(ylim=(len(levels) + 0.6, 0.4), yticks=range(1, len(levels) + 1), ylabel="level")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
@@ -153,10 +149,8 @@ def _shares(ax: Axes, results: Sequence[Mapping[str, Any]]) -> None:
         ax.plot(looked, low, "o-", color=colour, markersize=3, linewidth=1.2, label=label)
         ax.plot(looked, high, "o--", color=colour, markersize=3, linewidth=1.0)
     ax.axhline(0.9, color="black", linewidth=0.8, linestyle=":", label="coverage that is asked for")
-    ax.set_xscale("log")
-    ax.set_ylim(-0.03, 1.05)
-    ax.set_xlabel("parts looked at (full lines: at least; dashed: at most)")
-    ax.set_ylabel("share of valid shifts")
+    ax.set(xscale="log", xlabel="parts looked at (full lines: at least; dashed: at most)")
+    ax.set(ylim=(-0.03, 1.05), ylabel="share of valid shifts")
     # beyond the levels that were halved, nothing is left to compare
     ax.set_xlim(0.8, 1.3 * max(level["looked"] for r in results for level in r.get("levels", ())))
 

@@ -85,9 +85,7 @@ def plot_data(
     marked = measured if later is not None and later.comparable else None
     marked = marked if marked is not None and math.isfinite(marked.delta) else None
     return {
-        "labels": [line.label for line in lines],
-        "verdicts": [line.verdict for line in lines],
-        "outcomes": [line.outcome for line in lines],
+        **{f"{name}s": [getattr(line, name) for line in lines] for name in ("label", "verdict", "outcome")},
         "marks": [line.marks() for line in lines],
         "margins": [reading.margin for reading in subject.rows.readings or ()],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],

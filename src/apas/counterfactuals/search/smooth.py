@@ -182,11 +182,9 @@ class SmoothProblem:
         return margins, found
 
     def slopes(self, margins: Floats) -> Floats:
-        """How fast the probability of the wanted class grows with the margin.
-
-        Far below 0 it does not, in floating point, and no descent would ever start. So where the input is that far
-        away, margins are taken in larger units, in which it is at -20.
-        """
+        """How fast the probability of the wanted class grows with the margin."""
+        # Far below 0 it does not, in floating point, and no descent would ever start. So where the input is that far
+        # away, margins are taken in larger units, in which it is at -20.
         scaled = probabilities(margins / self._heat)
         return scaled * (1.0 - scaled) / self._heat
 

@@ -137,11 +137,9 @@ class Columns:
         return Neighbours(points, self.valid(points), mean, spread)
 
     def reversed(self, normals: Floats) -> Neighbours:
-        """Draw what the published experiments fitted the last line to where features have levels: see `Roar`.
-
-        Columns of levels are drawn as frequent as they are and replaced by whether they are the row's, and the class
-        is turned round. Without such columns it is what `drawn` gives.
-        """
+        """Draw what the published experiments fitted the last line to where features have levels: see `Roar`."""
+        # Columns of levels are drawn as frequent as they are and replaced by whether they are the row's, and the class
+        # is turned round. Without such columns it is what `drawn` gives.
         found, bits = self.drawn(normals, local=False), self._bits
         if not bits.any():
             return found
@@ -198,11 +196,9 @@ class InSpace:
         self.width = len(task.space)
 
     def drawn(self, normals: Floats, local: bool) -> Neighbours:
-        """Draw rows around the row, or around the mean of the known rows.
-
-        Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there; what
-        a feature cannot be becomes the nearest that it can, whether or not the row may change so.
-        """
+        """Draw rows around the row, or around the mean of the known rows."""
+        # Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there;
+        # what a feature cannot be becomes the nearest that it can, whether or not the row may change so.
         task, rows = self.search.task, np.empty(normals.shape)
         background = _background(self.search)
         for i, feature in enumerate(task.space):

@@ -79,8 +79,7 @@ class Chain:
     classes: list[Any] | None = None
     used: set[str] = field(default_factory=set)
     flattens: bool = False
-    single: bool = False
-    """Whether any number on the way is a float32 one."""
+    single: bool = False  # whether any number on the way is a float32 one
 
 
 def read_chain(graph: Graph) -> Chain:
@@ -256,10 +255,8 @@ _DTYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(double)": np.flo
 
 
 def check_with_onnxruntime(path: Path, model: Any, graph: Graph, chain: Chain, network: FeedForward) -> None:
-    """Compare the numbers of the last layer on a few rows; do nothing if onnxruntime is absent or cannot run them.
-
-    What it gets is a graph of the layers that were read and their numbers, not the file.
-    """
+    """Compare the numbers of the last layer on a few rows; do nothing if onnxruntime is absent or cannot run them."""
+    # What it gets is a graph of the layers that were read and their numbers, not the file.
     try:
         import onnxruntime
     except ImportError:
@@ -288,8 +285,7 @@ def check_with_onnxruntime(path: Path, model: Any, graph: Graph, chain: Chain, n
 def _session(onnxruntime: Any, model: Any, graph: Graph, chain: Chain) -> Any:
     from onnx import helper, numpy_helper
 
-    names = {name for node in chain.nodes for name in node.input if name}
-    kept = {name: graph.constant(name) for name in names}
+    kept = {name: graph.constant(name) for node in chain.nodes for name in node.input if name}
     tensors = [numpy_helper.from_array(np.array(array), name) for name, array in kept.items() if array is not None]
     inputs = [i for i in model.graph.input if i.name in graph.inputs]
     last = helper.make_empty_tensor_value_info(chain.nodes[-1].output[0])
@@ -311,10 +307,8 @@ IR_VERSION, OPSET = 9, 20  # versions of the format and of the operators that we
 
 
 def onnx_bytes(network: FeedForward) -> bytes:
-    """Give a network as the bytes of an ``.onnx`` file in double precision.
-
-    What ONNX has no place for (threshold, classes, names) stands in its metadata.
-    """
+    """Give a network as the bytes of an ``.onnx`` file in double precision."""
+    # What ONNX has no place for (threshold, classes, names) stands in its metadata.
     onnx = require("onnx", feature="an .onnx file", extra="onnx")
     make, double = onnx.helper, onnx.TensorProto.DOUBLE
     nodes: list[Any] = []
@@ -343,8 +337,7 @@ def onnx_bytes(network: FeedForward) -> bytes:
     graph = make.make_graph(nodes, "apas", ends[:1], ends[1:], tensors)
     model = make.make_model(graph, opset_imports=[make.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     make.set_model_props(model, {KEY: json.dumps(describe_network(network), allow_nan=False)})
-    content: bytes = model.SerializeToString()
-    return content
+    return bytes(model.SerializeToString())
 
 
 def read_onnx(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
@@ -466,8 +459,7 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
             )
         with place.open("rb") as file:
             file.seek(offset)
-            content: bytes = file.read(length)
-            return content
+            return file.read(length)
     except OSError as error:
         raise InputError(f"{path} keeps numbers in {place}, which cannot be read: {error.strerror}.") from None
 

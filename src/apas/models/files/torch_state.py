@@ -176,10 +176,8 @@ DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFl
 
 
 def read_state(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
-    """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without a pickle.
-
-    Layers are taken in the order in which the module registered them.
-    """
+    """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without pickle."""
+    # Layers are taken in the order in which the module registered them.
     if raw[:4] != b"PK\x03\x04":
         raise InputError(
             f"{path} is not a file of torch.save (or of a version before 1.6, which could run code when read); {ALONE}."

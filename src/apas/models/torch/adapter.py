@@ -67,10 +67,8 @@ class DenseTorchModel(ModelWrapper):
 
 
 def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
-    """Weights, biases and activations of a sequence of linear layers, or None if it is anything else.
-
-    `Softplus` is anything else: PyTorch's is linear from 20 on, where ours is larger by up to 2e-9.
-    """
+    """Weights, biases and activations of a sequence of linear layers, or None if it is anything else."""
+    # `Softplus` is anything else: PyTorch's is linear from 20 on, where ours is larger by up to 2e-9.
     layers = list(_flat(module))
     if None in layers:
         return None
@@ -181,11 +179,9 @@ class TorchModel:
         return margins
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
-        """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it.
-
-        Measured, not proved: see `apas.models.torch.rounding`. Parameters move by at most ``delta * max(radii)``, to
-        first order; shifts that make the margins many times larger make rounding larger than this says.
-        """
+        """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it."""
+        # Measured, not proved: see `apas.models.torch.rounding`. Parameters move by at most ``delta * max(radii)``, to
+        # first order; shifts that make the margins many times larger make rounding larger than this says.
         if not len(X):
             return np.empty(0)
         # which class is asked about matters little for the magnitudes, and is not known here
@@ -275,11 +271,9 @@ def from_torch(
     input_shape: Sequence[int] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> TorchModel | DenseTorchModel:
-    """Read a trained module, without changing it: what is used is a copy, in eval mode.
-
-    Modules that refuse floating point numbers, such as embeddings, are given whole numbers. All parameters may move,
-    those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
-    """
+    """Read a trained module, without changing it: what is used is a copy, in eval mode."""
+    # Modules that refuse floating point numbers, such as embeddings, are given whole numbers. All parameters may move,
+    # those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     kind, names = chosen_output(module, output), check_names(feature_names)
     parameters = _parameters(module)

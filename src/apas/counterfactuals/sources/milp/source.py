@@ -16,16 +16,9 @@ import numpy as np
 from apas._typing import Floats
 from apas._validation import check_number
 from apas.counterfactuals.search.source import Candidate, NoneExists, Search, Task
+from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, changes_of, unit_ranges
-from apas.counterfactuals.sources.milp.program import (
-    NOTHING,
-    TIE,
-    ChangeProgram,
-    Contrast,
-    Effect,
-    cheapest_program,
-    widest_program,
-)
+from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
@@ -144,8 +137,8 @@ class BudgetedSearch:
         return self.budget * (1 + NOTHING) + NOTHING + slack
 
     def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
-        effect = self.effect
-        return cheapest_program(effect.net, self._change_budget, effect.goal, self.margin, tuple(effect.avoid), ranges)
+        of, avoid = self.effect, tuple(self.effect.avoid)
+        return programs.cheapest_program(of.net, self._change_budget, of.goal, self.margin, avoid, ranges)
 
     @property
     def _change_budget(self) -> ChangeBudget:
@@ -285,7 +278,7 @@ class Nearest:
     def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
         budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
-        program = widest_program(self.net, budget, self.goal, self.search.avoid)
+        program = programs.widest_program(self.net, budget, self.goal, self.search.avoid)
         deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
