@@ -444,5 +444,4 @@ def own_columns(rows: Any, found: Certificates, model: Model) -> Any:
         return rows
     import pandas as pd
 
-    frame = rows if is_frame(rows) else pd.DataFrame(rows, columns=list(told))
-    return frame[list(names)]
+    return (rows if is_frame(rows) else pd.DataFrame(rows, columns=list(told)))[list(names)]

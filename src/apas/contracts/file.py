@@ -150,13 +150,12 @@ def check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
     """Refuse largest shifts that are not about the very question of certificates."""
     if not isinstance(radii, MaxShifts):
         raise InputError(f"`max_shifts` must be what max_shift returns, got {type(radii).__name__}.")
-    same = (
+    if not (
         radii.model_digest == found.model_digest
         and radii.shifts.to_dict() == found.shifts.to_dict()
         and table_cells(radii.points) == table_cells(found.points)
         and [plain(item.target) for item in radii] == [plain(item.target) for item in found]
-    )
-    if not same:
+    ):
         raise InputError(
             "`max_shifts` must be about the same rows, targets, shifts and model as `certificates`; ask max_shift "
             "about certificates.points."

@@ -279,8 +279,7 @@ def reproved(question: Question, items: Sequence[Certificate], rows: Sequence[in
     for i in rows:
         item, evidence = items[i], items[i].evidence
         assert isinstance(evidence, BoundEvidence)
-        complaint = _consistent(question, item, evidence)
-        how = item.method.removeprefix("cascade: ")
+        complaint, how = _consistent(question, item, evidence), item.method.removeprefix("cascade: ")
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
         elif how not in ("interval", "linear", "exact", "attack"):

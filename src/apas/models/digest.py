@@ -320,9 +320,7 @@ class _Walk:
             return {"cached": self.form(value.__wrapped__)}
         if isinstance(value, functools.cached_property):
             return {"cached": self.form(value.func)}
-        if isinstance(
-            value, types.MemberDescriptorType | types.GetSetDescriptorType
-        ):  # a slot; what it holds is an object's
+        if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):  # a slot, which holds nothing
             return {"name": value.__qualname__}
         if isinstance(value, types.ModuleType):
             known = library_of(value.__name__) is not None
@@ -364,8 +362,7 @@ class _Walk:
 
     def _function(self, function: types.FunctionType) -> Any:
         code, module = function.__code__, str(function.__globals__.get("__name__"))
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        reads = Reads(code)
+        cells, reads = zip(code.co_freevars, function.__closure__ or (), strict=True), Reads(code)
         told: dict[str, Any] = {
             "defaults": self.form(function.__defaults__),
             "kwdefaults": self.form(function.__kwdefaults__),

@@ -240,8 +240,7 @@ class DemoFolder:
                 )
             for name in there:  # what an earlier run wrote must not stand beside what this one writes
                 (self.path / name).unlink()
-            lines = [f"{name:<18} {what}" for name, what in FILES.items()]
-            write_text(readme, "\n".join([_OURS, "", *lines, ""]))
+            write_text(readme, "\n".join([_OURS, "", *(f"{name:<18} {what}" for name, what in FILES.items()), ""]))
         except OSError as error:
             raise InputError(
                 f"`--output` must be a folder that can be written, got {str(self.path)!r}: {error.strerror or error}."
@@ -281,9 +280,9 @@ class DemoFolder:
         if not len(robust.certificates):
             return "there are no robust offers."
         try:
-            known = {"model": bank.model, "audit": audit, "new_model": retrained, "max_shifts": robust.radii}
-            title = "Offers to rejected loan applicants"
-            write_report(robust.certificates, self.path / "report.html", title=title, **known)
+            known: dict[str, Any] = {"model": bank.model, "audit": audit, "new_model": retrained}
+            known |= {"max_shifts": robust.radii, "title": "Offers to rejected loan applicants"}
+            write_report(robust.certificates, self.path / "report.html", **known)
         except MissingExtra as error:
             return str(error)
         return None

@@ -27,15 +27,8 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.paper.data_folder import data_folder, data_from, dataset_path
 
-_TABLE = """
-create table if not exists results (
-    key text primary key,
-    experiment text not null,
-    settings text not null,
-    result text not null,
-    seconds real not null
-) without rowid
-"""
+_TABLE = """create table if not exists results (key text primary key, experiment text not null,
+    settings text not null, result text not null, seconds real not null) without rowid"""
 #: "apar" in ASCII: marks a file of results, so that nothing is written into other databases, our ledgers included.
 APPLICATION = 0x61706172
 PATIENCE = 60.0  # seconds to wait for another run that writes to the same file

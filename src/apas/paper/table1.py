@@ -289,8 +289,8 @@ def figures(results: _Results, folder: Path) -> list[Path]:
                 ends = np.abs(np.array([pairs.min(axis=0), pairs.max(axis=0)]) - centre)
                 robust = method in COLOURS or method.endswith("-R") or method == "ROAR"
                 colour = COLOURS.get(method, "0.55")
-                style = {"markerfacecolor": colour if robust else "white", "zorder": 3 if method in COLOURS else 2}
-                style |= {"fmt": mark, "color": colour, "markersize": 8, "elinewidth": 0.8}
+                style: dict[str, Any] = {"fmt": mark, "color": colour, "markersize": 8, "elinewidth": 0.8}
+                style |= {"markerfacecolor": colour if robust else "white", "zorder": 3 if method in COLOURS else 2}
                 handles[method] = axes[line, column].errorbar(*centre, ends[:, [1]], ends[:, [0]], **style)
             ax = axes[line, column]
             ax.set_xscale("log")

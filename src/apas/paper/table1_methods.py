@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -116,18 +116,10 @@ def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
         counts = {"search": SEARCHED, "certify": CERTIFYING}
         networks = [net for part, count in counts.items() for net in refits_for(preparation, part, count, seed=seed)]
         shifts = ObservedShifts(networks, process="training from scratch on a bootstrap sample")
-    began = time.process_time()
-    found = generate(
-        preparation.network,
-        space.table(rows),
-        None if shifts else asked.times * preparation.delta,
-        target=WANTED,
-        space=space,
-        background=preparation.d1.raw,
-        shifts=shifts or "linf",
-        method=asked.claim,
-        rng=seed,
-    )
+    options: dict[str, Any] = {"space": space, "background": preparation.d1.raw, "target": WANTED, "rng": seed}
+    options |= {"shifts": shifts or "linf", "method": asked.claim}
+    began, delta = time.process_time(), None if shifts else asked.times * preparation.delta
+    found = generate(preparation.network, space.table(rows), delta, **options)
     return MethodPoints(_encoded(preparation, found.numbers, found.found)[places], time.process_time() - began)
 
 

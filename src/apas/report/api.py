@@ -211,8 +211,7 @@ def report_file(
     fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
     entropy = fixed if rng is None else entropy_of(rng)
     curves, bars = draw_curves(subject, later, entropy), draw_histograms(subject, entropy)
-    left_out = _left_out(subject.radii, later, curves, bars)
-    lines = lines_of(subject, later)
+    left_out, lines = _left_out(subject.radii, later, curves, bars), lines_of(subject, later)
     text = rendered(
         title=TITLE if title is None else title,
         headline=headline(subject, later),

@@ -97,15 +97,9 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     points: Any = question.X
     if not matched.network_only:
         points, _ = rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
-    found = robust_fraction(
-        matched.model,
-        points.iloc[:rows] if is_frame(points) else points[:rows],
-        deltas,
-        target=question.target[:rows],
-        shifts=subject.rows.shifts,
-        method=Sampling(confidence=CONFIDENCE, n_samples=draws),
-        rng=entropy,
-    )
+    points = points.iloc[:rows] if is_frame(points) else points[:rows]
+    how: dict[str, Any] = {"shifts": subject.rows.shifts, "method": Sampling(confidence=CONFIDENCE, n_samples=draws)}
+    found = robust_fraction(matched.model, points, deltas, target=question.target[:rows], rng=entropy, **how)
     return Curves(found, rows)
 
 

@@ -62,8 +62,7 @@ class Plausible:
         if not len(known):
             return points[fine]
         costs = self.task.space.costs(known, np.broadcast_to(search.input, known.shape), self.task.distance)
-        near = known[np.argsort(costs, kind="stable")[:20]]
-        ends = points[:: max(1, len(points) // 4)]
+        near, ends = known[np.argsort(costs, kind="stable")[:20]], points[:: max(1, len(points) // 4)]
         rows = [search.snapped(e + t * (k - e)) for e in ends for k in near for t in np.linspace(0.1, 1.0, 10)]
         found = np.unique(np.vstack([points[fine], np.array(rows)]), axis=0)
         found = found[self.inside(found) & self.task.valid(found, search.target)]

@@ -459,7 +459,7 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
             )
         with place.open("rb") as file:
             file.seek(offset)
-            return file.read(length)
+            return bytes(file.read(length))
     except OSError as error:
         raise InputError(f"{path} keeps numbers in {place}, which cannot be read: {error.strerror}.") from None
 

@@ -296,16 +296,9 @@ def from_torch(
                 f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer "
                 f"takes {len(weights[0])}."
             )
-        network = FeedForward(
-            weights,
-            biases,
-            activation=activations,
-            output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
-            threshold=head.threshold,
-            classes=head.classes,
-            feature_names=names,
-            dtype=str(dtype).removeprefix("torch."),
-        )
+        said: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "feature_names": names}
+        said |= {"activation": activations, "dtype": str(dtype).removeprefix("torch.")}
+        network = FeedForward(weights, biases, output="sigmoid" if weights[-1].shape[1] == 1 else "softmax", **said)
         return DenseTorchModel(own, head, network, shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))

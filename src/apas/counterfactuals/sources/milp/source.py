@@ -151,7 +151,8 @@ class BudgetedSearch:
 
     def _improved(self, best: Incumbent) -> Incumbent:
         """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
-        self.budget, program = best.cost, self._program()
+        self.budget = best.cost
+        program = self._program()  # within that budget
         phases = program.phases
         for _ in range(STEPS):
             if phases is None or best.values is None:
