@@ -259,16 +259,9 @@ class Counterfactuals(UnderShifts[Counterfactual]):
             if np.isnan(cost):
                 status, reason = Status.EXHAUSTED, "no row was given"
             items.append(Counterfactual(i, 0, targets[i], status, cost, 0, 0, None, reason))
-        return cls(
-            items,
-            points=space.like_with_gaps(numbers, X, np.arange(len(origins))),
-            inputs=space.like(origins, X),
-            numbers=numbers,
-            origins=origins,
-            model=bound,
-            space=space,
-            shifts=LinfShifts(),
-        )
+        about: dict[str, Any] = {"model": bound, "space": space, "shifts": LinfShifts()}
+        points = space.like_with_gaps(numbers, X, np.arange(len(origins)))
+        return cls(items, points=points, inputs=space.like(origins, X), numbers=numbers, origins=origins, **about)
 
     @property
     def row(self) -> Indices:

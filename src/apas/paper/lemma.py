@@ -125,8 +125,7 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     output, difference, exact = result["output"], result["difference"], result["exact"]
     return {
-        "activation": result["activation"],
-        "delta": result["delta"],
+        **{name: result[name] for name in ("activation", "delta")},
         "output": f"{output:.6f}",
         "expected output": f"{output + difference:.6f}",
         "difference": f"{difference:.6f}",

@@ -236,18 +236,9 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     passed = copy.deepcopy(estimator).partial_fit(d2.X, d2.y)
     farthest, delta_max = _most_shifted(estimator, d2, rounds)
     options = {"seed": drawing} if distinct else {"seed": drawing, "most": recipe.most_inputs}
-    return Preparation(
-        tables=tables,
-        training=training,
-        testing=testing,
-        estimator=estimator,
-        network=network,
-        retrained=_network(passed, tables),
-        most_shifted=_network(farthest, tables),
-        delta=delta,
-        delta_max=delta_max,
-        **(distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)._asdict(),
-    )
+    networks = network, _network(passed, tables), _network(farthest, tables)
+    chosen = (distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)
+    return Preparation(tables, training, testing, estimator, *networks, delta, delta_max, **chosen._asdict())
 
 
 def _network(estimator: Any, tables: Tables) -> FeedForward:

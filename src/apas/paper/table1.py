@@ -346,20 +346,11 @@ def unit(variant: str, dataset: str, seed: int, method: str, inputs: int, judges
     preparation = replace(made, rows=made.rows[:inputs])
     found = explain(preparation, method, seed=seed)
     asked = {"variant": variant, "dataset": dataset, "seed": seed, "method": method}
-    return {
-        **asked,
-        **scores(preparation, found.points, _judges(variant, dataset, seed, judges, data)),
-        "seconds": found.seconds,
-        "network": {
-            "inputs": len(preparation.rows),
-            "different": preparation.n_distinct,
-            "delta": preparation.delta,
-            "shift": preparation.shift,
-            "published_shift": preparation.published_shift,
-            "most_shift": preparation.delta_max,
-            "judges": judges,
-        },
-    }
+    scored = scores(preparation, found.points, _judges(variant, dataset, seed, judges, data))
+    facts = {"inputs": len(preparation.rows), "different": preparation.n_distinct}
+    moved = {name: getattr(preparation, name) for name in ("delta", "shift", "published_shift")}
+    facts |= {**moved, "most_shift": preparation.delta_max, "judges": judges}
+    return {**asked, **scored, "seconds": found.seconds, "network": facts}
 
 
 @lru_cache(maxsize=2)
