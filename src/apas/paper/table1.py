@@ -347,7 +347,7 @@ def unit(variant: str, dataset: str, seed: int, method: str, inputs: int, judges
     found = explain(preparation, method, seed=seed)
     asked = {"variant": variant, "dataset": dataset, "seed": seed, "method": method}
     scored = scores(preparation, found.points, _judges(variant, dataset, seed, judges, data))
-    facts = {"inputs": len(preparation.rows), "different": preparation.n_distinct}
+    facts: dict[str, Any] = {"inputs": len(preparation.rows), "different": preparation.n_distinct}
     moved = {name: getattr(preparation, name) for name in ("delta", "shift", "published_shift")}
     facts |= {**moved, "most_shift": preparation.delta_max, "judges": judges}
     return {**asked, **scored, "seconds": found.seconds, "network": facts}
