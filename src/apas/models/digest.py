@@ -320,7 +320,7 @@ class _Walk:
             return {"cached": self.form(value.__wrapped__)}
         if isinstance(value, functools.cached_property):
             return {"cached": self.form(value.func)}
-        if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):  # a slot, which holds nothing
+        if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):  # a slot; objects hold values
             return {"name": value.__qualname__}
         if isinstance(value, types.ModuleType):
             known = library_of(value.__name__) is not None
