@@ -165,10 +165,8 @@ class AuditReport(RowResults[AuditRow]):
         strict: bool = False,
     ) -> None:
         super().__init__(items, points=points, feature_names=feature_names, index=index)
-        self.new_digest = new_digest
-        self.shifts = dict(shifts or {})
-        self.notes = tuple(notes)
-        self.comparable = comparable
+        self.new_digest, self.shifts = new_digest, dict(shifts or {})
+        self.notes, self.comparable = tuple(notes), comparable
         self.expired, self.strict = expired, strict
         self._asked = len(items)  # of which a part of the report may have none
 
@@ -381,8 +379,7 @@ def audit(
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
     shift = new.shift(shifts)
     lies = new.lies_in(shifts, (item.delta for item in found), shift)
-    beside = _Beside(new, shift, shifts, question)
-    doubts = np.where(rounded, _DOUBT, "").tolist()
+    beside, doubts = _Beside(new, shift, shifts, question), np.where(rounded, _DOUBT, "").tolist()
     rows = [_row(i, item, valid[i], lies[item.delta], beside, doubts[i]) for i, item in enumerate(found)]
     notes = [*new.notes, *([_ROUNDED] if rounded.any() else [])]
     broken = np.array([row.outcome.is_broken for row in rows])

@@ -33,8 +33,7 @@ from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMov
 from apas.shifts.distance import ShiftReport, compare_models, read_model
 
 Results = TypeVar("Results", bound=UnderShifts[Any])
-#: Stream (entropy and purpose) of the one model that is drawn where a certificate drew none.
-PROBE = (0, "probe")
+PROBE = (0, "probe")  # stream (entropy and purpose) of the one model that is drawn where a certificate drew none
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,8 @@ def origin_of(model: Model) -> Origin:
 
 
 def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[Any, Floats]:
-    """Rows as the model takes them, and in model units.
-
-    A table without column names is in the order of `names`, which need not be that of the model.
-    """
+    """Rows as the model takes them, and in model units."""
+    # A table without column names is in the order of `names`, which need not be that of the model.
     if names is not None and _names(model) not in (None, names) and not is_frame(points):
         import pandas as pd
 
@@ -382,8 +379,7 @@ def _described(model: Model) -> dict[str, Any]:
 
 
 def _refuse_other_architecture(old: Model, new: Model) -> None:
-    known = offers(old, Described) and offers(new, Described)
-    ours, theirs = (_described(old), _described(new)) if known else ({}, {})
+    ours, theirs = (_described(old), _described(new)) if offers(old, Described) and offers(new, Described) else ({}, {})
     for key in {**ours, **theirs}:
         if key not in (*_BESIDES, "feature_names") and ours.get(key) != theirs.get(key):
             pair = f"{theirs.get(key)} instead of {ours.get(key)}"
@@ -448,5 +444,4 @@ def own_columns(rows: Any, found: Certificates, model: Model) -> Any:
         return rows
     import pandas as pd
 
-    frame = rows if is_frame(rows) else pd.DataFrame(rows, columns=list(told))
-    return frame[list(names)]
+    return (rows if is_frame(rows) else pd.DataFrame(rows, columns=list(told)))[list(names)]

@@ -143,21 +143,19 @@ def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
 
 def own_versions() -> dict[str, str]:
     """What computes here."""
-    apas = str(sys.modules["apas"].__version__)
-    return {"apas": apas, "numpy": np.__version__, "python": platform.python_version()}
+    return {"apas": str(sys.modules["apas"].__version__), "numpy": np.__version__, "python": platform.python_version()}
 
 
 def check_same_rows(found: Certificates | MaxShifts, radii: Any) -> None:
     """Refuse largest shifts that are not about the very question of certificates."""
     if not isinstance(radii, MaxShifts):
         raise InputError(f"`max_shifts` must be what max_shift returns, got {type(radii).__name__}.")
-    same = (
+    if not (
         radii.model_digest == found.model_digest
         and radii.shifts.to_dict() == found.shifts.to_dict()
         and table_cells(radii.points) == table_cells(found.points)
         and [plain(item.target) for item in radii] == [plain(item.target) for item in found]
-    )
-    if not same:
+    ):
         raise InputError(
             "`max_shifts` must be about the same rows, targets, shifts and model as `certificates`; ask max_shift "
             "about certificates.points."
@@ -206,8 +204,7 @@ def read_content(content: dict[str, Any]) -> Stored:
         raise InputError(
             "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
         )
-    about = _about(top)
-    listed = enumerate(top.items("certificates"))
+    about, listed = _about(top), enumerate(top.items("certificates"))
     entries = [Fields.of(entry, f"certificates[{i}]").only(*_ENTRY) for i, entry in listed]
     common: dict[str, Any] = {**about, **_rows(top, entries), "readings": _readings(top, entries)}
     stated = [e.inner("certificate") for e in entries if not e.is_null("certificate")]
@@ -346,8 +343,7 @@ KINDS = (
     *(f"datetime64[{unit}]" for unit in ("ns", "us", "s")),
     *("Int64", "Int32", "Float64", "boolean"),
 )
-#: Wider tables are not read, also where there is no row to show how wide they are.
-MOST_COLUMNS = 1 << 24
+MOST_COLUMNS = 1 << 24  # wider tables are not read, also where there is no row to show how wide they are
 _STRANGE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

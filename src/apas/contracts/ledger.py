@@ -33,15 +33,12 @@ _NOT_MEASURED = "Some promises are about models that are not among the given bas
 def joint_audit(
     texts: Sequence[str], labels: Sequence[str], new_model: Any, *, base: Any, expired: int, strict: bool, **how: Any
 ) -> AuditReport:
-    """Audit promises, each the text of a certificate file, in their order; `base` may be several models.
-
-    A promise about none of the base models is asked about without a base. How many more promises have `expired`, and
-    whether that fails the audit, goes into the report.
-    """
+    """Audit promises, each the text of a certificate file, in their order; `base` may be several models."""
+    # A promise about none of the base models is asked about without a base. How many more promises have `expired`, and
+    # whether that fails the audit, goes into the report.
     given = [] if base is None else list(base) if isinstance(base, list | tuple) else [base]
     bases = [read_model(model, "`base`") for model in given]
-    new = read_model(new_model, "`new_model`")
-    groups = joined(texts, labels)
+    new, groups = read_model(new_model, "`new_model`"), joined(texts, labels)
     # the model that these certificates are about, if it is given
     chosen = [next((m for m in bases if not isinstance(match_model(found, m), str)), None) for _, found in groups]
     if bases and groups and all(own is None for own in chosen):

@@ -17,8 +17,7 @@ from apas.errors import InputError
 
 #: Written into the header of the file: "apas" in ASCII, and the version of the tables.
 APPLICATION, VERSION = 0x61706173, 2
-#: Seconds to wait for other writers.
-PATIENCE = 60.0
+PATIENCE = 60.0  # seconds to wait for other writers
 #: What a promise can be. No file holds "expired": it follows from the date, so that a wrong clock leaves no trace.
 STATES = ("open", "honoured", "broken", "expired", "withdrawn")
 _PROMISES = """CREATE TABLE promises (
@@ -278,8 +277,7 @@ class Book:
         return bool(self.connection.execute(query, (state, number)).rowcount)
 
     def _note(self, number: int | None, event: str, state: str, model: str | None = None, detail: str = "") -> None:
-        at = self.now.isoformat(timespec="seconds")
         self.connection.execute(
             "INSERT INTO history (promise, at, event, state, model, detail) VALUES (?, ?, ?, ?, ?, ?)",
-            (number, at, event, state, model, detail),
+            (number, self.now.isoformat(timespec="seconds"), event, state, model, detail),
         )

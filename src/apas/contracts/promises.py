@@ -24,24 +24,12 @@ _OWN, _WRITER = ("certificates", "digest"), "versions"
 
 @dataclass(frozen=True)
 class Promise:
-    """One certified row.
+    """One certified row."""
 
-    Attributes
-    ----------
-    label : object
-        What the row is called.
-    digest : str
-        SHA-256 of what is promised. What the row is called, and which version of apas wrote it, play no part.
-    model : str
-        SHA-256 of the model that was certified.
-    content : dict
-        What a certificate file with this row alone holds, but for the digest.
-    """
-
-    label: Any
-    digest: str
-    model: str
-    content: dict[str, Any]
+    label: Any  # what the row is called
+    digest: str  # SHA-256 of what is promised, whatever the row is called and whichever version of apas wrote it
+    model: str  # SHA-256 of the model that was certified
+    content: dict[str, Any]  # what a certificate file with this row alone holds, but for the digest
 
     def text(self, reference: str) -> str:
         """A certificate file whose row is called by the reference."""
@@ -138,11 +126,11 @@ def _checked_expiry(expires: date | str | None, today: str) -> str | None:
     if expires is None:
         return None
     try:
-        last = (
+        day = (
             date.fromisoformat(expires) if isinstance(expires, str) else date(expires.year, expires.month, expires.day)
         )
     except (ValueError, AttributeError):
         raise InputError(f"`expires` must be a day such as 2027-06-30, got {expires!r}.") from None
-    if last.isoformat() < today:
-        raise InputError(f"`expires` must not lie before today ({today}), got {last}.")
-    return last.isoformat()
+    if day.isoformat() < today:
+        raise InputError(f"`expires` must not lie before today ({today}), got {day}.")
+    return day.isoformat()

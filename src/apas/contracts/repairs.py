@@ -19,14 +19,10 @@ from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace, own_columns
 from apas.errors import ApasError
 
-#: Seconds for one program, and for all repairs of one file.
-PER_ROW, ALTOGETHER = 5.0, 60.0
-#: How often the way to a point that descent found is halved.
-HALVINGS = 40
-#: How far beyond it to look for rows that change fewer features.
-FURTHER = (1.05, 1.2, 1.5)
-#: A descent that ends just inside the wanted class.
-_DESCENT = Wachter(target_probability=0.5, tolerance=0.0, step=0.1)
+PER_ROW, ALTOGETHER = 5.0, 60.0  # seconds for one program, and for all repairs of one file
+HALVINGS = 40  # how often the way to a point that descent found is halved
+FURTHER = (1.05, 1.2, 1.5)  # how far beyond it to look for rows that change fewer features
+_DESCENT = Wachter(target_probability=0.5, tolerance=0.0, step=0.1)  # a descent that ends just inside the wanted class
 
 
 @dataclass(frozen=True)
@@ -71,11 +67,9 @@ class Repair:
 
 
 def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> FeatureSpace:
-    """What features may be where nobody says so, from the rows of the certificates alone.
-
-    Numbers may go as far beyond the rows as these are apart, or as large. Where it is known what the rows were made
-    from, only features may change that some of them changed.
-    """
+    """What features may be where nobody says so, from the rows of the certificates alone."""
+    # Numbers may go as far beyond the rows as these are apart, or as large. Where it is known what the rows were made
+    # from, only features may change that some of them changed.
     import pandas as pd
 
     tables = [

@@ -294,18 +294,11 @@ def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
     claim, own = item.claim, item.claim.row_confidence
     is_certificate, alone = isinstance(item, Certificate), isinstance(item, MaxShift) and item.per_test
     down = Context(prec=15, rounding=ROUND_FLOOR)  # what is shown must not be more than was tested
-    return VerifyRow(
-        "certificate" if is_certificate else "largest shift",
-        item.verdict.name if is_certificate else f"delta {item.written()}",
-        item.target,
-        item.delta,
-        claim.coverage,
-        None if alone else claim.confidence,
-        claim.rows,
-        None if alone else float(down.divide(Decimal(own.numerator), Decimal(own.denominator))),
-        _set_words(claim, shifts, net),
-        *answer,
-    )
+    tested = None if alone else float(down.divide(Decimal(own.numerator), Decimal(own.denominator)))
+    sure = (None if alone else claim.confidence, claim.rows, tested, _set_words(claim, shifts, net))
+    kind = "certificate" if is_certificate else "largest shift"
+    claimed = item.verdict.name if is_certificate else f"delta {item.written()}"
+    return VerifyRow(kind, claimed, item.target, item.delta, claim.coverage, *sure, *answer)
 
 
 def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
@@ -329,8 +322,7 @@ def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
 def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
     """What is to be checked, as a file has it, so that a result is checked as its file would be."""
     if is_path(certificates):
-        name = certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates))
-        stored = read_stored(name)
+        stored = read_stored(certificates if not isinstance(certificates, bytes) else Path(os.fsdecode(certificates)))
         return [part for part in (stored.certificates, stored.max_shifts) if part is not None]
     found = certificates.certificates if isinstance(certificates, Counterfactuals) else certificates
     if not isinstance(found, Certificates | MaxShifts):

@@ -44,8 +44,7 @@ class Checked(Enum):
         return self.value
 
 
-#: No more draws than this are made again for one row; a file can ask for any number.
-MOST_DRAWS = 10_000_000
+MOST_DRAWS = 10_000_000  # no more draws than this are made again for one row; a file can ask for any number
 #: Fresh draws refute no true claim of a call, but with a probability of `MISTAKEN`; and they refute a claim that leaves
 #: out a `WORSE` times smaller share than fails with the probability `POWER`.
 MISTAKEN, WORSE, POWER = Fraction(1, 1000), Fraction(3, 2), Fraction(99, 100)
@@ -147,12 +146,10 @@ def _confirmed_anew(
 
 @cache
 def _detecting(coverage: float, level: Fraction) -> int:
-    """The smallest number of draws that refutes with probability `POWER` where `WORSE` times what may fail does.
-
-    So many failures r refute that a true claim has as many with a probability of at most ``1 - level``. For each r
-    there is a least number of draws that finds r failures with the wanted probability; the first r at which so many
-    draws are not too many for the level gives the answer, since what is too many for it at n is so at any larger n.
-    """
+    """The smallest number of draws that refutes with probability `POWER` where `WORSE` times what may fail does."""
+    # So many failures r refute that a true claim has as many with a probability of at most ``1 - level``. For each r
+    # there is a least number of draws that finds r failures with the wanted probability; the first r at which so many
+    # draws are not too many for the level gives the answer, since what is too many for it at n is so at any larger n.
     fails = 1 - Fraction(repr(coverage))
     if WORSE * fails >= 1:  # then the worst that can be detected is that all draws fail
         return sample_size(coverage=fails, confidence=level)
@@ -222,11 +219,9 @@ def _undercharged(question: Question, evidence: SamplingEvidence, claim: Most) -
 
 
 def _charged(question: Question, item: Certificate, answer: _Answer, known: int) -> _Answer:
-    """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price.
-
-    Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless the
-    file holds all lower ones; then nobody can tell.
-    """
+    """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price."""
+    # Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless
+    # the file holds all lower ones; then nobody can tell.
     evidence, claim = _sampled(item), item.claim
     assert isinstance(claim, Most)
     tries, rank = _tries(question, evidence), _test_of(evidence)[0]
@@ -273,10 +268,8 @@ _AGAIN: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds()
 _DIRECT = ("interval", "linear", "ball", "models")
 #: Branch and bound is repeated without a solver, and for no longer than this per row.
 _WITHOUT_SOLVER, SECONDS = ("interval", "linear", "attack", "splitting"), 10.0
-#: No more boxes than this are looked at again for one row.
-MOST_BOXES = 1_000_000
-#: How much a share of the box may differ on another machine.
-SAME_SHARE = 1e-9
+MOST_BOXES = 1_000_000  # no more boxes than this are looked at again for one row
+SAME_SHARE = 1e-9  # how much a share of the box may differ on another machine
 
 
 def reproved(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
@@ -286,8 +279,7 @@ def reproved(question: Question, items: Sequence[Certificate], rows: Sequence[in
     for i in rows:
         item, evidence = items[i], items[i].evidence
         assert isinstance(evidence, BoundEvidence)
-        complaint = _consistent(question, item, evidence)
-        how = item.method.removeprefix("cascade: ")
+        complaint, how = _consistent(question, item, evidence), item.method.removeprefix("cascade: ")
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
         elif how not in ("interval", "linear", "exact", "attack"):
@@ -375,8 +367,7 @@ def _consistent(question: Question, item: Certificate, evidence: BoundEvidence) 
     region = question.region
     if item.claim.measure != region:
         return f"the set is {region!r}, the file says {item.claim.measure!r}"
-    proved = evidence.bound is not None and evidence.bound > 0
-    if proved != (item.verdict is Verdict.CERTIFIED):
+    if (evidence.bound is not None and evidence.bound > 0) != (item.verdict is Verdict.CERTIFIED):
         return f"a bound of {evidence.bound} does not go with the verdict {item.verdict}"
     if (item.witness is not None) != (item.verdict is Verdict.REFUTED):
         return f"the verdict {item.verdict} and the witness contradict each other"
@@ -433,8 +424,7 @@ def _same_share(
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
-#: How much a delta may differ on another machine, as a share of it.
-SAME_DELTA = 1e-9
+SAME_DELTA = 1e-9  # how much a delta may differ on another machine, as a share of it
 #: Proofs and searches that lead to a largest shift and can be repeated.
 _PROOFS, _SEARCHES = ("interval", "linear", "exact"), ("rays", "confirm", "paper")
 
@@ -442,10 +432,8 @@ _PROOFS, _SEARCHES = ("interval", "linear", "exact"), ("rays", "confirm", "paper
 def searched_again(
     question: Question, items: Sequence[MaxShift], own: Callable[[Question, MaxShift], _Answer] | None
 ) -> list[_Answer]:
-    """Check every largest shift, row by row: a row's answer does not depend on the others.
-
-    `own` checks what no search of the package has found; None where that cannot be, as in a file.
-    """
+    """Check every largest shift, row by row: a row's answer does not depend on the others."""
+    # `own` checks what no search of the package has found; None where that cannot be, as in a file.
     near = question.doubtful_rows()
     valid = question.valid_rows() & ~near if len(question) else near
     shared = [(item.claim, item.trace.get("entropy")) for item in items]
@@ -505,8 +493,7 @@ def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     if search == "rays" and network is None and "rungs" not in item.trace:
         return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
     sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
-    stream = Stream(trace.entropy("entropy"), "max_shift")
-    found = sampler.largest_shift(alone, stream, limit=limit, search=search)[0]
+    found = sampler.largest_shift(alone, Stream(trace.entropy("entropy"), "max_shift"), limit=limit, search=search)[0]
     return replace(found, trace={**found.trace, "limit": limit})
 
 

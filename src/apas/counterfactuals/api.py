@@ -41,8 +41,7 @@ SOURCES: dict[str, Any] = {
     "wachter": Wachter,
     "prototype": Prototype,
 }
-#: Rows that advance together: enough to share draws, few enough to see progress.
-BATCH = 64
+BATCH = 64  # rows that advance together: enough to share draws, few enough to see progress
 
 
 def generate(
@@ -125,8 +124,7 @@ def generate(
     >>> found.status.tolist()[0].name, bool(found.numbers.sum() > 1.1)
     ('FOUND', True)
     """
-    began = time.monotonic()
-    net = as_model(model)
+    began, net = time.monotonic(), as_model(model)
     shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
     origin = pick(source, SOURCES, CandidateSource, "source")
     if distance not in DISTANCES:
@@ -170,17 +168,9 @@ def generate(
         object.__setattr__(item, "seconds", seconds)
     rows = np.repeat(np.arange(len(inputs)), limits.k)
     numbers = np.stack([point for _, point in answers]) if answers else np.empty((0, len(space)))
-    return Counterfactuals(
-        [item for item, _ in answers],
-        points=space.like_with_gaps(numbers, X, rows),
-        inputs=space.like(inputs[rows], X, rows),
-        numbers=numbers,
-        origins=inputs[rows],
-        model=bound,
-        space=space,
-        shifts=shift_set,
-        distance=distance,
-    )
+    about: dict[str, Any] = {"model": bound, "space": space, "shifts": shift_set, "distance": distance}
+    tables = {"points": space.like_with_gaps(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
+    return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
 
 
 def _check_method(method: Method, question: Question) -> None:

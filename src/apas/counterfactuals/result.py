@@ -48,8 +48,7 @@ def change_texts(space: FeatureSpace, before: Floats, after: Floats) -> list[str
     for i, (feature, a, b) in enumerate(zip(space.features, before.tolist(), after.tolist(), strict=True)):
         if not is_same(a, b, feature.size):
             levels = feature.values if feature.is_level else None
-            pair = number_pair(a, b) if levels is None else (str(levels[int(a)]), str(levels[int(b)]))
-            texts[i] = " -> ".join(pair)
+            texts[i] = " -> ".join(number_pair(a, b) if levels is None else (str(levels[int(a)]), str(levels[int(b)])))
     return texts
 
 
@@ -260,16 +259,9 @@ class Counterfactuals(UnderShifts[Counterfactual]):
             if np.isnan(cost):
                 status, reason = Status.EXHAUSTED, "no row was given"
             items.append(Counterfactual(i, 0, targets[i], status, cost, 0, 0, None, reason))
-        return cls(
-            items,
-            points=space.like_with_gaps(numbers, X, np.arange(len(origins))),
-            inputs=space.like(origins, X),
-            numbers=numbers,
-            origins=origins,
-            model=bound,
-            space=space,
-            shifts=LinfShifts(),
-        )
+        about: dict[str, Any] = {"model": bound, "space": space, "shifts": LinfShifts()}
+        points = space.like_with_gaps(numbers, X, np.arange(len(origins)))
+        return cls(items, points=points, inputs=space.like(origins, X), numbers=numbers, origins=origins, **about)
 
     @property
     def row(self) -> Indices:
@@ -338,8 +330,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         else:
             given = list(predicted_classes(self.model, encoded_rows(self.model, self.space.table(self.origins))[1])[0])
         pairs = Counter(f"from class {a} to class {b}" for a, b in zip(given, self.target, strict=True))
-        several = f"({', '.join(f'{n} {words}' for words, n in pairs.items())})"
-        return next(iter(pairs)) if len(pairs) == 1 else several
+        return next(iter(pairs)) if len(pairs) == 1 else f"({', '.join(f'{n} {words}' for words, n in pairs.items())})"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what each counterfactual changes, feature by feature, in units of the features' ranges."""

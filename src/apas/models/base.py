@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from apas.models.feedforward import FeedForward
 
-#: The kind of a tensor that stands for one that the model does not have.
-ABSENT = "absent"
+ABSENT = "absent"  # the kind of a tensor that stands for one that the model does not have
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +114,7 @@ class Parameters:
     @property
     def exist(self) -> Bools:
         """Which entries of `values` are parameters of the model, rather than stand for absent ones, shape (k,)."""
-        sizes = [part.stop - part.start for part in self.slices]
-        return np.repeat([kind != ABSENT for kind in self.kinds], sizes)
+        return np.repeat([kind != ABSENT for kind in self.kinds], [part.stop - part.start for part in self.slices])
 
     def tensor(self, index: int) -> Floats:
         """Tensor number `index`, a read-only view in its own shape."""

@@ -113,10 +113,8 @@ def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:
 
 
 def predicted_classes(model: Predicts, X: Floats, towards: Floats | None = None) -> tuple[Array, Floats]:
-    """Classes that `model` gives rows in model units, and how far each row is from another class.
-
-    `towards` are the margins towards class 1 of two, if they are known.
-    """
+    """Classes that `model` gives rows in model units, and how far each row is from another class."""
+    # `towards` are the margins towards class 1 of two, if they are known.
     classes = model.classes
     labels = np.empty(len(classes), dtype=object)
     labels[:] = classes

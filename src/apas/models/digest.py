@@ -28,8 +28,7 @@ from apas.models.base import Described, Model, offers
 
 #: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
 _NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "torch")
-#: The flag of a class that was made while Python ran.
-_HEAP_TYPE = 1 << 9
+_HEAP_TYPE = 1 << 9  # the flag of a class that was made while Python ran
 
 
 def own_class(kind: type) -> bool:
@@ -101,8 +100,7 @@ def source_text(function: types.FunctionType) -> str | None:
         block = inspect.getblock(lines[code.co_firstlineno - 1 :])
     except (SyntaxError, ValueError, RecursionError):
         return None
-    shown = textwrap.dedent("".join(block)).splitlines()
-    return "\n".join(line.rstrip() for line in shown if line.strip())
+    return "\n".join(line.rstrip() for line in textwrap.dedent("".join(block)).splitlines() if line.strip())
 
 
 @functools.lru_cache(maxsize=64)
@@ -151,8 +149,7 @@ def library_of(module: str) -> dict[str, Any] | None:
     top = module.partition(".")[0]
     if top in _NAMED:
         return {}
-    file = getattr(sys.modules.get(module), "__file__", None)
-    paths = sysconfig.get_paths()
+    file, paths = getattr(sys.modules.get(module), "__file__", None), sysconfig.get_paths()
     within = Path(file).parent if isinstance(file, str) else None
     inside = {key: within is not None and within.is_relative_to(paths[key]) for key in ("stdlib", "purelib", "platlib")}
     if top in sys.stdlib_module_names and (within is None or inside["stdlib"]):
@@ -235,11 +232,9 @@ def _marks(form: Any) -> Iterator[str]:
 
 
 def canonical(value: Any, parts: Mapping[int, str] | None = None) -> Any:
-    """Fitted state (numbers, arrays, estimators, functions, nested) as JSON values that do not depend on where it is.
-
-    Functions and classes count by what they do: see `_Walk`. What nothing can be said about becomes
-    ``{"unidentified": what it is}``.
-    """
+    """Fitted state (numbers, arrays, estimators, functions) as JSON values that do not depend on where it is."""
+    # Functions and classes count by what they do: see `_Walk`. What nothing can be said about becomes
+    # ``{"unidentified": what it is}``.
     return _Walk(parts or {}).form(value)
 
 
@@ -325,9 +320,7 @@ class _Walk:
             return {"cached": self.form(value.__wrapped__)}
         if isinstance(value, functools.cached_property):
             return {"cached": self.form(value.func)}
-        if isinstance(
-            value, types.MemberDescriptorType | types.GetSetDescriptorType
-        ):  # a slot; what it holds is an object's
+        if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):  # a slot; objects hold values
             return {"name": value.__qualname__}
         if isinstance(value, types.ModuleType):
             known = library_of(value.__name__) is not None
@@ -369,8 +362,7 @@ class _Walk:
 
     def _function(self, function: types.FunctionType) -> Any:
         code, module = function.__code__, str(function.__globals__.get("__name__"))
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        reads = Reads(code)
+        cells, reads = zip(code.co_freevars, function.__closure__ or (), strict=True), Reads(code)
         told: dict[str, Any] = {
             "defaults": self.form(function.__defaults__),
             "kwdefaults": self.form(function.__kwdefaults__),

@@ -26,14 +26,11 @@ from apas.models import forward
 from apas.models.base import ABSENT, Parameters, class_indices
 from apas.models.forward import ACTIVATIONS
 
-#: A scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`.
-UNIT = 1e-12
-#: Half the distance from 1 to the next float32 number.
-ROUNDOFF = 2.0**-24
+UNIT = 1e-12  # a scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`
+ROUNDOFF = 2.0**-24  # half the distance from 1 to the next float32 number
 #: How many times that an activation function of a library may be off, as a share of its argument's magnitude or of 1.
 FUNCTION = 16
-#: Steeper than 1 is one activation alone.
-STEEPEST = {"gelu": 1.13}
+STEEPEST = {"gelu": 1.13}  # steeper than 1 is one activation alone
 #: Added to every magnitude, so that the bound covers what underflow does; and from where on numbers may overflow.
 SMALL, LARGEST = 2.0**-100, 1e38
 
@@ -49,21 +46,17 @@ def relative_error(inputs: Sequence[int], activations: Sequence[str]) -> float:
         if i < len(activations):
             error *= STEEPEST.get(activations[i], 1.0)
             error += FUNCTION * ROUNDOFF * (1 + error)
-    # the difference of two scores, and its comparison with a threshold that is rounded too
-    return error + 8 * ROUNDOFF
+    return error + 8 * ROUNDOFF  # the difference of two scores, and its comparison with a threshold that is rounded too
 
 
 def head_error(output: str, threshold: float, classes: int) -> float:
-    """How far from 0 a margin can be whose probability float32 puts on the other side of the threshold.
-
-    A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at
-    most one half. Behind a softmax stand two exponentials, a sum and a quotient.
-    """
+    """How far from 0 a margin can be whose probability float32 puts on the other side of the threshold."""
+    # A relative error e of a probability p moves its logit by at most ``2 e / (1 - p)`` while ``e p / (1 - p)`` is at
+    # most one half. Behind a softmax stand two exponentials, a sum and a quotient.
     if output == "identity":
         return 0.0
     error = (2 * FUNCTION + classes + 8) * ROUNDOFF
-    small = error * threshold <= 0.5 * (1 - threshold)
-    return 2 * error / (1 - threshold) if small else float("inf")
+    return 2 * error / (1 - threshold) if error * threshold <= 0.5 * (1 - threshold) else float("inf")
 
 
 def check_layers(
@@ -252,22 +245,16 @@ class FeedForward:
         if not isinstance(dtype, str) or dtype not in ("float64", "float32"):
             raise InputError(f'`dtype` of FeedForward must be "float64" or "float32", got {dtype!r}.')
         layers = [f"layer{i // 2}" for i in range(2 * len(matrices))]
+        vars(self).update(classes=labels, n_features=len(matrices[0]), feature_names=names)
+        vars(self).update(weights=matrices, biases=vectors, activations=activations, output=output, threshold=level)
         vars(self).update(
-            classes=labels,
-            n_features=len(matrices[0]),
             parameters=Parameters.from_arrays(
                 [t for layer in zip(matrices, vectors, strict=True) for t in layer],
                 names=[f"{layer}.{('weight', 'bias')[i % 2]}" for i, layer in enumerate(layers)],
                 kinds=[kind for b in biases for kind in ("weight", ABSENT if b is None else "bias")],
                 layers=layers,
             ),
-            feature_names=names,
-            weights=matrices,
-            biases=vectors,
             given_biases=tuple(None if old is None else new for old, new in zip(biases, vectors, strict=True)),
-            activations=activations,
-            output=output,
-            threshold=level,
             # a logit is compared with the logit of the threshold, in the form that keeps its digits near 1
             offset=level if output == "identity" else math.log(level) - math.log1p(-level),
             dtype=dtype,

@@ -27,13 +27,11 @@ from apas.errors import InputError
 if TYPE_CHECKING:
     from apas.models.feedforward import FeedForward
 
-#: Slope of the leaky ReLU on the negative side (the default of the large frameworks).
-LEAKY_SLOPE = 0.01
+LEAKY_SLOPE = 0.01  # slope of the leaky ReLU on the negative side (the default of the large frameworks)
 
 
 def _sigmoid(z: Floats) -> None:
-    # tanh never overflows, where exp would for large negative z
-    z *= 0.5
+    z *= 0.5  # tanh never overflows, where exp would for large negative z
     np.tanh(z, out=z)
     z += 1.0
     z *= 0.5
@@ -96,8 +94,7 @@ def _sigmoid_of(z: Floats) -> Floats:
 #: Up to this many rows, shifted weights are not written down. The two ways round differently, by far less
 #: than the 1e-12 of `margin_scale` that every method allows for.
 FEW_ROWS = 8
-#: How many activations of one layer are held at a time: they should stay in the processor's cache.
-BLOCK = 1 << 16
+BLOCK = 1 << 16  # how many activations of one layer are held at a time: they should stay in the processor's cache
 
 
 def scores(weights: Sequence[Floats], biases: Sequence[Floats], activations: Sequence[str], X: Floats) -> Floats:
@@ -116,8 +113,7 @@ def fill_margins(
 ) -> None:
     """Write margins on the networks ``parameters + delta * direction`` into the columns `rows`, or into all of them."""
     run = _samples_last if directions.flags.f_contiguous and len(directions) > 1 else _samples_first
-    widest = max(w.shape[1] for w in net.weights)
-    step = max(1, BLOCK // (widest * max(1, len(directions))))
+    step = max(1, BLOCK // (max(w.shape[1] for w in net.weights) * max(1, len(directions))))
     few = len(X) <= FEW_ROWS
     # the bias is the weight of an input that is always 1, which saves a pass over the result
     extended = np.ones((len(X), X.shape[1] + 1))
@@ -260,8 +256,7 @@ def _score_gradients(scores: Floats, wanted: Indices) -> Floats:
         return sign[:, None]
     if outputs == 2:
         return np.stack([-sign, sign], axis=1)
-    every = np.arange(rows)
-    others = scores.copy()
+    every, others = np.arange(rows), scores.copy()
     others[every, wanted] = -np.inf
     gradients = np.zeros((rows, outputs))
     gradients[every, others.argmax(axis=1)] = -1.0
@@ -279,8 +274,7 @@ def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
     return np.where((low < lowest) & (lowest < high), bottom, np.minimum(least, most)), np.maximum(least, most)
 
 
-#: Where the activation that first falls and then rises has its least value.
-LOWEST = {"gelu": -0.7517915246935645}
+LOWEST = {"gelu": -0.7517915246935645}  # where the activation that first falls and then rises has its least value
 
 
 def margins_from_scores(scores: Floats, wanted: Indices, offset: float) -> Floats:

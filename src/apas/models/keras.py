@@ -41,8 +41,7 @@ def from_keras(
     if not model.built:
         raise InputError("the Keras model must be built, but has no weights yet; fit it, or call it on a batch.")
     weights, biases, steps = _layers(model)
-    head = _head(model, steps, output)
-    hidden = steps[:-1]
+    head, hidden = _head(model, steps, output), steps[:-1]
     if "softmax" in hidden:
         raise Unsupported("the Keras model has a softmax between its layers, which has no place in a dense network.")
     single = weights[-1].shape[1] == 1
@@ -51,16 +50,9 @@ def from_keras(
             f'`output` of as_model is "{head}", but the model gives {weights[-1].shape[1]} numbers per row; certify '
             "one model per label if several labels can hold at once."
         )
-    net = FeedForward(
-        weights,
-        biases,
-        activation=hidden,
-        output="sigmoid" if single else "softmax",
-        threshold=check_probability(threshold, "threshold", "as_model"),
-        classes=classes,
-        feature_names=check_names(feature_names),
-        dtype=_dtype(model),
-    )
+    level, names = check_probability(threshold, "threshold", "as_model"), check_names(feature_names)
+    said: dict[str, Any] = {"output": "sigmoid" if single else "softmax", "threshold": level, "classes": classes}
+    net = FeedForward(weights, biases, activation=hidden, feature_names=names, dtype=_dtype(model), **said)
     shape = tuple(input_shape) if input_shape is not None else tuple(model.input_shape[1:])
     first = next(kind for kind, _, _ in _chain(model) if kind in ("dense", "flatten"))
     if len(shape) != 1 and first != "flatten":

@@ -60,8 +60,7 @@ class SklearnModel(ModelWrapper):
 
     def library_classes(self, X: Any) -> Array:
         """Classes of raw rows according to scikit-learn itself."""
-        X = self._as_fitted(X)
-        threshold = self._inner.threshold
+        X, threshold = self._as_fitted(X), self._inner.threshold
         if self._inner.output == "identity" or threshold == 0.5:
             return np.asarray(self._estimator.predict(X))
         positive = self._estimator.predict_proba(X)[:, 1] >= threshold

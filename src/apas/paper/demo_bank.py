@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 #: Applications that the network is trained on, and those that come in afterwards: this year, and again the next.
 TRAINED, LATER = 2000, 1000
-#: How the bank trains its network further: so many passes over the applications that came in.
-PASSES = 3
-#: How often it rehearses that.
-ROUNDS = 5
+PASSES = 3  # how the bank trains its network further: so many passes over the applications that came in
+ROUNDS = 5  # how often it rehearses that
 _FEATURES = list(LOAN_FEATURES)
 
 
@@ -242,8 +240,7 @@ class DemoFolder:
                 )
             for name in there:  # what an earlier run wrote must not stand beside what this one writes
                 (self.path / name).unlink()
-            lines = [f"{name:<18} {what}" for name, what in FILES.items()]
-            write_text(readme, "\n".join([_OURS, "", *lines, ""]))
+            write_text(readme, "\n".join([_OURS, "", *(f"{name:<18} {what}" for name, what in FILES.items()), ""]))
         except OSError as error:
             raise InputError(
                 f"`--output` must be a folder that can be written, got {str(self.path)!r}: {error.strerror or error}."
@@ -274,8 +271,7 @@ class DemoFolder:
 
         self._write_model("next-year.json", retrained)
         frames = [o.frame(a).assign(offer=o.name) for o, a in zip(kinds, audits, strict=True)]
-        table = pd.concat(frames).set_index("offer", append=True).sort_index(kind="stable")
-        self._write("offers.csv", csv_text(table))
+        self._write("offers.csv", csv_text(pd.concat(frames).set_index("offer", append=True).sort_index(kind="stable")))
 
     def write_page(self, bank: LoanBank, robust: Offers, audit: AuditReport, retrained: Model) -> str | None:
         """The report; if there is none, why: without the extra that it needs, how to install that."""
@@ -284,15 +280,9 @@ class DemoFolder:
         if not len(robust.certificates):
             return "there are no robust offers."
         try:
-            write_report(
-                robust.certificates,
-                self.path / "report.html",
-                model=bank.model,
-                audit=audit,
-                new_model=retrained,
-                max_shifts=robust.radii,
-                title="Offers to rejected loan applicants",
-            )
+            known: dict[str, Any] = {"model": bank.model, "audit": audit, "new_model": retrained}
+            known |= {"max_shifts": robust.radii, "title": "Offers to rejected loan applicants"}
+            write_report(robust.certificates, self.path / "report.html", **known)
         except MissingExtra as error:
             return str(error)
         return None

@@ -77,10 +77,8 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
 )
 
 
-#: Bytes of a file or of what it unpacks to, at most; the largest has 24 million.
-MOST = 64 * 2**20
-#: Seconds to wait for a server before it counts as absent.
-PATIENCE = 30.0
+MOST = 64 * 2**20  # bytes of a file or of what it unpacks to, at most; the largest has 24 million
+PATIENCE = 30.0  # seconds to wait for a server before it counts as absent
 _CHUNK = 2**16
 
 

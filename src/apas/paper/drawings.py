@@ -59,8 +59,7 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
     lines = [
         {
             "case": r["case"],
-            "x1": str(CASES[r["case"]][0]),
-            "x2": str(CASES[r["case"]][1]),
+            **{f"x{i + 1}": str(CASES[r["case"]][i]) for i in (0, 1)},
             "delta": str(DELTA),
             "output": f"{r['output']:g}",
             "least": at_least(r["low"]),
@@ -109,8 +108,7 @@ def draw_network(
         for layer, weights in enumerate(model.weights)
         for (i, j), w in np.ndenumerate(weights)
     ]
-    # away from the middle, where lines cross
-    draw_graph(ax, nodes, edges, labels=True, at=0.33, colour=sign_colour)
+    draw_graph(ax, nodes, edges, labels=True, at=0.33, colour=sign_colour)  # away from the middle, where lines cross
     return ax
 
 
@@ -154,17 +152,13 @@ def _figure2(results: Sequence[Mapping[str, Any]]) -> Figure:
         ax.plot([found["low"], found["high"]], [0.6, 0.6], color=ORANGE, linewidth=5, solid_capstyle="butt")
         ax.plot([found["output"]], [0.6], "|", color="black", markersize=13, markeredgewidth=1.5)
         ax.vlines([found["low"], found["high"]], 0, 0.6, color="grey", linestyle="--", linewidth=0.8)
-        ax.set_xlim(-0.6, 1.4)
-        ax.set_ylim(0, 1)
-        ax.set_yticks([])
-        ax.set_xticks([-0.5, 0, 0.5, 1])
+        ax.set(xlim=(-0.6, 1.4), ylim=(0, 1), yticks=[], xticks=[-0.5, 0, 0.5, 1])
         for side in ("left", "right", "top"):
             ax.spines[side].set_visible(False)
         ax.set_title(f"({found['case']}) {SENTENCES[found['side']]}", loc="left", fontsize=10)
         if found["side"] == "across":
             low, high = math.floor(100 * found["share"][0]), math.ceil(100 * found["share"][1])
-            text = f"1: {low} to {high} % of them\n(confidence 0.999)"
-            ax.text(0.02, 0.8, text, transform=ax.transAxes, fontsize=8)
+            ax.text(0.02, 0.8, f"1: {low} to {high} % of them\n(confidence 0.999)", transform=ax.transAxes, fontsize=8)
     axes[1].set_xlabel(
         f"outputs of the models whose weights are shifted by up to {DELTA:g}; the bar is the model's own"
     )
@@ -182,9 +176,7 @@ def _appendix() -> Figure:
         model = family.model(tau)
         right.plot(line[:, 0], model.margin(line, 1) + model.threshold, linewidth=1.5, label=f"tau = {tau:g}")
     right.plot(data[:, 0], np.full(len(data), 0.5), "o", color="black", label="the data", zorder=4)
-    right.set_ylim(-0.03, 0.6)
-    right.set_xlabel("x")
-    right.set_ylabel("output")
+    right.set(ylim=(-0.03, 0.6), xlabel="x", ylabel="output")
     right.set_title("Whatever tau is, the output is 1/2 on the data", loc="left", fontsize=10)
     right.legend(frameon=False, fontsize=8, loc="lower left")
     return figure

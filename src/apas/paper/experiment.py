@@ -26,8 +26,7 @@ from apas.paper.store import COMPUTING, Store, Unit, code_version, library_versi
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-#: Beside the tables: what was computed once, so that a run that was ended goes on.
-RESULTS = "results.sqlite"
+RESULTS = "results.sqlite"  # beside the tables: what was computed once, so that a run that was ended goes on
 
 
 class Experiment(Protocol):
@@ -145,8 +144,7 @@ def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, 
 #: Names in the output folder: of the page, and of what it was made with, which may be kept beside single tables.
 PAGE, MADE_WITH = "paper.html", "made-with.md"
 LIBRARIES = (*COMPUTING, "matplotlib", "torch")
-#: Of the settings, values that are written out; of the tables, lines at each end.
-VALUES, LINES = 12, 100
+VALUES, LINES = 12, 100  # of the settings, values that are written out; of the tables, lines at each end
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; margin: 1em 0; font-size: 13px; display: block; overflow-x: auto; }
@@ -223,8 +221,7 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>The paper, reproduced</title><style>{_STYLE}</style>"
     )
-    body = "\n".join(parts)
-    path = Path(folder) / PAGE
+    body, path = "\n".join(parts), Path(folder) / PAGE
     try:
         tables = "\n\n".join(markdown_table(table) for table in made_with.values())
         write_text(path.with_name(MADE_WITH), f"Made by `{command}`.\n\n{tables}\n")

@@ -120,16 +120,13 @@ def explain(dataset: str) -> dict[str, Any]:
     preparation, loops, points = _case(dataset)
     weights = loops.times
     before = preparation.network.margin(points, 1) >= 0
-    after = before & (preparation.retrained.margin(points, 1) >= 0)
     return {
         "dataset": dataset,
         "inputs": int(weights.sum()),
         "different": len(weights),
-        "delta": preparation.delta,
-        "published_shift": preparation.published_shift,
-        "shift": preparation.shift,
+        **{name: getattr(preparation, name) for name in ("delta", "published_shift", "shift")},
         "vm1": float(np.average(before, weights=weights)),
-        "vm2": float(np.average(after, weights=weights)),
+        "vm2": float(np.average(before & (preparation.retrained.margin(points, 1) >= 0), weights=weights)),
         "l1": loops.l1(MILP_R),
     }
 
@@ -169,23 +166,19 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
 
     deltas = pd.DataFrame([_line(r) for r in results if "method" in r])
     validity = pd.DataFrame(
-        [
-            {
-                "dataset": r["dataset"],
-                "inputs": r["inputs"],
-                "different": r["different"],
-                "delta": _six(r["delta"]),
-                "first-layer shift": _six(r["published_shift"]),
-                "paper's delta_e": str(MEASURED[r["dataset"]]),
-                "shift of all parameters": _six(r["shift"]),
-                "VM1": r["vm1"],
-                "VM2": r["vm2"],
-                "paper's VM1 and VM2": 1.0,
-                "l1": _six(r["l1"]),
-            }
-            for r in results
-            if "vm1" in r
-        ]
+        {
+            **{name: r[name] for name in ("dataset", "inputs", "different")},
+            "delta": _six(r["delta"]),
+            "first-layer shift": _six(r["published_shift"]),
+            "paper's delta_e": str(MEASURED[r["dataset"]]),
+            "shift of all parameters": _six(r["shift"]),
+            "VM1": r["vm1"],
+            "VM2": r["vm2"],
+            "paper's VM1 and VM2": 1.0,
+            "l1": _six(r["l1"]),
+        }
+        for r in results
+        if "vm1" in r
     )
     return {"figure4-deltas": deltas, "figure4-validity": validity}
 

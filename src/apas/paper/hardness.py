@@ -142,14 +142,10 @@ def draw_gadgets() -> Figure:
     """Draw the five gadgets, each with what it does."""
     plt = require("matplotlib.pyplot", feature="draw_gadgets", extra="plot")
     figure, axes = plt.subplots(1, 5, figsize=(15, 3.6), layout="constrained")
-    negated, clause = clause_unit([-1]), clause_unit([1, -2, 3])
+    negated, clause, both = clause_unit([-1]), clause_unit([1, -2, 3]), discretizer_units(0)
     pictures: list[tuple[str, str, list[Node], list[Edge]]] = [
         ("Generating", "shifts move chi to any number\nfrom 0 to 1", *_units(["x"], [generating_unit()], ["chi"])),
-        (
-            "Discretizer",
-            "p + q is 1 where chi is 0 or 1,\nless between",
-            *_units(["chi"], discretizer_units(0), ["p", "q"]),
-        ),
+        ("Discretizer", "p + q is 1 where chi is 0 or 1,\nless between", *_units(["chi"], both, ["p", "q"])),
         ("Negation", "not x is 1 - chi, so what is\nmissing to truth is chi", *_units(["chi"], [negated], ["t"])),
         (
             "Clause",
@@ -166,10 +162,8 @@ def draw_gadgets() -> Figure:
 
 
 def draw_reduction(hard: Reduction, ax: Axes | None = None) -> Axes:
-    """Draw the whole network of a formula: weights by colour, zeros only where they choose the assignment.
-
-    All parameters move by up to delta, those that are not drawn as well.
-    """
+    """Draw the whole network of a formula: weights by colour, zeros only where they choose the assignment."""
+    # All parameters move by up to delta, those that are not drawn as well.
     ax = new_axes(ax, "draw_reduction")
     n, m = hard.formula.variables, len(hard.formula.needed)
     chi, p, q, t = ([f"{letter} {i + 1}" for i in range(k)] for letter, k in zip(_LETTERS, (n, n, n, m), strict=True))
@@ -208,8 +202,7 @@ def _units(inputs: Sequence[str], units: Sequence[GadgetUnit], names: Sequence[s
     nodes = [Node(name, kind, (0.0, (len(inputs) - 1) / 2 - i)) for i, name in enumerate(inputs)]
     for j, (unit, name) in enumerate(zip(units, names, strict=True)):
         nodes.append(Node(name, "relu", (2.0, (len(units) - 1) / 2 - j), str(unit.bias)))
-    edges = [Edge(i, len(inputs) + j, w) for j, unit in enumerate(units) for i, w in unit.weights.items()]
-    return nodes, edges
+    return nodes, [Edge(i, len(inputs) + j, w) for j, unit in enumerate(units) for i, w in unit.weights.items()]
 
 
 def _end() -> tuple[list[Node], list[Edge]]:

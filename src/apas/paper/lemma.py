@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ACTIVATIONS: Final = ("relu", "tanh", "sigmoid")
-#: Sizes of the shifts; the paper's is 3/10.
-DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")
+DELTAS: Final = ("1/10", "1/5", "4/15", "3/10", "2/5", "1/2")  # sizes of the shifts; the paper's is 3/10
 PAPER = "3/10"
-#: How many shifted models are drawn, to see what draws alone can tell; with the seed 0.
-DRAWS, FEW = 1_000_000, 20_000
+DRAWS, FEW = 1_000_000, 20_000  # how many shifted models are drawn, to see what draws alone can tell; with the seed 0
 #: Rows of the other direction, and by how much its bias is shifted.
 DATA: Final = (-2.0, 0.5, 1.25)
 SHIFTS: Final = (1.0, 1e3, 1e6, 1e9)
@@ -80,11 +78,10 @@ def unbounded(shift: float) -> dict[str, Any]:
     X = np.array(DATA)[:, None]
     family = UnboundedFamily.of(X)
     base, shifted = family.model(), family.model(shift)
-    change = np.abs(shifted.margin(X, 1) - base.margin(X, 1))
     return {
         "shift": shift,
         "delta": measure_shift(base, shifted).delta,
-        "difference": float(change.max()),
+        "difference": float(np.abs(shifted.margin(X, 1) - base.margin(X, 1)).max()),
         "rows": len(X),
         "lipschitz": lipschitz_bound(shifted),
     }
@@ -96,50 +93,44 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
 
     expectations = pd.DataFrame([_line(r) for r in results if "exact" in r])
     draws = pd.DataFrame(
-        [
-            {
-                "activation": r["activation"],
-                "delta": PAPER,
-                "draws": r["draws"],
-                "seed": 0,
-                "mean output": f"{r['mean']:.6f}",
-                "variance": f"{r['variance']:.4f}",
-                "p of the t-test": f"{r['p']:.2g}",
-                "verdict": r["verdict"],
-                "confidence": str(r["confidence"]),
-                "Lipschitz at most": "-" if r["lipschitz"] is None else at_most(r["lipschitz"]),
-            }
-            for r in results
-            if "verdict" in r
-        ]
+        {
+            "activation": r["activation"],
+            "delta": PAPER,
+            "draws": r["draws"],
+            "seed": 0,
+            "mean output": f"{r['mean']:.6f}",
+            "variance": f"{r['variance']:.4f}",
+            "p of the t-test": f"{r['p']:.2g}",
+            "verdict": r["verdict"],
+            "confidence": str(r["confidence"]),
+            "Lipschitz at most": "-" if r["lipschitz"] is None else at_most(r["lipschitz"]),
+        }
+        for r in results
+        if "verdict" in r
     )
     family = pd.DataFrame(
-        [
-            {
-                "shift of the bias": f"{r['shift']:g}",
-                "measured delta": f"{r['delta']:g}",
-                "rows": r["rows"],
-                "largest change of an output": f"{r['difference']:g}",
-                "Lipschitz at most": at_most(r["lipschitz"]),
-            }
-            for r in results
-            if "shift" in r
-        ]
+        {
+            "shift of the bias": f"{r['shift']:g}",
+            "measured delta": f"{r['delta']:g}",
+            "rows": r["rows"],
+            "largest change of an output": f"{r['difference']:g}",
+            "Lipschitz at most": at_most(r["lipschitz"]),
+        }
+        for r in results
+        if "shift" in r
     )
     return {"lemma": expectations, "lemma-draws": draws, "lemma-unbounded": family}
 
 
 def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     output, difference, exact = result["output"], result["difference"], result["exact"]
-    said = result["activation"] == "relu" and result["delta"] == PAPER
     return {
-        "activation": result["activation"],
-        "delta": result["delta"],
+        **{name: result[name] for name in ("activation", "delta")},
         "output": f"{output:.6f}",
         "expected output": f"{output + difference:.6f}",
         "difference": f"{difference:.6f}",
         "as a fraction": exact or "-",
-        "paper": "> 0.52" if said else "-",
+        "paper": "> 0.52" if result["activation"] == "relu" and result["delta"] == PAPER else "-",
         "how": "exact" if exact else f"quadrature, half the nodes change it by {result['change']:.0e}",
     }
 
@@ -154,7 +145,6 @@ def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Pa
         deltas = [float(Fraction(r["delta"])) for r in found]
         ax.plot(deltas, [r["difference"] for r in found], "o-", markersize=4, label=name)
     ax.axvline(float(Fraction(PAPER)), color="black", linestyle="--", linewidth=0.8, label="the paper's delta")
-    ax.set_xlabel("delta")
-    ax.set_ylabel("expected output - output")
+    ax.set(xlabel="delta", ylabel="expected output - output")
     ax.legend(frameon=False, fontsize="small")
     return save_figure(figure, folder, "lemma")

@@ -170,8 +170,7 @@ def _rounded(x: Floats, unit: int, low: int, high: int) -> Integers:
 def _pick(u: Floats, *weights: Floats) -> Integers:
     """Draw one category per row with chances in proportion to the weights."""
     level = u * sum(weights[1:], weights[0])
-    edge = np.zeros_like(u)
-    code = np.zeros(u.shape, dtype=np.int64)
+    edge, code = np.zeros_like(u), np.zeros(u.shape, dtype=np.int64)
     for weight in weights[:-1]:
         edge = edge + weight
         code += level > edge
@@ -233,8 +232,7 @@ def _finances(people: Mapping[str, Any], words: Words, drift: float) -> dict[str
     ratio = (shelter + debts) / income * _exp(0.3 * _bell(words[:, 9]))
     standing = 0.9 * _bell(words[:, 10]) + 0.8 * years / (years + 8)
     standing = standing - 0.5 * (ratio > 0.6) - 0.4 * (job == _UNEMPLOYED)
-    wish = (1 + 0.13 * drift) * (1500 + 2.6 * income) * _exp(0.6 * _bell(words[:, 11]))
-    amount = _rounded(wish, 100, 500, 60_000)
+    amount = _rounded((1 + 0.13 * drift) * (1500 + 2.6 * income) * _exp(0.6 * _bell(words[:, 11])), 100, 500, 60_000)
     return {
         "debt_ratio": np.rint(1000 * np.minimum(ratio, 1.5)) / 1000,
         "credit_history": _steps(standing, -1.1, -0.35, 0.45, 1.2),

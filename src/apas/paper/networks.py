@@ -35,8 +35,7 @@ from apas.shifts.retraining import estimate_delta
 if TYPE_CHECKING:
     import pandas as pd
 
-#: How many inputs are explained.
-INPUTS = 50
+INPUTS = 50  # how many inputs are explained
 
 
 class Chosen(NamedTuple):
@@ -60,17 +59,14 @@ def certified_inputs(
 def distinct_inputs(network: FeedForward, X: Floats, delta: float, *, seed: int, count: int = INPUTS) -> Chosen:
     """Different rows of class 0, drawn without replacement, whether they keep it under shifts or not."""
     class_0 = np.flatnonzero(network.margin(X, 1) < 0)
-    first = np.sort(np.unique(X[class_0], axis=0, return_index=True)[1])
-    different = class_0[first]
+    different = class_0[np.sort(np.unique(X[class_0], axis=0, return_index=True)[1])]
     rows = np.random.default_rng(seed).permutation(different)[:count]
     certified = certify(network, X[rows], delta, target=0, method="interval").certified
     return Chosen(rows, len(different), int(certified.sum()))
 
 
-#: Passes over drawn parts of D2, seeded 0 to 4; and the share of D2 for the most shifted network.
-ROUNDS, MOST = 5, 0.99
-#: The seed of drawing the inputs that are explained.
-INPUT_SEED = 1
+ROUNDS, MOST = 5, 0.99  # passes over drawn parts of D2, seeded 0 to 4; and the share of D2 for the most shifted network
+INPUT_SEED = 1  # the seed of drawing the inputs that are explained
 
 
 @dataclass(frozen=True)
@@ -195,14 +191,8 @@ def fit(recipe: Recipe, X: Floats, y: Any, *, seed: int = 0) -> Any:
     """Train a network as the recipe says; the published ones have seed 0."""
     from sklearn.neural_network import MLPClassifier
 
-    network = MLPClassifier(
-        (recipe.hidden,),
-        learning_rate_init=recipe.learning_rate,
-        batch_size=recipe.batch,
-        max_iter=recipe.epochs,
-        random_state=seed,
-    )
-    return network.fit(X, y)
+    steps = {"learning_rate_init": recipe.learning_rate, "batch_size": recipe.batch, "max_iter": recipe.epochs}
+    return MLPClassifier((recipe.hidden,), random_state=seed, **steps).fit(X, y)
 
 
 def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distinct: bool = False) -> Preparation:
@@ -246,19 +236,9 @@ def prepare(name: str, *, aligned: bool = False, seed: int | None = None, distin
     passed = copy.deepcopy(estimator).partial_fit(d2.X, d2.y)
     farthest, delta_max = _most_shifted(estimator, d2, rounds)
     options = {"seed": drawing} if distinct else {"seed": drawing, "most": recipe.most_inputs}
+    networks = network, _network(passed, tables), _network(farthest, tables)
     chosen = (distinct_inputs if distinct else certified_inputs)(network, d1.X, delta, **options)
-    return Preparation(
-        tables=tables,
-        training=training,
-        testing=testing,
-        estimator=estimator,
-        network=network,
-        retrained=_network(passed, tables),
-        most_shifted=_network(farthest, tables),
-        delta=delta,
-        delta_max=delta_max,
-        **chosen._asdict(),
-    )
+    return Preparation(tables, training, testing, estimator, *networks, delta, delta_max, **chosen._asdict())
 
 
 def _network(estimator: Any, tables: Tables) -> FeedForward:
@@ -280,8 +260,7 @@ def _most_shifted(estimator: Any, d2: Part, rounds: range) -> tuple[Any, float]:
 #: scikit-learn's settings of Adam, its penalty, and when it stops: after more than so many passes without progress.
 BETAS, EPSILON, PENALTY = (0.9, 0.999), 1e-8, 1e-4
 TOLERANCE, PATIENCE = 1e-4, 10
-#: Probabilities are kept so far from 0 and 1 in the loss.
-CLIP: Final = float(np.finfo(np.float64).eps)
+CLIP: Final = float(np.finfo(np.float64).eps)  # probabilities are kept so far from 0 and 1 in the loss
 
 
 def fit_together(
@@ -373,8 +352,7 @@ class _Training:
         return np.asarray(total / order.shape[1])
 
 
-#: Networks that are trained together.
-TOGETHER = 100
+TOGETHER = 100  # networks that are trained together
 
 
 def refitted_networks(preparation: Preparation, count: int, *, seed: int) -> list[FeedForward]:

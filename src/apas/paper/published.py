@@ -43,10 +43,8 @@ from apas.stats import coverage_lower
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-#: Where the search starts, and how narrow the bracket becomes.
-FIRST = 1e-4
-#: Nothing passes for ever: the search ends here.
-LAST = 1e6
+FIRST = 1e-4  # where the search starts, and how narrow the bracket becomes
+LAST = 1e6  # nothing passes for ever: the search ends here
 
 
 def largest_passing(passes: Callable[[Indices, Floats], Bools], rows: int) -> Floats:
@@ -69,11 +67,9 @@ def largest_passing(passes: Callable[[Indices, Floats], Bools], rows: int) -> Fl
 def published_delta(
     network: FeedForward, X: Floats, method: Method | str, shifts: LinfShifts | None = None, *, target: Any = 1
 ) -> Floats:
-    """The largest delta of each row that the search finds with a method of `certify` as its test.
-
-    With `PublishedSampling` it is Algorithm 1 with the published draws, with ``"interval"`` Algorithm 4. Neither makes
-    the delta itself a certificate at the claim's confidence: draws chose it.
-    """
+    """The largest delta of each row that the search finds with a method of `certify` as its test."""
+    # With `PublishedSampling` it is Algorithm 1 with the published draws, with ``"interval"`` Algorithm 4. Neither
+    # makes the delta itself a certificate at the claim's confidence: draws chose it.
     moves = LinfShifts() if shifts is None else shifts
 
     def passes(rows: Indices, delta: Floats) -> Bools:
@@ -84,8 +80,7 @@ def published_delta(
 
 #: Draws looked at together; and how many numbers are kept for the next call at most (128 MiB).
 BLOCK, KEPT = 1024, 1 << 24
-#: Decimals of the coverage that a test without failures shows, rounded down.
-DECIMALS = 6
+DECIMALS = 6  # decimals of the coverage that a test without failures shows, rounded down
 _PER_TEST = "as published, the confidence holds for this test by itself, not for a row that such tests have chosen"
 
 
@@ -167,8 +162,7 @@ class PublishedSampling:
         """Test all rows on the same draws; the stream is not used."""
         first = np.full(len(question), self.n_samples)
         witnesses: dict[int, KeptShift] = {}
-        active = np.arange(len(question))
-        movers = np.flatnonzero(question.radii)
+        active, movers = np.arange(len(question)), np.flatnonzero(question.radii)
         for start, unit in _unit_blocks(self.seed, self.n_samples, len(movers)):
             if len(movers) < len(question.radii):  # those that do not move are drawn no numbers
                 unit = placed(unit, movers, len(question.radii))
@@ -239,8 +233,7 @@ class Loops:
 def published_loops(preparation: Preparation, tests: Mapping[str, Method | str | None]) -> Loops:
     """Explain the inputs with one loop per test; all share the mixed-integer programs they solve."""
     network, space = preparation.network, preparation.tables.space
-    task = Task(space.bind(network), space)
-    source = MilpSource(step=STEP)
+    task, source = Task(space.bind(network), space), MilpSource(step=STEP)
     rows, times = np.unique(space.numbers(preparation.raw_inputs), axis=0, return_counts=True)
     streams = [source.candidates(Search(task, i, row, 1)) for i, row in enumerate(rows)]
     found = {name: np.full((len(rows), network.n_features), np.nan) for name in tests}
@@ -263,8 +256,7 @@ def published_loops(preparation: Preparation, tests: Mapping[str, Method | str |
 
 
 METRICS = ("validity", "l1", "l0", "lof", "delta_validity")
-#: The class that is wanted in all experiments.
-WANTED = 1
+WANTED = 1  # the class that is wanted in all experiments
 #: Wachter's descents as published. On credit they were not run: all derivatives are 0 at its inputs.
 WACHTERS: Final[Mapping[str, Wachter]] = MappingProxyType(
     {

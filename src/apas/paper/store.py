@@ -27,21 +27,12 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.paper.data_folder import data_folder, data_from, dataset_path
 
-_TABLE = """
-create table if not exists results (
-    key text primary key,
-    experiment text not null,
-    settings text not null,
-    result text not null,
-    seconds real not null
-) without rowid
-"""
+_TABLE = """create table if not exists results (key text primary key, experiment text not null,
+    settings text not null, result text not null, seconds real not null) without rowid"""
 #: "apar" in ASCII: marks a file of results, so that nothing is written into other databases, our ledgers included.
 APPLICATION = 0x61706172
-#: Seconds to wait for another run that writes to the same file.
-PATIENCE = 60.0
-#: Libraries whose version may change a result.
-COMPUTING = ("numpy", "scipy", "scikit-learn", "pandas", "highspy")
+PATIENCE = 60.0  # seconds to wait for another run that writes to the same file
+COMPUTING = ("numpy", "scipy", "scikit-learn", "pandas", "highspy")  # libraries whose version may change a result
 
 
 @cache

@@ -36,8 +36,7 @@ from apas.paper.tables import TABLES, files_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-#: The networks that VM2 was measured on.
-ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"
+ONE_PASS, MOST_SHIFTED = "one pass", "most shifted"  # the networks that VM2 was measured on
 
 
 class Printed(NamedTuple):
@@ -54,62 +53,45 @@ class Printed(NamedTuple):
 
 
 _OWN = {
-    "diabetes": {
-        "MILP-R": (6.10, 0.21184, 0.4150, -0.48, 1.0, 1.0, 1.0),
-        "APΔS": (11.77, 0.07658, 0.3075, 1.0, 1.0, 0.0, 1.0),
-    },
-    "no2": {
-        "MILP-R": (3.50, 0.05878, 0.2374, 1.0, 1.0, 1.0, 1.0),
-        "APΔS": (10.74, 0.04219, 0.2116, 1.0, 1.0, 0.0, 1.0),
-    },
-    "sba": {
-        "MILP-R": (23.93, 0.01839, 0.2708, -0.88, 1.0, 1.0, 1.0),
-        "APΔS": (21.69, 0.00892, 0.1643, 0.40, 1.0, 0.0, 1.0),
-    },
-    "credit": {
-        "MILP-R": (7.30, 0.03143, 0.0840, 1.0, 1.0, 1.0, 1.0),
-        "APΔS": (13.53, 0.02826, 0.0930, 1.0, 1.0, 0.34, 0.94),
-    },
+    ("diabetes", "MILP-R"): (6.10, 0.21184, 0.4150, -0.48, 1.0, 1.0, 1.0),
+    ("diabetes", "APΔS"): (11.77, 0.07658, 0.3075, 1.0, 1.0, 0.0, 1.0),
+    ("no2", "MILP-R"): (3.50, 0.05878, 0.2374, 1.0, 1.0, 1.0, 1.0),
+    ("no2", "APΔS"): (10.74, 0.04219, 0.2116, 1.0, 1.0, 0.0, 1.0),
+    ("sba", "MILP-R"): (23.93, 0.01839, 0.2708, -0.88, 1.0, 1.0, 1.0),
+    ("sba", "APΔS"): (21.69, 0.00892, 0.1643, 0.40, 1.0, 0.0, 1.0),
+    ("credit", "MILP-R"): (7.30, 0.03143, 0.0840, 1.0, 1.0, 1.0, 1.0),
+    ("credit", "APΔS"): (13.53, 0.02826, 0.0930, 1.0, 1.0, 0.34, 0.94),
 }
 _REPEATED = {
-    "diabetes": {
-        "MILP": (0.25, 0.04860, 0.2475, 0.96, 1.0, 0.0, 0.0),
-        "Wachter": (228.0, 0.05066, 0.8650, 0.96, 1.0, 0.0, 0.0),
-        "Proto": (768.0, 0.06319, 0.3675, 1.0, 1.0, 0.0, 0.18),
-        "Wacht-R": (12536.0, 0.12208, 0.9100, 1.0, 1.0, 0.20, 1.0),
-        "Proto-R": (5688.0, 0.10387, 0.4975, 1.0, 1.0, 0.02, 0.96),
-        "ROAR": (94.8, 0.07763, 0.9024, 0.951, 0.82, 0.0, 0.14),
-    },
-    "no2": {
-        "MILP": (0.51, 0.03231, 0.1973, 1.0, 1.0, 0.0, 0.32),
-        "Wachter": (319.0, 0.03474, 0.9199, 1.0, 1.0, 0.0, 0.32),
-        "Proto": (792.0, 0.03641, 0.4629, 1.0, 1.0, 0.0, 0.32),
-        "Wacht-R": (5545.0, 0.08416, 0.9886, 1.0, 1.0, 1.0, 1.0),
-        "Proto-R": (4105.0, 0.06865, 0.4773, 1.0, 1.0, 1.0, 1.0),
-        "ROAR": (199.4, 0.07430, 0.8830, 1.0, 0.88, 0.10, 0.34),
-    },
-    "sba": {
-        "MILP": (0.81, 0.00712, 0.1132, 0.56, 1.0, 0.0, 0.04),
-        "Wachter": (87.0, 0.01818, 0.9035, -0.565, 0.92, 0.06, 0.92),
-        "Proto": (830.0, 0.00812, 0.1234, 0.60, 0.90, 0.0, 0.06),
-        "Wacht-R": (1197.0, 0.02254, 0.9083, -0.783, 0.92, 0.34, 0.92),
-        "Proto-R": (6438.0, 0.01096, 0.1924, -0.022, 0.90, 0.06, 0.88),
-        "ROAR": (40.8, 0.03097, 0.8700, -0.805, 0.82, 0.68, 0.78),
-    },
-    "credit": {
-        "MILP": (1.93, 0.02424, 0.0930, 1.0, 1.0, 0.06, 0.74),
-        "Proto": (2768.0, 0.31279, 0.8000, -1.0, 0.24, 0.16, 0.22),
-        "Proto-R": (14565.0, 0.29973, 0.7812, -1.0, 0.32, 0.20, 0.30),
-        "ROAR": (444.6, 0.04683, 0.8823, 1.0, 0.62, 0.0, 0.60),
-    },
+    ("diabetes", "MILP"): (0.25, 0.04860, 0.2475, 0.96, 1.0, 0.0, 0.0),
+    ("diabetes", "Wachter"): (228.0, 0.05066, 0.8650, 0.96, 1.0, 0.0, 0.0),
+    ("diabetes", "Proto"): (768.0, 0.06319, 0.3675, 1.0, 1.0, 0.0, 0.18),
+    ("diabetes", "Wacht-R"): (12536.0, 0.12208, 0.9100, 1.0, 1.0, 0.20, 1.0),
+    ("diabetes", "Proto-R"): (5688.0, 0.10387, 0.4975, 1.0, 1.0, 0.02, 0.96),
+    ("diabetes", "ROAR"): (94.8, 0.07763, 0.9024, 0.951, 0.82, 0.0, 0.14),
+    ("no2", "MILP"): (0.51, 0.03231, 0.1973, 1.0, 1.0, 0.0, 0.32),
+    ("no2", "Wachter"): (319.0, 0.03474, 0.9199, 1.0, 1.0, 0.0, 0.32),
+    ("no2", "Proto"): (792.0, 0.03641, 0.4629, 1.0, 1.0, 0.0, 0.32),
+    ("no2", "Wacht-R"): (5545.0, 0.08416, 0.9886, 1.0, 1.0, 1.0, 1.0),
+    ("no2", "Proto-R"): (4105.0, 0.06865, 0.4773, 1.0, 1.0, 1.0, 1.0),
+    ("no2", "ROAR"): (199.4, 0.07430, 0.8830, 1.0, 0.88, 0.10, 0.34),
+    ("sba", "MILP"): (0.81, 0.00712, 0.1132, 0.56, 1.0, 0.0, 0.04),
+    ("sba", "Wachter"): (87.0, 0.01818, 0.9035, -0.565, 0.92, 0.06, 0.92),
+    ("sba", "Proto"): (830.0, 0.00812, 0.1234, 0.60, 0.90, 0.0, 0.06),
+    ("sba", "Wacht-R"): (1197.0, 0.02254, 0.9083, -0.783, 0.92, 0.34, 0.92),
+    ("sba", "Proto-R"): (6438.0, 0.01096, 0.1924, -0.022, 0.90, 0.06, 0.88),
+    ("sba", "ROAR"): (40.8, 0.03097, 0.8700, -0.805, 0.82, 0.68, 0.78),
+    ("credit", "MILP"): (1.93, 0.02424, 0.0930, 1.0, 1.0, 0.06, 0.74),
+    ("credit", "Proto"): (2768.0, 0.31279, 0.8000, -1.0, 0.24, 0.16, 0.22),
+    ("credit", "Proto-R"): (14565.0, 0.29973, 0.7812, -1.0, 0.32, 0.20, 0.30),
+    ("credit", "ROAR"): (444.6, 0.04683, 0.8823, 1.0, 0.62, 0.0, 0.60),
 }
 #: By dataset and method.
 PRINTED: Final[Mapping[tuple[str, str], Printed]] = MappingProxyType(
     {
-        (dataset, method): Printed(*figures, ONE_PASS if lines is _OWN or dataset == "diabetes" else MOST_SHIFTED)
+        case: Printed(*figures, ONE_PASS if lines is _OWN or case[0] == "diabetes" else MOST_SHIFTED)
         for lines in (_OWN, _REPEATED)
-        for dataset, methods in lines.items()
-        for method, figures in methods.items()
+        for case, figures in lines.items()
     }
 )
 
@@ -174,8 +156,7 @@ COLUMNS: Final[Mapping[str, tuple[str, int]]] = {
     "least": ("least_fraction", 4),
     "seconds": ("seconds", 1),
 }
-#: Differences below this are rounding.
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # differences below this are rounding
 
 
 def shown(value: float | None, decimals: int) -> str:
@@ -220,10 +201,8 @@ def _over(group: _Results, name: str, decimals: int) -> str:
 
 
 def against(results: _Results) -> _Lines:
-    """`RobustOptimum` against APΔS: its l1 as a part of the other's, and on how many seeds it is worse in what.
-
-    ``shift / delta`` is how much farther retraining by one pass moves the network than the shifts that are certified.
-    """
+    """`RobustOptimum` against APΔS: its l1 as a part of the other's, and on how many seeds it is worse in what."""
+    # ``shift / delta`` is how much farther retraining by one pass moves the network than the shifts that are certified.
     lines = []
     for (variant, dataset), group in _grouped(results, "variant", "dataset").items():
         group = [r for r in group if r["vm1"]]  # else there is nothing to compare
@@ -234,11 +213,8 @@ def against(results: _Results) -> _Lines:
                 continue
             parts = [ours["l1"] / other["l1"] for ours, other in pairs]
             moved = [ours["network"]["shift"] / ours["network"]["delta"] for ours, _ in pairs]
-            line = {
-                "variant": variant,
-                "dataset": dataset,
-                "method": method,
-                "seeds": len(pairs),
+            line = {"variant": variant, "dataset": dataset, "method": method, "seeds": len(pairs)}
+            line |= {
                 "shift / delta": shown(float(np.mean(moved)), 1),
                 "l1 / l1 of APΔS": shown(float(np.mean(parts)), 3),
                 "largest": shown(max(parts), 3),
@@ -289,10 +265,8 @@ COLOURS: Final = {
 
 
 def figures(results: _Results, folder: Path) -> list[Path]:
-    """l1 against validity after retraining, of the corrected variant, a column per dataset.
-
-    Drawn are means over the seeds with bars from the least to the largest.
-    """
+    """l1 against validity after retraining, of the corrected variant, a column per dataset."""
+    # Drawn are means over the seeds with bars from the least to the largest.
     modules = ("matplotlib.pyplot", "matplotlib.ticker")
     plt, ticker = (require(name, feature="The figure of Table 1", extra="plot") for name in modules)
     results = [r for r in results if r["variant"] == CORRECTED]
@@ -315,17 +289,9 @@ def figures(results: _Results, folder: Path) -> list[Path]:
                 ends = np.abs(np.array([pairs.min(axis=0), pairs.max(axis=0)]) - centre)
                 robust = method in COLOURS or method.endswith("-R") or method == "ROAR"
                 colour = COLOURS.get(method, "0.55")
-                handles[method] = axes[line, column].errorbar(
-                    *centre,
-                    ends[:, [1]],
-                    ends[:, [0]],
-                    fmt=mark,
-                    color=colour,
-                    markersize=8,
-                    elinewidth=0.8,
-                    markerfacecolor=colour if robust else "white",
-                    zorder=3 if method in COLOURS else 2,
-                )
+                style: dict[str, Any] = {"fmt": mark, "color": colour, "markersize": 8, "elinewidth": 0.8}
+                style |= {"markerfacecolor": colour if robust else "white", "zorder": 3 if method in COLOURS else 2}
+                handles[method] = axes[line, column].errorbar(*centre, ends[:, [1]], ends[:, [0]], **style)
             ax = axes[line, column]
             ax.set_xscale("log")
             ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -335,8 +301,7 @@ def figures(results: _Results, folder: Path) -> list[Path]:
             ax.grid(color="0.93")
             ax.set_axisbelow(True)
     for line, title in enumerate(KINDS.values()):
-        axes[line, 0].set_ylabel(title)
-        axes[line, 0].set_ylim(-5, 105)
+        axes[line, 0].set(ylabel=title, ylim=(-5, 105))
     shown = {method: handles[method] for method in METHODS if method in handles}
     if shown:
         figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
@@ -356,8 +321,7 @@ FEW: Final = {"inputs": 10, "judges": 20}
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
     """One per variant, dataset, seed and method."""
-    quick = bool(settings.get("quick"))
-    methods = settings.get("methods", tuple(METHODS))
+    quick, methods = bool(settings.get("quick")), settings.get("methods", tuple(METHODS))
     count = settings.get("seeds", 1 if quick else SEEDS)
     whole = {"inputs": INPUTS, "judges": JUDGES}
     sizes = {PUBLISHED: {"inputs": INPUTS, "judges": 0}, CORRECTED: FEW if quick else whole}
@@ -381,32 +345,18 @@ def unit(variant: str, dataset: str, seed: int, method: str, inputs: int, judges
     made = _made(variant, dataset, seed, data)
     preparation = replace(made, rows=made.rows[:inputs])
     found = explain(preparation, method, seed=seed)
-    judging = _judges(variant, dataset, seed, judges, data)
-    return {
-        "variant": variant,
-        "dataset": dataset,
-        "seed": seed,
-        "method": method,
-        **scores(preparation, found.points, judging),
-        "seconds": found.seconds,
-        "network": {
-            "inputs": len(preparation.rows),
-            "different": preparation.n_distinct,
-            "delta": preparation.delta,
-            "shift": preparation.shift,
-            "published_shift": preparation.published_shift,
-            "most_shift": preparation.delta_max,
-            "judges": judges,
-        },
-    }
+    asked = {"variant": variant, "dataset": dataset, "seed": seed, "method": method}
+    scored = scores(preparation, found.points, _judges(variant, dataset, seed, judges, data))
+    facts: dict[str, Any] = {"inputs": len(preparation.rows), "different": preparation.n_distinct}
+    moved = {name: getattr(preparation, name) for name in ("delta", "shift", "published_shift")}
+    facts |= {**moved, "most_shift": preparation.delta_max, "judges": judges}
+    return {**asked, **scored, "seconds": found.seconds, "network": facts}
 
 
 @lru_cache(maxsize=2)
 def _made(variant: str, dataset: str, seed: int, data: str) -> Preparation:
     """Made once per process and state of the data; units of one preparation follow each other."""
-    if variant == PUBLISHED:
-        return prepare(dataset)
-    return prepare(dataset, aligned=True, seed=seed, distinct=True)
+    return prepare(dataset) if variant == PUBLISHED else prepare(dataset, aligned=True, seed=seed, distinct=True)
 
 
 @lru_cache(maxsize=2)
@@ -415,11 +365,10 @@ def _judges(variant: str, dataset: str, seed: int, count: int, data: str) -> lis
 
 
 def tables(results: _Results) -> dict[str, DataFrame]:
-    """Both variants, the seeds of the corrected one, `RobustOptimum` against APΔS, and the networks.
-
-    VM2 is measured on the network after one pass over D2 and on the most shifted of five; the paper's stands beside
-    the one it was measured on. In ``table1-corrected`` figures are means over the seeds with their standard deviation.
-    """
+    """Both variants, the seeds of the corrected one, `RobustOptimum` against APΔS, and the networks."""
+    # VM2 is measured on the network after one pass over D2 and on the most shifted of five; the paper's stands beside
+    # the one it was measured on. In ``table1-corrected`` figures are means over the seeds with their standard
+    # deviation.
     import pandas as pd
 
     corrected = [r for r in results if r["variant"] == CORRECTED]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,16 +24,9 @@ from apas.counterfactuals.search.source import CandidateSource
 from apas.counterfactuals.sources.roar import Roar
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
+from apas.paper import published
 from apas.paper.networks import Preparation, refitted_networks
-from apas.paper.published import (
-    PROTOTYPES,
-    WACHTERS,
-    WANTED,
-    PublishedSampling,
-    published_loops,
-    run_baseline,
-    run_recourse,
-)
+from apas.paper.published import PROTOTYPES, WACHTERS, WANTED, PublishedSampling
 from apas.shifts.observed import ObservedShifts
 
 #: What is claimed about networks trained from scratch, and how many of them certify and are searched.
@@ -90,29 +83,27 @@ def refits_for(preparation: Preparation, part: str, count: int, *, seed: int) ->
 
 def _rows(preparation: Preparation) -> tuple[Floats, Indices]:
     """The inputs that differ, in the units of the file, and where each input is among them."""
-    numbers = preparation.tables.space.numbers(preparation.raw_inputs)
-    rows, places = np.unique(numbers, axis=0, return_inverse=True)
+    rows, places = np.unique(preparation.tables.space.numbers(preparation.raw_inputs), axis=0, return_inverse=True)
     return rows, places.ravel()
 
 
 def _loop(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     tests: dict[str, Method | str | None] = {"MILP": None, "MILP-R": "interval", APAS: PublishedSampling()}
-    places = _rows(preparation)[1]
-    began = time.process_time()
-    found = published_loops(preparation, {method: tests[method]}).points[method]
+    places, began = _rows(preparation)[1], time.process_time()
+    found = published.published_loops(preparation, {method: tests[method]}).points[method]
     return MethodPoints(found[places], time.process_time() - began)
 
 
 def _baseline(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     sources: Mapping[str, CandidateSource] = WACHTERS if method.startswith("Wacht") else PROTOTYPES
     source, robust = sources[preparation.name], method.endswith("-R")
-    run = run_baseline(preparation, source, robust=robust, retrained=(), method=method)
+    run = published.run_baseline(preparation, source, robust=robust, retrained=(), method=method)
     return MethodPoints(_encoded(preparation, run.counterfactuals.numbers, run.counterfactuals.found), run.seconds)
 
 
 def _roar(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     began = time.process_time()
-    found = run_recourse(preparation, Roar(surrogate="published"), seed=seed)
+    found = published.run_recourse(preparation, Roar(surrogate="published"), seed=seed)
     return MethodPoints(found, time.process_time() - began)
 
 
@@ -125,20 +116,11 @@ def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
         counts = {"search": SEARCHED, "certify": CERTIFYING}
         networks = [net for part, count in counts.items() for net in refits_for(preparation, part, count, seed=seed)]
         shifts = ObservedShifts(networks, process="training from scratch on a bootstrap sample")
-    began = time.process_time()
-    found = generate(
-        preparation.network,
-        space.table(rows),
-        None if shifts else asked.times * preparation.delta,
-        target=WANTED,
-        space=space,
-        background=preparation.d1.raw,
-        shifts=shifts or "linf",
-        method=asked.claim,
-        rng=seed,
-    )
-    seconds = time.process_time() - began
-    return MethodPoints(_encoded(preparation, found.numbers, found.found)[places], seconds)
+    options: dict[str, Any] = {"space": space, "background": preparation.d1.raw, "target": WANTED, "rng": seed}
+    options |= {"shifts": shifts or "linf", "method": asked.claim}
+    began, delta = time.process_time(), None if shifts else asked.times * preparation.delta
+    found = generate(preparation.network, space.table(rows), delta, **options)
+    return MethodPoints(_encoded(preparation, found.numbers, found.found)[places], time.process_time() - began)
 
 
 def _encoded(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:

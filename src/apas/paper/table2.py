@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -39,10 +39,8 @@ HIDDEN, RATE, BATCH, SEED = (20, 10), 0.01, 32, 0
 #: Passes over the training rows. The published networks had ten; on the 800 rows of credit these are 250 steps, after
 #: which nearly every row is in one class and there is next to nothing to explain.
 EPOCHS: Final[Mapping[str, int]] = MappingProxyType({"credit": 100, "spam": 10, "news": 10})
-#: How many rows are explained: the first of the test part.
-INPUTS = 10
-#: News with more shares than this, the median, are popular.
-SHARES = 1400
+INPUTS = 10  # how many rows are explained: the first of the test part
+SHARES = 1400  # news with more shares than this, the median, are popular
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,24 +68,19 @@ def _credit() -> tuple[Floats, Integers]:
     return credit_space(frame).encode(frame.drop(columns=LABEL)), frame[LABEL].to_numpy(dtype=np.int64)
 
 
-def _spam() -> tuple[Floats, Integers]:
+def _spam_or_news(name: str) -> tuple[Floats, Integers]:
     import pandas as pd
 
-    frame = pd.read_csv(dataset_path("spam")).dropna()
-    return scaled(frame.drop(columns="Outcome")), frame["Outcome"].to_numpy(dtype=np.int64)
-
-
-def _news() -> tuple[Floats, Integers]:
-    import pandas as pd
-
-    frame = pd.read_csv(dataset_path("news"), skipinitialspace=True).dropna()
+    frame = pd.read_csv(dataset_path(name), skipinitialspace=name == "news").dropna()
+    if name == "spam":
+        return scaled(frame.drop(columns="Outcome")), frame["Outcome"].to_numpy(dtype=np.int64)
     features = frame.drop(columns=["url", "timedelta", "shares"])
     return scaled(features), np.asarray(frame["shares"] > SHARES, dtype=np.int64)
 
 
 #: What reads each table; credit is coded as in the paper's Section 7.
 READERS: Final[Mapping[str, Callable[[], tuple[Floats, Integers]]]] = MappingProxyType(
-    {"credit": _credit, "spam": _spam, "news": _news}
+    {"credit": _credit, "spam": partial(_spam_or_news, "spam"), "news": partial(_spam_or_news, "news")}
 )
 
 
@@ -95,16 +88,8 @@ def network(X: Floats, y: Integers, *, epochs: int, seed: int = SEED) -> FeedFor
     """Train a network with plain stochastic gradient descent: rate 0.01, batches of 32, no momentum, no decay."""
     from sklearn.neural_network import MLPClassifier
 
-    trained = MLPClassifier(
-        HIDDEN,
-        solver="sgd",
-        learning_rate_init=RATE,
-        momentum=0.0,
-        nesterovs_momentum=False,
-        alpha=0.0,
-        batch_size=min(BATCH, len(X)),
-        random_state=seed,
-    )
+    plain = {"solver": "sgd", "learning_rate_init": RATE, "momentum": 0.0, "nesterovs_momentum": False, "alpha": 0.0}
+    trained = MLPClassifier(HIDDEN, batch_size=min(BATCH, len(X)), random_state=seed, **plain)
     for _ in range(epochs):
         trained.partial_fit(X, y, classes=[0, 1])
     return FeedForward(trained.coefs_, trained.intercepts_)
@@ -180,9 +165,7 @@ def unit(dataset: str, draws: int, delta: float) -> dict[str, Any]:
         "rows": found.rows,
         "features": found.network.n_features,
         "epochs": EPOCHS[dataset],
-        "accuracy": found.accuracy,
-        "majority": found.majority,
-        "ones": found.ones,
+        **{name: getattr(found, name) for name in ("accuracy", "majority", "ones")},
         "explanations": len(found.points),
         "different": len(np.unique(found.points, axis=0)),
     }
@@ -217,12 +200,10 @@ def measured(
 
 
 def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
-    """The paper's table with its own numbers beside ours, and what is to be known about the networks.
-
-    In ``table2`` shares are those of the explanations: ``rejected`` by the two-sided test of the published code, with
-    an expected output that is significantly ``lower`` or ``higher`` by a one-sided one, and ``shown`` without a normal
-    distribution; ``moved`` is the average distance of the mean output from the original one.
-    """
+    """The paper's table with its own numbers beside ours, and what is to be known about the networks."""
+    # In ``table2`` shares are those of the explanations: ``rejected`` by the two-sided test of the published code, with
+    # an expected output that is significantly ``lower`` or ``higher`` by a one-sided one, and ``shown`` without a
+    # normal distribution; ``moved`` is the average distance of the mean output from the original one.
     import pandas as pd
 
     networks = {result["dataset"]: {"dataset": result["dataset"], **result["network"]} for result in results}
@@ -259,18 +240,16 @@ def figures(results: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     figure, axes = pyplot.subplots(
         2, len(names), figsize=(3.4 * len(names), 5), sharex=True, sharey="row", squeeze=False, layout="constrained"
     )
+    compared = (("difference", "paper"), ("rejected", "paper rejected"))
     for column, name in enumerate(names):
         axes[0, column].set_title(name, loc="left")
         axes[1, column].set_xlabel("delta")
         for (draws, part), colour in zip(table[table["dataset"] == name].groupby("n"), ("C0", "C1"), strict=False):
             deltas = part["delta"].astype(float)
-            for ax, ours, theirs in zip(
-                axes[:, column], ("difference", "rejected"), ("paper", "paper rejected"), strict=True
-            ):
+            for ax, (ours, theirs) in zip(axes[:, column], compared, strict=True):
                 ax.plot(deltas, part[ours], "o-", color=colour, markersize=4, label=f"apas, n = {draws}")
                 ax.plot(deltas, part[theirs], "x--", color=colour, linewidth=0.8, label=f"paper, n = {draws}")
     axes[0, 0].set_ylabel("average |new - original|")
-    axes[1, 0].set_ylabel("share of rejected tests")
-    axes[1, 0].set_ylim(0, 1.05)
+    axes[1, 0].set(ylabel="share of rejected tests", ylim=(0, 1.05))
     axes[0, 0].legend(frameon=False, fontsize="small")
     return save_figure(figure, folder, "table2")

@@ -62,8 +62,7 @@ _SYMBOLS: Final = {
     "phone": "A191 A192",
     "foreign": "A201 A202",
 }
-#: Columns of the new file whose codes start at 0 already.
-_FROM_ZERO: Final = ("credit-history", "purpose")
+_FROM_ZERO: Final = ("credit-history", "purpose")  # columns of the new file whose codes start at 0 already
 
 
 def levels_of(symbols: str) -> dict[str, int]:
@@ -232,8 +231,7 @@ def _drawn(aligned: bool, seed: int | None, *, name: str, label: str, published_
 
     frame = pd.read_csv(dataset_path(name))
     frame, y = frame.drop(columns=label), frame[label]
-    drawing = np.random.RandomState(published_seed if seed is None else seed)
-    first = np.sort(drawing.choice(len(frame), len(frame) // 2))
+    first = np.sort(np.random.RandomState(published_seed if seed is None else seed).choice(len(frame), len(frame) // 2))
     second = np.setdiff1d(np.arange(len(frame)), first)
     space, y = _scaled(frame), y == "P" if name == "no2" else y
     return Tables(name, space, _part(frame, y, space, first), _part(frame, y, space, second))

@@ -85,8 +85,7 @@ def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> lis
 
 def _halves(start: Floats, width: Floats, axis: Indices) -> tuple[Floats, Floats]:
     """Lower and upper half of each part along its axis, one after the other."""
-    parts = np.arange(len(start))
-    half = width.copy()
+    parts, half = np.arange(len(start)), width.copy()
     half[parts, axis] *= 0.5
     upper = start.copy()
     upper[parts, axis] += half[parts, axis]
@@ -100,8 +99,7 @@ RULE_NAMES: Final = {
     "effect": ("weight with the largest effect", "#1b4f7f"),
     "enumeration": ("apas.Enumeration, which also counts\nshares of open parts", "#1b7f4d"),
 }
-#: How many levels are drawn.
-SHOWN = 7
+SHOWN = 7  # how many levels are drawn
 
 
 def figures(results: Sequence[Mapping[str, Any]], folder: Path | str) -> list[Path]:
@@ -133,12 +131,8 @@ def _parts(ax: Axes, levels: Sequence[Mapping[str, Any]]) -> None:
         ax.barh(bars, width, 0.82, level["places"], color=colours, edgecolor="white", linewidth=0.5)
         # just beyond the bars, where nothing else is drawn
         ax.text(1.01, level["number"], f"{100 * level['valid']:.6g} %", va="center", fontsize=8)
-    ax.set_xlim(0, 1.15)
-    ax.set_xticks([0, 0.25, 0.5, 0.75, 1])
-    ax.set_ylim(len(levels) + 0.6, 0.4)
-    ax.set_yticks(range(1, len(levels) + 1))
-    ax.set_xlabel("volume; right: share proved valid so far")
-    ax.set_ylabel("level")
+    ax.set(xlim=(0, 1.15), xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="volume; right: share proved valid so far")
+    ax.set(ylim=(len(levels) + 0.6, 0.4), yticks=range(1, len(levels) + 1), ylabel="level")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
@@ -155,10 +149,8 @@ def _shares(ax: Axes, results: Sequence[Mapping[str, Any]]) -> None:
         ax.plot(looked, low, "o-", color=colour, markersize=3, linewidth=1.2, label=label)
         ax.plot(looked, high, "o--", color=colour, markersize=3, linewidth=1.0)
     ax.axhline(0.9, color="black", linewidth=0.8, linestyle=":", label="coverage that is asked for")
-    ax.set_xscale("log")
-    ax.set_ylim(-0.03, 1.05)
-    ax.set_xlabel("parts looked at (full lines: at least; dashed: at most)")
-    ax.set_ylabel("share of valid shifts")
+    ax.set(xscale="log", xlabel="parts looked at (full lines: at least; dashed: at most)")
+    ax.set(ylim=(-0.03, 1.05), ylabel="share of valid shifts")
     # beyond the levels that were halved, nothing is left to compare
     ax.set_xlim(0.8, 1.3 * max(level["looked"] for r in results for level in r.get("levels", ())))
 
@@ -198,8 +190,7 @@ def find_delta(search: str, repetitions: int) -> dict[str, Any]:
     """The largest delta by one of `SEARCHES`, with seeds 0, 1, ...; and the valid share at the median one."""
     deltas = [_delta(search, seed) for seed in range(repetitions)]
     middle = statistics.median_low(deltas)
-    method = Enumeration(gap=GAP)
-    curve = robust_fraction(TOY, TOY_X, [middle], target=1, shifts=TOY_SHIFTS, method=method)[0]
+    curve = robust_fraction(TOY, TOY_X, [middle], target=1, shifts=TOY_SHIFTS, method=Enumeration(gap=GAP))[0]
     share = [float(curve.lower[0]), float(curve.upper[0])]
     return {"search": search, "delta": middle, "least": min(deltas), "largest": max(deltas), "share": share}
 
@@ -235,30 +226,26 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
 
     found = pd.DataFrame([_line(r) for r in results if "search" in r])
     needed = pd.DataFrame(
-        [
-            {
-                "stated in": where,
-                "coverage": str(coverage),
-                "1 - confidence": f"{risk:g}",
-                "draws stated": stated,
-                "draws needed": sample_size(coverage=coverage, log_risk=math.log(risk)),
-            }
-            for where, coverage, risk, stated in STATED
-        ]
+        {
+            "stated in": where,
+            "coverage": str(coverage),
+            "1 - confidence": f"{risk:g}",
+            "draws stated": stated,
+            "draws needed": sample_size(coverage=coverage, log_risk=math.log(risk)),
+        }
+        for where, coverage, risk, stated in STATED
     )
     progress = pd.DataFrame([line for r in results if "levels" in r for line in _progress(r)])
     bounds = pd.DataFrame(
-        [
-            {
-                "delta": str(r["delta"]),
-                "boxes at most": boxes,
-                "share at least": at_least(low),
-                "share at most": at_most(high),
-            }
-            for r in results
-            if "bounds" in r
-            for boxes, low, high in r["bounds"]
-        ]
+        {
+            "delta": str(r["delta"]),
+            "boxes at most": boxes,
+            "share at least": at_least(low),
+            "share at most": at_most(high),
+        }
+        for r in results
+        if "bounds" in r
+        for boxes, low, high in r["bounds"]
     )
     return {"toy-delta": found, "toy-draws": needed, "toy-halving": progress, "toy-enumeration": bounds}
 
@@ -271,9 +258,7 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
         "search": result["search"],
         "draws": draws,
         "claim": _claim(result["search"], draws),
-        "delta": written(result["delta"]),
-        "least": written(result["least"]),
-        "largest": written(result["largest"]),
+        **{name: written(result[name]) for name in ("delta", "least", "largest")},
         "paper": "-" if printed is None else str(printed),
         "share at least": at_least(result["share"][0]),
         "share at most": at_most(result["share"][1]),

@@ -85,9 +85,7 @@ def plot_data(
     marked = measured if later is not None and later.comparable else None
     marked = marked if marked is not None and math.isfinite(marked.delta) else None
     return {
-        "labels": [line.label for line in lines],
-        "verdicts": [line.verdict for line in lines],
-        "outcomes": [line.outcome for line in lines],
+        **{f"{name}s": [getattr(line, name) for line in lines] for name in ("label", "verdict", "outcome")},
         "marks": [line.marks() for line in lines],
         "margins": [reading.margin for reading in subject.rows.readings or ()],
         "after": None if later is None or later.margins is None else [_number(m) for m in later.margins],
@@ -213,8 +211,7 @@ def report_file(
     fixed = int(hashlib.sha256(f"apas/report/{subject.digest}".encode()).hexdigest()[:32], 16)
     entropy = fixed if rng is None else entropy_of(rng)
     curves, bars = draw_curves(subject, later, entropy), draw_histograms(subject, entropy)
-    left_out = _left_out(subject.radii, later, curves, bars)
-    lines = lines_of(subject, later)
+    left_out, lines = _left_out(subject.radii, later, curves, bars), lines_of(subject, later)
     text = rendered(
         title=TITLE if title is None else title,
         headline=headline(subject, later),

@@ -11,15 +11,9 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._validation import is_path
+from apas.contracts import certified_model
 from apas.contracts.audit import AuditReport, AuditRow, audit as audited
-from apas.contracts.certified_model import (
-    BEYOND_PARAMETERS,
-    NOT_IDENTIFIED,
-    Successor,
-    bounds_distance,
-    read_successor,
-    rows_on,
-)
+from apas.contracts.certified_model import Successor, bounds_distance, read_successor, rows_on
 from apas.contracts.file import read_object, table_digest
 from apas.display.numbers import plain
 from apas.errors import InputError
@@ -42,7 +36,8 @@ class Later:
     @property
     def beyond(self) -> str:
         """What differs besides parameters, or may, as a sentence; empty if nothing does."""
-        return next((note for note in self.notes if note.startswith((BEYOND_PARAMETERS, NOT_IDENTIFIED))), "")
+        beginnings = (certified_model.BEYOND_PARAMETERS, certified_model.NOT_IDENTIFIED)
+        return next((note for note in self.notes if note.startswith(beginnings)), "")
 
     @property
     def layers(self) -> list[tuple[str, str, int, float]]:

@@ -25,19 +25,15 @@ from apas.report.audit_section import Later
 from apas.report.subject import Subject
 from apas.shifts.base import Fingerprinted, Listed
 
-#: About how many products of a parameter and a number a page may cost: some ten seconds.
-WORK = 4_000_000_000
-#: Draws per row: as many as the work allows between the two.
-FEWEST, MOST = 500, 4000
+WORK = 4_000_000_000  # about how many products of a parameter and a number a page may cost: some ten seconds
+FEWEST, MOST = 500, 4000  # draws per row: as many as the work allows between the two
 #: How many deltas a curve has besides those that rows were certified at, and how many bars a histogram.
 DELTAS, BARS = 12, 30
-#: Of certified deltas, so many are put on the curve.
-OWN = 3
+OWN = 3  # of certified deltas, so many are put on the curve
 CONFIDENCE = 0.999
 UNCERTIFIED = "No row is certified at any size of shifts."
 NO_MODEL = "It needs the model that was certified: pass model (--model)."
-#: Numbers of a block of directions.
-BLOCK = 4_000_000
+BLOCK = 4_000_000  # numbers of a block of directions
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,15 +97,9 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     points: Any = question.X
     if not matched.network_only:
         points, _ = rows_of(matched.model, subject.rows.points, subject.rows.feature_names)
-    found = robust_fraction(
-        matched.model,
-        points.iloc[:rows] if is_frame(points) else points[:rows],
-        deltas,
-        target=question.target[:rows],
-        shifts=subject.rows.shifts,
-        method=Sampling(confidence=CONFIDENCE, n_samples=draws),
-        rng=entropy,
-    )
+    points = points.iloc[:rows] if is_frame(points) else points[:rows]
+    how: dict[str, Any] = {"shifts": subject.rows.shifts, "method": Sampling(confidence=CONFIDENCE, n_samples=draws)}
+    found = robust_fraction(matched.model, points, deltas, target=question.target[:rows], rng=entropy, **how)
     return Curves(found, rows)
 
 

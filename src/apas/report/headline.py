@@ -28,8 +28,7 @@ _DISTANCE = {
     1.0: "the changes of all parameters add up to at most {}",
     2.0: "the parameters moved by at most {} (Euclidean distance)",
 }
-#: So many different claims are spelled out.
-SPELLED = 4
+SPELLED = 4  # so many different claims are spelled out
 
 
 @dataclass(frozen=True)
@@ -130,17 +129,12 @@ def _kept(subject: Subject, later: Later | None) -> list[str]:
                 f"CERTIFICATES THAT CANNOT BE RIGHT: {wrong}. They speak of every shift, but the "
                 "later model lies in their set and breaks them. Check them with apas verify."
             )
-        inside = [
-            c
-            for row, c in zip(later.audit, subject.certificates or (), strict=True)
-            if row.outcome is Outcome.BROKEN_INSIDE
-        ]
+        both = zip(later.audit, subject.certificates or (), strict=True)
+        inside = [c for row, c in both if row.outcome is Outcome.BROKEN_INSIDE]
         risky = sum(c.claim.coverage == 1 and c.claim.risk > 0 for c in inside)
+        left_out = counts["BROKEN_INSIDE"] - wrong - risky
         reasons = [
-            (
-                counts["BROKEN_INSIDE"] - wrong - risky,
-                "broken inside of the certified set: certificates about most shifts leave out a share",
-            ),
+            (left_out, "broken inside of the certified set: certificates about most shifts leave out a share"),
             (risky, "broken inside of the certified set: certificates that are not proofs may be false"),
             (counts["BROKEN_OUTSIDE"], "broken by a model outside of what was certified"),
             (counts["BROKEN"], "broken; it is not known whether the later model lies in the certified set"),
@@ -198,8 +192,7 @@ def figures(subject: Subject, later: Later | None) -> list[Figure]:
     return found
 
 
-#: So many seeds are written out.
-SEEDS = 5
+SEEDS = 5  # so many seeds are written out
 #: What a digest is of where there is no file to compare it with.
 UNSAVED = ", as their to_dict() gives them: no file can hold them"
 
@@ -269,13 +262,9 @@ def _shown(subject: Subject) -> list[str]:
     return said
 
 
-def _estimated(subject: Subject) -> bool:
-    return any(claim.risk for claim in _claims(subject))
-
-
 def _assumed(subject: Subject) -> list[str]:
     said = [words_of(subject.rows.shifts).assumed]
-    if _estimated(subject):
+    if any(claim.risk for claim in _claims(subject)):
         said.append(
             "Statements about most shifts are about the distribution that they name. Whether later models follow it is "
             "not known to this report."

@@ -15,8 +15,7 @@ from apas.report.audit_section import Later
 from apas.report.headline import capital
 from apas.report.subject import Subject
 
-#: So many features are listed per row, which keeps pages of wide tables small.
-LISTED = 16
+LISTED = 16  # so many features are listed per row, which keeps pages of wide tables small
 
 
 @dataclass(frozen=True)

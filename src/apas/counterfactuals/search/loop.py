@@ -41,14 +41,10 @@ from apas.shifts.base import Listed, OnPoints, ShiftSet
 from apas.shifts.linf import LinfShifts
 from apas.stats import allowed_failures, sample_size
 
-#: How many of the draws that do worst at a point are kept to look at points near it.
-KEPT = 800
-#: So many numbers of draws are kept for all rows of a call; more are drawn again each time.
-HELD = 5_000_000
-#: Fewer draws than this leave the worst shift of all much worse than the worst that was drawn.
-FEW = 1000
-#: Points that are looked at together.
-TOGETHER = 256
+KEPT = 800  # how many of the draws that do worst at a point are kept to look at points near it
+HELD = 5_000_000  # so many numbers of draws are kept for all rows of a call; more are drawn again each time
+FEW = 1000  # fewer draws than this leave the worst shift of all much worse than the worst that was drawn
+TOGETHER = 256  # points that are looked at together
 #: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
 CAUTION = 2.0
 #: Slacks are cut to a grid, in units of the rounding band: what a source does next must not depend on the last bits of
@@ -317,14 +313,10 @@ def _look_at_bound(certificate: Certificate) -> Look:
     return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate)
 
 
-#: Rows of each path that are tested together before it is seen whether one failed.
-AHEAD = 8
-#: How often the way between two rows of a path is halved where that costs nothing.
-HALVINGS = 10
-#: A source may look at so many times as many points as it may offer.
-PROBES = 20
-#: An answer, and the numbers per cell of what was found (NaN if nothing).
-Answer = tuple[Counterfactual, Floats]
+AHEAD = 8  # rows of each path that are tested together before it is seen whether one failed
+HALVINGS = 10  # how often the way between two rows of a path is halved where that costs nothing
+PROBES = 20  # a source may look at so many times as many points as it may offer
+Answer = tuple[Counterfactual, Floats]  # an answer, and the numbers per cell of what was found (NaN if nothing)
 _Answers = dict[tuple[int, int], Answer]  # by row and rank
 
 

@@ -97,8 +97,7 @@ class AdditiveEncoder:
     """The encoder of one model as a sum over features; what never changes is encoded once per row of the call."""
 
     def __init__(self, task: Task, parts: tuple[Piece | None, ...]) -> None:
-        self.task = task
-        self._fixed = np.array([piece is None for piece in parts])
+        self.task, self._fixed = task, np.array([piece is None for piece in parts])
         self._levels = [(i, piece) for i, piece in enumerate(parts) if piece is not None and piece.line is None]
         self._lines = np.zeros((len(parts), task.model.n_features))
         self._low, self._high = np.full(len(parts), -np.inf), np.full(len(parts), np.inf)

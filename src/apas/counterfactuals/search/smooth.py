@@ -124,8 +124,7 @@ class PiecewiseLinear:
     def slopes(self, points: Floats) -> Floats:
         """Their slopes, shape (rows, functions, columns); at a knot the mean of those on its sides."""
         at, piece, knot = self._pieces_at(points)
-        # the last knot ends a piece and begins none
-        end = self._knots[self._every, piece + 1]
+        end = self._knots[self._every, piece + 1]  # the last knot ends a piece and begins none
         slopes = np.where((at == knot)[:, :, None], self._means[self._every, piece], self._pieces[self._every, piece])
         return np.where((at == end)[:, :, None], self._means[self._every, piece + 1], slopes)
 
@@ -136,12 +135,9 @@ class PiecewiseLinear:
         return at, piece, self._knots[self._every, piece]
 
 
-#: In how many pieces a number is encoded to see whether it reaches the model along a straight line.
-PIECES = 64
-#: How far from straight a line may be, in units of the largest entry of its column.
-STRAIGHT = 1e-9
-#: How far to each side a finite difference goes, in units of the range of a number, or of a whole level.
-WIDTH = 0.01
+PIECES = 64  # in how many pieces a number is encoded to see whether it reaches the model along a straight line
+STRAIGHT = 1e-9  # how far from straight a line may be, in units of the largest entry of its column
+WIDTH = 0.01  # how far to each side a finite difference goes, in units of the range of a number, or of a whole level
 #: Margins further below 0 than this are scaled down to it when derived: there probabilities do not move any more.
 FAR = 20.0
 
@@ -186,11 +182,9 @@ class SmoothProblem:
         return margins, found
 
     def slopes(self, margins: Floats) -> Floats:
-        """How fast the probability of the wanted class grows with the margin.
-
-        Far below 0 it does not, in floating point, and no descent would ever start. So where the input is that far
-        away, margins are taken in larger units, in which it is at -20.
-        """
+        """How fast the probability of the wanted class grows with the margin."""
+        # Far below 0 it does not, in floating point, and no descent would ever start. So where the input is that far
+        # away, margins are taken in larger units, in which it is at -20.
         scaled = probabilities(margins / self._heat)
         return scaled * (1.0 - scaled) / self._heat
 
@@ -332,10 +326,8 @@ def probabilities(margins: Floats) -> Floats:
 
 #: Costs and points of descents, given what each is asked for and how strongly; infinite costs where one failed.
 Descend = Callable[[Floats, Floats], tuple[Floats, Floats]]
-#: Strengths that are tried together, in units of the first.
-SPREAD = 10.0 ** np.arange(-2, 3)
-#: A strength that failed although a smaller one did not is taken to be smaller by this part at least.
-APART = 1.2
+SPREAD = 10.0 ** np.arange(-2, 3)  # strengths that are tried together, in units of the first
+APART = 1.2  # a strength that failed although a smaller one did not is taken to be smaller by this part at least
 
 
 @dataclass(frozen=True)
@@ -397,8 +389,7 @@ def levels_of(problem: SmoothProblem, asked: Floats, costs: Floats, points: Floa
 
 def usable(search: Search, rows: Floats) -> Floats:
     """The rows that could be offered: valid, and different from each other, the input and what the row has."""
-    seen = {r.tobytes(): r for r in rows}
-    kept = [r for r in seen.values() if (r != search.input).any() and search.is_different(r)]
+    kept = [r for r in {r.tobytes(): r for r in rows}.values() if (r != search.input).any() and search.is_different(r)]
     found = np.array(kept).reshape(-1, len(search.input))
     return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
 

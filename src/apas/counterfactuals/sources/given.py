@@ -21,8 +21,7 @@ _Asking = Generator[Candidate, float | None, str | None]
 HALVINGS, PARTS = 12, 8
 #: So many background rows are tried one by one as robust points; then the rank grows by a half each time.
 ONE_BY_ONE = 16
-#: How far beyond the given point a ray from the input goes, in units of its length.
-FURTHEST = 64.0
+FURTHEST = 64.0  # how far beyond the given point a ray from the input goes, in units of its length
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,7 @@ from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError
 
-#: How many neighbours are asked for at first; then twice as many each time.
-FIRST = 16
+FIRST = 16  # how many neighbours are asked for at first; then twice as many each time
 #: The tree and the space add differences up in different orders, so that bounds may be off by a few roundings.
 ROUNDING = 1e-12
 
@@ -136,8 +135,7 @@ def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:
 
 def _usable(search: Search, rows: Floats, numbers: Indices, seen: set[bytes]) -> Iterator[tuple[int, Floats, float]]:
     """What rows become when the space allows them only in part: number, point and cost of those still of use."""
-    task = search.task
-    inputs = np.broadcast_to(search.input, rows.shape)
+    task, inputs = search.task, np.broadcast_to(search.input, rows.shape)
     points = task.space.snapped(rows, inputs)
     kept = (points != inputs).any(axis=1)
     if kept.any():  # preprocessing need not take an empty table

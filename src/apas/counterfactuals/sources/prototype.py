@@ -16,8 +16,7 @@ from apas.counterfactuals.search.smooth import Level, SmoothProblem, levels_of, 
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
-#: How often the way from the input to what a descent found is halved.
-HALVINGS = 12
+HALVINGS = 12  # how often the way from the input to what a descent found is halved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +149,7 @@ class Prototype:
                 break
             allowed = problem.rounded(np.concatenate([at, ahead]))
             margins, slopes = problem.gradients(allowed)
-            excess = np.tanh(0.5 * margins)
-            moved = allowed[:count] - start
+            excess, moved = np.tanh(0.5 * margins), allowed[:count] - start
             costs = self.sparsity * problem.costs(allowed[:count]) + (moved * moved).sum(axis=1)
             good = (excess[:count] >= asked) & (margins[:count] >= 0) & (costs < best)
             best[good], points[good] = costs[good], allowed[:count][good]

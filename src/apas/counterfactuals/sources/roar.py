@@ -31,8 +31,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Differentiable
 
 BALLS = ("linf", "l1")
-#: Decimals that are kept of slopes and intercept, as in the published experiments.
-DECIMALS = 4
+DECIMALS = 4  # decimals that are kept of slopes and intercept, as in the published experiments
 #: Newton steps of a fit at most, halvings of each, and the step that ends it.
 NEWTON_STEPS, HALVINGS, SMALL = 50, 30, 1e-9
 
@@ -138,11 +137,9 @@ class Columns:
         return Neighbours(points, self.valid(points), mean, spread)
 
     def reversed(self, normals: Floats) -> Neighbours:
-        """Draw what the published experiments fitted the last line to where features have levels: see `Roar`.
-
-        Columns of levels are drawn as frequent as they are and replaced by whether they are the row's, and the class
-        is turned round. Without such columns it is what `drawn` gives.
-        """
+        """Draw what the published experiments fitted the last line to where features have levels: see `Roar`."""
+        # Columns of levels are drawn as frequent as they are and replaced by whether they are the row's, and the class
+        # is turned round. Without such columns it is what `drawn` gives.
         found, bits = self.drawn(normals, local=False), self._bits
         if not bits.any():
             return found
@@ -199,11 +196,9 @@ class InSpace:
         self.width = len(task.space)
 
     def drawn(self, normals: Floats, local: bool) -> Neighbours:
-        """Draw rows around the row, or around the mean of the known rows.
-
-        Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there; what
-        a feature cannot be becomes the nearest that it can, whether or not the row may change so.
-        """
+        """Draw rows around the row, or around the mean of the known rows."""
+        # Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there;
+        # what a feature cannot be becomes the nearest that it can, whether or not the row may change so.
         task, rows = self.search.task, np.empty(normals.shape)
         background = _background(self.search)
         for i, feature in enumerate(task.space):
@@ -212,8 +207,7 @@ class InSpace:
                 rows[:, i] = _by_frequency(values, normals[:, i])
                 continue
             size = float(values.std()) or self._at.units[i]
-            wanted = (original if local else values.mean()) + size * normals[:, i]
-            rows[:, i] = _possible(feature, wanted, original)
+            rows[:, i] = _possible(feature, (original if local else values.mean()) + size * normals[:, i], original)
         rows[0] = self.search.input
         mean, spread = _mean_and_spread(self._at.of(background) - self._origin)
         return Neighbours(self._at.of(rows) - self._origin, task.valid(rows, self.search.target), mean, spread)
@@ -272,8 +266,7 @@ PRICES = np.array([0.0005, 0.001, 0.005, *(0.01 + 0.05 * np.arange(22)).round(2)
 #: Adam's settings, the change of the loss that ends a descent, and how many steps it takes at most.
 RATE, BETAS, EPSILON = 0.001, (0.9, 0.999), 1e-8
 TOLERANCE, STEPS = 1e-4, 5000
-#: How wide the weights of neighbours are: this times the root of the number of coordinates.
-KERNEL = 0.75
+KERNEL = 0.75  # how wide the weights of neighbours are: this times the root of the number of coordinates
 #: Further radii, as parts of the way from the radius to the largest slope, beyond which no slope keeps its sign.
 WIDER = (0.1, 0.2, 0.4, 0.8)
 
@@ -392,8 +385,7 @@ class Roar:
 
     def _rows(self, place: InSpace, choosing: Surrogate, last: Surrogate) -> Iterator[Floats]:
         """The row of the chosen price, if it can be offered; then those of all prices and radii."""
-        search = place.search
-        points = self._descend(place, choosing, self.radius, PRICES)
+        search, points = place.search, self._descend(place, choosing, self.radius, PRICES)
         chosen = _last_valid_price(search.task.valid(place.numbers(points), search.target))
         if choosing is not last:
             points = self._descend(place, last, self.radius, PRICES)

@@ -30,8 +30,7 @@ from apas.counterfactuals.search.source import Candidate, Search, SearchTest, Ta
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 
-#: Neighbours whose density a row is compared with.
-NEIGHBOURS = 20
+NEIGHBOURS = 20  # neighbours whose density a row is compared with
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,7 @@ class Plausible:
         if not len(known):
             return points[fine]
         costs = self.task.space.costs(known, np.broadcast_to(search.input, known.shape), self.task.distance)
-        near = known[np.argsort(costs, kind="stable")[:20]]
-        ends = points[:: max(1, len(points) // 4)]
+        near, ends = known[np.argsort(costs, kind="stable")[:20]], points[:: max(1, len(points) // 4)]
         rows = [search.snapped(e + t * (k - e)) for e in ends for k in near for t in np.linspace(0.1, 1.0, 10)]
         found = np.unique(np.vstack([points[fine], np.array(rows)]), axis=0)
         found = found[self.inside(found) & self.task.valid(found, search.target)]
@@ -78,8 +76,7 @@ WIDTHS = np.array([4.0, 2.0, 1.0, 0.5, 0.25])
 EXTRA = np.array([0.0, 0.1])
 #: Present width at the start and where it ends, in units of the ranges; and by what part a cost must fall to go on.
 FIRST, LAST, GAIN = 0.02, 2e-4, 3e-4
-#: A derivative is a difference over this part of the range.
-STEP = 1e-4
+STEP = 1e-4  # a derivative is a difference over this part of the range
 ROUNDS = 40
 _Step = tuple[Floats, float, float]  # a point, its slack and the width of its region
 
@@ -276,10 +273,8 @@ WAY = np.concatenate([[2.0, 1.5, 1.25, 1.12, 1.06], np.linspace(1.036, 0.976, 21
 SPARE = (0.25, 0.5, 1.0, 2.0)
 #: Where between the last of these rows and the one with most slack further ones lie.
 BETWEEN = (0.15, 0.3, 0.45, 0.6, 0.8)
-#: So much slack the safest row of a path should have, in parts of what the shifts take away.
-CLEARLY = 0.1
-#: Known rows that are looked at to find one that survives.
-KNOWN = 200
+CLEARLY = 0.1  # so much slack the safest row of a path should have, in parts of what the shifts take away
+KNOWN = 200  # known rows that are looked at to find one that survives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,5 +424,4 @@ def _along(search: Search, anchor: Floats, ways: Floats) -> Floats:
     """Rows on the way from the input through the anchor; categories have no way, they are the anchor's."""
     points = search.input + ways[:, None] * (anchor - search.input)
     fixed = np.array([f.kind in ("categorical", "binary") for f in search.task.space])
-    inputs = np.repeat(search.input[None], len(ways), axis=0)
-    return search.task.space.snapped(np.where(fixed, anchor, points), inputs)
+    return search.task.space.snapped(np.where(fixed, anchor, points), np.repeat(search.input[None], len(ways), axis=0))

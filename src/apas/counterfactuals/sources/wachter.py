@@ -12,15 +12,8 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search.smooth import (
-    Level,
-    SmoothProblem,
-    levels_of,
-    offered,
-    probabilities,
-    rising_levels,
-    try_strengths,
-)
+from apas.counterfactuals.search import smooth
+from apas.counterfactuals.search.smooth import Level, SmoothProblem, probabilities
 from apas.counterfactuals.search.source import Candidate, Search, Task
 from apas.errors import InputError
 
@@ -113,7 +106,7 @@ class Wachter:
         The generator returns why there are no more.
         """
         problem = SmoothProblem(search)
-        return (yield from offered(problem, self._levels(problem), "Wachter"))
+        return (yield from smooth.offered(problem, self._levels(problem), "Wachter"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
@@ -124,12 +117,12 @@ class Wachter:
         yield from self._levels_of_descents(problem, first, np.array([float(self.penalty)]))
         if self.penalties:
             # all together: descents of one row cost little more than one of them
-            asked, starts = rising_levels(float(self.target_probability), self.step, self.last), self.penalties
+            asked, starts = smooth.rising_levels(float(self.target_probability), self.step, self.last), self.penalties
             yield from self._levels_of_descents(problem, np.repeat(asked, len(starts)), np.tile(starts, len(asked)))
 
     def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, penalties: Floats) -> Iterator[Level]:
-        costs, points = try_strengths(partial(self._descend, problem), asked, 1.0 / penalties, self.rounds)
-        return levels_of(problem, asked, costs, points)
+        costs, points = smooth.try_strengths(partial(self._descend, problem), asked, 1.0 / penalties, self.rounds)
+        return smooth.levels_of(problem, asked, costs, points)
 
     def _descend(self, problem: SmoothProblem, targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
         """Cost and place of the nearest point that each descent came across, infinite where there is none."""
@@ -143,8 +136,7 @@ class Wachter:
                 break
             allowed = problem.rounded(at)
             margins, slopes = problem.gradients(allowed)
-            probability = probabilities(margins)
-            costs = problem.costs(allowed)
+            probability, costs = probabilities(margins), problem.costs(allowed)
             good = (probability >= targets - self.tolerance) & (margins >= 0)
             nearer = good & (costs < best[going])
             best[going[nearer]], points[going[nearer]] = costs[nearer], allowed[nearer]

@@ -150,8 +150,7 @@ class Coding:
                 cells = np.array(feature.values, dtype=np.float64)[cells.astype(int)]
             return ((cells - base) / width_)[:, None]
         levels = np.arange(len(feature.values or ()))
-        hit = levels == cells[:, None] if feature.code == "onehot" else levels <= cells[:, None]
-        return hit.astype(np.float64)
+        return (levels == cells[:, None] if feature.code == "onehot" else levels <= cells[:, None]).astype(np.float64)
 
 
 def _on_feature_grid(feature: Feature, values: Floats, size: float) -> Floats:
@@ -310,14 +309,11 @@ class CodedModel(ModelWrapper):
         return f"<{self._net!r} behind a space of {len(self._space)} features>"
 
 
-#: How far a column may be from the sum of its parts, in units of its largest entry.
-ACCURACY = 1e-9
+ACCURACY = 1e-9  # how far a column may be from the sum of its parts, in units of its largest entry
 #: Where between the ends of its range a number is tried.
 FRACTIONS = (0.0, 0.003, 0.05, 0.17, 0.31, 0.5, 0.62, 0.77, 0.9, 0.994, 1.0)
-#: A feature in steps that has at most so many values may depend on them in any way.
-FEW = 64
-#: Pairs of rows on which the sums are checked.
-PAIRS = 12
+FEW = 64  # a feature in steps that has at most so many values may depend on them in any way
+PAIRS = 12  # pairs of rows on which the sums are checked
 INSTEAD = 'use source="neighbours", or apas.Given with the rows of another tool.'
 
 

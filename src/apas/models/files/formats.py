@@ -36,19 +36,16 @@ _FORMATS = {
     ".safetensors": ("safetensors", "read_safetensors", "safetensors_bytes"),
     ".onnx": ("onnx", "read_onnx", "onnx_bytes"),
     ".skops": ("skops", "read_skops", None),
-    ".pt": ("torch_state", "read_state", None),
-    ".pth": ("torch_state", "read_state", None),
+    **dict.fromkeys((".pt", ".pth"), ("torch_state", "read_state", None)),
 }
 _WRITTEN = [suffix for suffix, (_, _, writer) in _FORMATS.items() if writer is not None]
 #: Formats that we read but leave to their own library to write.
 _ELSEWHERE = {
     ".skops": "skops.io.dump(estimator, path)",
-    ".pt": "torch.save(module.state_dict(), path)",
-    ".pth": "torch.save(module.state_dict(), path)",
+    **dict.fromkeys((".pt", ".pth"), "torch.save(module.state_dict(), path)"),
 }
 _RUNS_CODE = (".pkl", ".pickle", ".joblib", ".ckpt", ".bin", ".dill", ".sav", ".h5", ".hdf5", ".keras")
-#: Largest file in bytes: more than a hundred million numbers.
-LARGEST = 2**30
+LARGEST = 2**30  # largest file in bytes: more than a hundred million numbers
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
@@ -76,8 +73,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
             f"`path` must end in {_listed(_WRITTEN)} to be written by apas, got {str(path)!r}; such a file is written "
             f"by {_ELSEWHERE[suffix]}."
         )
-    file = _path(path, _WRITTEN)
-    network = _network(model, suffix)
+    file, network = _path(path, _WRITTEN), _network(model, suffix)
     module, _, writer = _FORMATS[suffix]
     try:
         content: bytes = getattr(import_module(f"apas.models.files.{module}"), str(writer))(network)
@@ -188,20 +184,15 @@ def _listed(words: Sequence[str]) -> str:
 
 VERSION = 1
 FIELDS = ("activation", "output", "threshold", "classes", "feature_names")
-#: What a file says only where it is not the usual: float64.
-OPTIONAL = ("dtype",)
+OPTIONAL = ("dtype",)  # what a file says only where it is not the usual: float64
 CONVERT = "in the program that trained the model, write it with: apas.save_model(model, 'model.json')"
 
 
 def describe_network(network: FeedForward) -> dict[str, Any]:
     """All of a network but its weights and biases, as JSON values."""
     described = network.describe()
-    return {
-        "format": "apas-model",
-        "version": VERSION,
-        "kind": "feedforward",
-        **{key: described[key] for key in (*FIELDS, *OPTIONAL) if key in described},
-    }
+    kept = {key: described[key] for key in (*FIELDS, *OPTIONAL) if key in described}
+    return {"format": "apas-model", "version": VERSION, "kind": "feedforward", **kept}
 
 
 def check_description(content: Any, path: Path, *, arrays: Sequence[str] = ()) -> dict[str, Any]:
@@ -256,13 +247,9 @@ class LoadOptions:
         if not self.said() or not offers(model, Dense):
             return model
         network = model.as_feedforward()
-        found = {
-            "activation": network.activations,
-            "output": network.output,
-            "threshold": network.threshold,
-            "classes": network.classes,
-            "feature_names": model.feature_names if offers(model, Named) else None,
-        }
+        names = model.feature_names if offers(model, Named) else None
+        found = {name: getattr(network, name) for name in ("output", "threshold", "classes")}
+        found |= {"activation": network.activations, "feature_names": names}
         for name in self.said():
             given: Any = getattr(self, name)
             if name == "activation":
@@ -330,8 +317,7 @@ BROKEN = (
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 MEMBERS = 100_000
-#: How far members may expand: this many bytes, and so many times the size of the file.
-FREE, TIMES = 2**25, 4
+FREE, TIMES = 2**25, 4  # how far members may expand: this many bytes, and so many times the size of the file
 PIECE = 2**20
 
 

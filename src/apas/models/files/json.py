@@ -29,9 +29,8 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 def json_bytes(network: FeedForward) -> bytes:
     """Give a network as the bytes of a ``.json`` file."""
     described = describe_network(network)
-    head = {key: described.pop(key) for key in ("format", "version", "kind")}
     content = {
-        **head,
+        **{key: described.pop(key) for key in ("format", "version", "kind")},
         "weights": [w.tolist() for w in network.weights],
         "biases": [None if b is None else b.tolist() for b in network.given_biases],
         **described,

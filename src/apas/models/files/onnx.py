@@ -40,11 +40,9 @@ _OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 #: Which activation a node is; one that does nothing is silent.
 _NAMES = {kind: name for name, (kind, _) in _OPERATORS.items() if name != "identity"}
-#: Nodes that change no number of a row.
-_SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")
+_SILENT = ("Identity", "Cast", "Flatten", "Dropout", "Reshape")  # nodes that change no number of a row
 _HEADS = {"Sigmoid": "sigmoid", "Softmax": "softmax", "LogSoftmax": "softmax"}
-#: Types of numbers that a Cast may make: float and double.
-_FLOATS = (1, 11)
+_FLOATS = (1, 11)  # types of numbers that a Cast may make: float and double
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ class Chain:
     classes: list[Any] | None = None
     used: set[str] = field(default_factory=set)
     flattens: bool = False
-    single: bool = False
-    """Whether any number on the way is a float32 one."""
+    single: bool = False  # whether any number on the way is a float32 one
 
 
 def read_chain(graph: Graph) -> Chain:
@@ -253,16 +250,13 @@ def _activate(graph: Graph, chain: Chain, kind: str, constants: list[Any], setti
 
 
 ROWS = 8
-#: How many units of rounding the numbers may differ by, in proportion to the magnitudes behind them.
-UNITS = 64
+UNITS = 64  # how many units of rounding the numbers may differ by, in proportion to the magnitudes behind them
 _DTYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 
 
 def check_with_onnxruntime(path: Path, model: Any, graph: Graph, chain: Chain, network: FeedForward) -> None:
-    """Compare the numbers of the last layer on a few rows; do nothing if onnxruntime is absent or cannot run them.
-
-    What it gets is a graph of the layers that were read and their numbers, not the file.
-    """
+    """Compare the numbers of the last layer on a few rows; do nothing if onnxruntime is absent or cannot run them."""
+    # What it gets is a graph of the layers that were read and their numbers, not the file.
     try:
         import onnxruntime
     except ImportError:
@@ -291,8 +285,7 @@ def check_with_onnxruntime(path: Path, model: Any, graph: Graph, chain: Chain, n
 def _session(onnxruntime: Any, model: Any, graph: Graph, chain: Chain) -> Any:
     from onnx import helper, numpy_helper
 
-    names = {name for node in chain.nodes for name in node.input if name}
-    kept = {name: graph.constant(name) for name in names}
+    kept = {name: graph.constant(name) for node in chain.nodes for name in node.input if name}
     tensors = [numpy_helper.from_array(np.array(array), name) for name, array in kept.items() if array is not None]
     inputs = [i for i in model.graph.input if i.name in graph.inputs]
     last = helper.make_empty_tensor_value_info(chain.nodes[-1].output[0])
@@ -309,17 +302,13 @@ def _session(onnxruntime: Any, model: Any, graph: Graph, chain: Chain) -> Any:
 
 
 KEY = "apas"
-#: Most nodes of a graph: a dense network has a few per layer.
-NODES = 10_000
-#: Versions of the format and of the operators that we write; the first that have a Gelu.
-IR_VERSION, OPSET = 9, 20
+NODES = 10_000  # most nodes of a graph: a dense network has a few per layer
+IR_VERSION, OPSET = 9, 20  # versions of the format and of the operators that we write; the first that have a Gelu
 
 
 def onnx_bytes(network: FeedForward) -> bytes:
-    """Give a network as the bytes of an ``.onnx`` file in double precision.
-
-    What ONNX has no place for (threshold, classes, names) stands in its metadata.
-    """
+    """Give a network as the bytes of an ``.onnx`` file in double precision."""
+    # What ONNX has no place for (threshold, classes, names) stands in its metadata.
     onnx = require("onnx", feature="an .onnx file", extra="onnx")
     make, double = onnx.helper, onnx.TensorProto.DOUBLE
     nodes: list[Any] = []
@@ -348,8 +337,7 @@ def onnx_bytes(network: FeedForward) -> bytes:
     graph = make.make_graph(nodes, "apas", ends[:1], ends[1:], tensors)
     model = make.make_model(graph, opset_imports=[make.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     make.set_model_props(model, {KEY: json.dumps(describe_network(network), allow_nan=False)})
-    content: bytes = model.SerializeToString()
-    return content
+    return bytes(model.SerializeToString())
 
 
 def read_onnx(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
@@ -447,8 +435,7 @@ def _check_place(onnx: Any, path: Path, tensor: Any) -> None:
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
     name = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
-    # a plain name, in any system's eyes
-    if not name or name in (".", "..") or any(mark in name for mark in "/\\:\0"):
+    if not name or name in (".", "..") or any(mark in name for mark in "/\\:\0"):  # a plain name, in any system's eyes
         raise UnsafeFile(
             f"{path} keeps numbers in {name!r}, but apas reads only files in the same folder, given by their plain "
             "names; write the model into one file."
@@ -472,8 +459,7 @@ def _external(path: Path, tensor: Any, size: int) -> bytes:
             )
         with place.open("rb") as file:
             file.seek(offset)
-            content: bytes = file.read(length)
-            return content
+            return bytes(file.read(length))
     except OSError as error:
         raise InputError(f"{path} keeps numbers in {place}, which cannot be read: {error.strerror}.") from None
 

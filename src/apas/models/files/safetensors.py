@@ -22,8 +22,7 @@ from apas.models.files.formats import BROKEN, LoadOptions
 from apas.models.files.json import parse_json
 from apas.models.files.torch_state import state_dtype, state_layers
 
-#: Largest header in bytes.
-HEADER = 2**22
+HEADER = 2**22  # largest header in bytes
 KEY = "apas"
 
 
@@ -47,8 +46,7 @@ def safetensors_bytes(network: FeedForward) -> bytes:
 
 def read_safetensors(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
-    header = _header(path, raw)
-    arrays = _arrays(path, raw)
+    header, arrays = _header(path, raw), _arrays(path, raw)
     said = header.get("__metadata__")
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)

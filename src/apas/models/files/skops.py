@@ -84,12 +84,10 @@ SCHEMA = "schema.json"
 
 
 def read_skops(path: Path, raw: bytes, stated: LoadOptions) -> Any:
-    """Read a classifier or pipeline that ``skops.io.dump`` wrote.
-
-    Every type in the file is looked up in a list of our own first. What skops then reads is a new archive of what was
-    looked at, so that both see the same.
-    """
-    from apas.models.sklearn import SklearnModel, from_sklearn
+    """Read a classifier or pipeline that ``skops.io.dump`` wrote."""
+    # Every type in the file is looked up in a list of our own first. What skops then reads is a new archive of what was
+    # looked at, so that both see the same.
+    from apas.models.sklearn import from_sklearn
 
     if raw[:4] != b"PK\x03\x04":
         raise InputError(f"{path} is not a .skops file; write it with skops.io.dump(estimator, path).")
@@ -108,8 +106,7 @@ def read_skops(path: Path, raw: bytes, stated: LoadOptions) -> Any:
     except BROKEN as error:  # those of our own say so themselves
         raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from error
     said = LoadOptions(activation=stated.activation, output=stated.output, classes=stated.classes)
-    checked: SklearnModel = said.confirm(path, model)
-    return checked
+    return said.confirm(path, model)
 
 
 def _made(path: Path, content: bytes, trusted: list[str]) -> Any:

@@ -20,8 +20,7 @@ from apas.errors import InputError, UnsafeFile, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.models.files.formats import CONVERT, LoadOptions, read_archive
 
-#: Most bytes of a record: enough for a thousand layers.
-RECORD = 2**18
+RECORD = 2**18  # most bytes of a record: enough for a thousand layers
 STORAGES = tuple(
     f"{kind}Storage" for kind in ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 )
@@ -84,8 +83,7 @@ def read_record(path: Path, members: Mapping[str, bytes]) -> tuple[dict[str, Any
         )
     prefix = f"{folders[0]}data/"
     storages = {name.removeprefix(prefix): content for name, content in members.items() if name.startswith(prefix)}
-    order = members.get(f"{folders[0]}byteorder", b"little")
-    return state, storages, ">" if order.strip() == b"big" else "<"
+    return state, storages, ">" if members.get(f"{folders[0]}byteorder", b"little").strip() == b"big" else "<"
 
 
 class _RecordReader:
@@ -178,10 +176,8 @@ DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFl
 
 
 def read_state(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
-    """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without a pickle.
-
-    Layers are taken in the order in which the module registered them.
-    """
+    """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without pickle."""
+    # Layers are taken in the order in which the module registered them.
     if raw[:4] != b"PK\x03\x04":
         raise InputError(
             f"{path} is not a file of torch.save (or of a version before 1.6, which could run code when read); {ALONE}."

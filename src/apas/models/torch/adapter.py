@@ -67,10 +67,8 @@ class DenseTorchModel(ModelWrapper):
 
 
 def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
-    """Weights, biases and activations of a sequence of linear layers, or None if it is anything else.
-
-    `Softplus` is anything else: PyTorch's is linear from 20 on, where ours is larger by up to 2e-9.
-    """
+    """Weights, biases and activations of a sequence of linear layers, or None if it is anything else."""
+    # `Softplus` is anything else: PyTorch's is linear from 20 on, where ours is larger by up to 2e-9.
     layers = list(_flat(module))
     if None in layers:
         return None
@@ -96,8 +94,7 @@ def dense_layers(module: Any, shape: Sequence[int] | None) -> _Layers | None:
     if type(layers[-1]) is not nn.Linear:
         return None
     weights = [_array(layer.weight).T for layer in linear]
-    biases = [None if layer.bias is None else _array(layer.bias) for layer in linear]
-    return weights, biases, activations
+    return weights, [None if layer.bias is None else _array(layer.bias) for layer in linear], activations
 
 
 def _flat(module: Any) -> Iterator[Any]:
@@ -126,8 +123,7 @@ def _array(tensor: Any) -> Floats:
 
 #: Names of biases: attention and recurrent layers have an in_proj_bias, a bias_ih_l0 and the like.
 _BIAS = re.compile("bias|bias_.*|.*_bias", re.DOTALL)
-#: Members that PyTorch gives to every module.
-_BOOKKEEPING = frozenset(vars(nn.Module()))
+_BOOKKEEPING = frozenset(vars(nn.Module()))  # members that PyTorch gives to every module
 
 
 class TorchModel:
@@ -183,11 +179,9 @@ class TorchModel:
         return margins
 
     def margin_scale(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
-        """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it.
-
-        Measured, not proved: see `apas.models.torch.rounding`. Parameters move by at most ``delta * max(radii)``, to
-        first order; shifts that make the margins many times larger make rounding larger than this says.
-        """
+        """Magnitudes behind the margins of each row, so large that rounding moves them by less than 1e-12 of it."""
+        # Measured, not proved: see `apas.models.torch.rounding`. Parameters move by at most ``delta * max(radii)``, to
+        # first order; shifts that make the margins many times larger make rounding larger than this says.
         if not len(X):
             return np.empty(0)
         # which class is asked about matters little for the magnitudes, and is not known here
@@ -204,8 +198,7 @@ class TorchModel:
         return self._gradients(X, target, moves, by_input=False)
 
     def _gradients(self, X: Floats, target: Any, moves: Floats | None, *, by_input: bool) -> tuple[Floats, Floats]:
-        wanted = class_indices(self.classes, target, len(X))
-        margins = np.empty(len(X))
+        wanted, margins = class_indices(self.classes, target, len(X)), np.empty(len(X))
         slopes = np.empty((len(X), self.n_features if by_input else len(self.parameters)))
         for rows, *found in gradients(self._passes, self._head, X, wanted, moves, by_input=by_input):
             margins[rows], slopes[rows] = found
@@ -278,14 +271,11 @@ def from_torch(
     input_shape: Sequence[int] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> TorchModel | DenseTorchModel:
-    """Read a trained module, without changing it: what is used is a copy, in eval mode.
-
-    Modules that refuse floating point numbers, such as embeddings, are given whole numbers. All parameters may move,
-    those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
-    """
+    """Read a trained module, without changing it: what is used is a copy, in eval mode."""
+    # Modules that refuse floating point numbers, such as embeddings, are given whole numbers. All parameters may move,
+    # those with ``requires_grad=False`` too; choose with `LinfShifts(layers=...)`. Buffers do not move.
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
-    kind = chosen_output(module, output)
-    names = check_names(feature_names)
+    kind, names = chosen_output(module, output), check_names(feature_names)
     parameters = _parameters(module)
     if any(part.training for part in module.modules()):
         warnings.warn(
@@ -306,16 +296,9 @@ def from_torch(
                 f"`input_shape` of as_model is {shape}, which holds {math.prod(shape)} numbers, but the first layer "
                 f"takes {len(weights[0])}."
             )
-        network = FeedForward(
-            weights,
-            biases,
-            activation=activations,
-            output="sigmoid" if weights[-1].shape[1] == 1 else "softmax",
-            threshold=head.threshold,
-            classes=head.classes,
-            feature_names=names,
-            dtype=str(dtype).removeprefix("torch."),
-        )
+        said: dict[str, Any] = {"threshold": head.threshold, "classes": head.classes, "feature_names": names}
+        said |= {"activation": activations, "dtype": str(dtype).removeprefix("torch.")}
+        network = FeedForward(weights, biases, output="sigmoid" if weights[-1].shape[1] == 1 else "softmax", **said)
         return DenseTorchModel(own, head, network, shape)
     shape = input_size(own, input_shape, names)
     check_names(names, math.prod(shape))

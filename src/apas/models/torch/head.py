@@ -21,8 +21,7 @@ OUTPUTS = ("logit", "probability", "logits", "probabilities")
 OTHER = {"logit": "logits", "probability": "probabilities", "logits": "logit", "probabilities": "probability"}
 #: Layers behind the last one that change no number once the module is in eval mode.
 SILENT = (nn.Identity, nn.Flatten, nn.Dropout, nn.AlphaDropout)
-#: How far beyond [0, 1], and how far from a sum of 1, rounding may bring probabilities.
-SLACK, SUM_SLACK = 1e-5, 1e-3
+SLACK, SUM_SLACK = 1e-5, 1e-3  # how far beyond [0, 1], and how far from a sum of 1, rounding may bring probabilities
 
 
 @dataclass(frozen=True)
@@ -160,8 +159,7 @@ def final_layer(module: Any) -> tuple[Any, int, str] | None:
             return final_layer(layer)
         if type(layer) in SILENT and unhooked(layer):
             continue
-        kinds = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}
-        kind = kinds.get(type(layer))
+        kind = {nn.Sigmoid: "probability", nn.Softmax: "probabilities", nn.LogSoftmax: "logits"}.get(type(layer))
         if kind is None or not unhooked(layer) or getattr(layer, "dim", 1) not in (1, -1):
             return None
         return module, i, kind

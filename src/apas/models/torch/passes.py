@@ -24,8 +24,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import Parameters
 from apas.models.torch.head import Head
 
-#: Shifted parameters are computed in parts of this many, which stay in the processor's cache.
-PART = 1 << 15
+PART = 1 << 15  # shifted parameters are computed in parts of this many, which stay in the processor's cache
 
 
 class Stage:
@@ -52,8 +51,7 @@ class Stage:
     def _on_flat(self, module: Any) -> Any:
         """Let the parameters of a module lie in our vector."""
         for p, tensor in zip(module.parameters(), self.layout.split(self._flat), strict=True):
-            p.data = tensor
-            p.grad = None
+            p.data, p.grad = tensor, None
             p.requires_grad_(True)
         return module
 
@@ -114,14 +112,10 @@ def _shift(out: Array, base: Array, direction: Floats, delta: float) -> None:
     out += base
 
 
-#: How many numbers the largest intermediate result may have.
-VALUES = 1 << 19
-#: Fewer shifted copies than this are not worth the overhead of `vmap`.
-WORTH = 8
-#: Modules of more parameters than this are never copied several times at once.
-LARGE = 1 << 18
-#: Modules with a larger result for one row than this are left to as many threads as PyTorch has.
-WIDE = 1 << 16
+VALUES = 1 << 19  # how many numbers the largest intermediate result may have
+WORTH = 8  # fewer shifted copies than this are not worth the overhead of `vmap`
+LARGE = 1 << 18  # modules of more parameters than this are never copied several times at once
+WIDE = 1 << 16  # modules with a larger result for one row than this are left to as many threads as PyTorch has
 #: What `vmap` raises about a module that it cannot evaluate.
 NO_VMAP = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError)
 

@@ -23,19 +23,15 @@ from apas.models.feedforward import UNIT
 from apas.models.torch.head import Head
 from apas.models.torch.passes import LARGE, Passes
 
-#: How many units of roundoff a margin may be off, in units of how it follows its parameters.
-ROUNDOFFS = 32
-#: By which share parameters are moved, and how often, to see how the margins follow.
-STEP, TRIES = 1e-3, 4
+ROUNDOFFS = 32  # how many units of roundoff a margin may be off, in units of how it follows its parameters
+STEP, TRIES = 1e-3, 4  # by which share parameters are moved, and how often, to see how the margins follow
 #: Margins below this many times what rounding may do are looked at again: more than the largest normal number is
 #: beyond the largest of a block of them, so that the edge of what counts as failing is always looked at.
 AGAIN = 8
-#: Margins beyond this are taken to be beyond rounding without asking how large the numbers behind them are.
-FAR = 0.05
+FAR = 0.05  # margins beyond this are taken to be beyond rounding without asking how large the numbers behind them are
 #: Shifts that make everything larger make rounding larger too: nor are margins below this share of the largest.
 SHARE = 1e-3
-#: How many rows' magnitudes are remembered.
-REMEMBERED = 1 << 16
+REMEMBERED = 1 << 16  # how many rows' magnitudes are remembered
 
 
 @dataclass

@@ -15,12 +15,10 @@ from torch.utils._pytree import tree_leaves
 from apas.errors import InputError
 from apas.models.torch.passes import LARGE, VALUES, Passes, Stage, answer
 
-#: How far apart two answers to the same row may be, as a share of the largest answer.
-SAME = 1e-3
+SAME = 1e-3  # how far apart two answers to the same row may be, as a share of the largest answer
 #: How far apart they may be after a move: as a share of what it did, and in roundoffs of the largest answer.
 FOLLOWS, ROUNDOFFS = 0.1, 256
-#: How far parameters are moved to see whether the answers follow.
-SIZES = (0.01, 1.0)
+SIZES = (0.01, 1.0)  # how far parameters are moved to see whether the answers follow
 
 
 def input_size(module: Any, given: Sequence[int] | None, names: Sequence[str] | None) -> tuple[int, ...]:
@@ -50,11 +48,9 @@ def input_size(module: Any, given: Sequence[int] | None, names: Sequence[str] | 
 
 
 def probed(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
-    """How to give rows to a module, and how many numbers it gives back per row.
-
-    Numbers from (0, 1) are tried first, then the whole numbers 0 and 1. A module is refused if it answers at random, or
-    if its answer to a row depends on the other rows of a batch: a claim about a row would then mean nothing.
-    """
+    """How to give rows to a module, and how many numbers it gives back per row."""
+    # Numbers from (0, 1) are tried first, then the whole numbers 0 and 1. A module is refused if it answers at random,
+    # or if its answer to a row depends on the other rows of a batch: a claim about a row would then mean nothing.
     size = math.prod(shape)
     numbers, places = np.random.default_rng(0).random((2, size)), np.indices((2, size)).sum(axis=0) % 2.0
     passes = Passes(stage, shape)
@@ -110,11 +106,9 @@ def _check_moves(passes: Passes, numbers: Any, raw: Any) -> None:
 
 
 def _try_together(passes: Passes, numbers: Any, raw: Any) -> None:
-    """Let `vmap` be used if it follows every tensor of parameters as single passes do.
-
-    A tensor that a module keeps in a list besides is moved in single passes but not by `functional_call`: each is
-    moved by itself, so that none can hide behind the others.
-    """
+    """Let `vmap` be used if it follows every tensor of parameters as single passes do."""
+    # A tensor that a module keeps in a list besides is moved in single passes but not by `functional_call`: each is
+    # moved by itself, so that none can hide behind the others.
     stage, draws = passes.stage, np.random.default_rng(1)
     x, some = passes.rows(numbers), max(1, VALUES // len(stage.base))
     passes.batched = True

@@ -26,8 +26,7 @@ from apas.models.feedforward import FeedForward
 from apas.models.forward import activation_range
 from apas.worst_case.linear import pencil
 
-#: Per layer the range of the pre-activations of its units.
-UnitRanges = list[tuple[Floats, Floats]]
+UnitRanges = list[tuple[Floats, Floats]]  # per layer the range of the pre-activations of its units
 #: More steps than this are not counted: the nearest one is as good, and a solver takes so small a step for none.
 MANY = 100_000
 

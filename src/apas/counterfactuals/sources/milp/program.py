@@ -232,8 +232,7 @@ def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
 
 
-#: Amounts and costs below this are rounding of the solver, and taken for 0.
-NOTHING = 1e-9
+NOTHING = 1e-9  # amounts and costs below this are rounding of the solver, and taken for 0
 
 
 @dataclass(frozen=True)
@@ -290,8 +289,7 @@ class Effect:
 
 
 _Sets = tuple[frozenset[int], ...]
-#: With "linf" the sum of all differences counts a little, so that nothing changes without need.
-TIE = 1e-6
+TIE = 1e-6  # with "linf" the sum of all differences counts a little, so that nothing changes without need
 
 
 def cheapest_program(
@@ -345,8 +343,7 @@ def widest_program(net: FeedForward, budget: ChangeBudget, goal: Contrast, avoid
 
 
 def _by_feature(budget: ChangeBudget) -> list[list[int]]:
-    starts = budget.changes.starts.tolist()
-    return [list(range(a, b)) for a, b in itertools.pairwise([*starts, len(budget.changes)])]
+    return [list(range(a, b)) for a, b in itertools.pairwise([*budget.changes.starts.tolist(), len(budget.changes)])]
 
 
 def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:

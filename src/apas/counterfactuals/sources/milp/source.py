@@ -16,16 +16,9 @@ import numpy as np
 from apas._typing import Floats
 from apas._validation import check_number
 from apas.counterfactuals.search.source import Candidate, NoneExists, Search, Task
+from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, changes_of, unit_ranges
-from apas.counterfactuals.sources.milp.program import (
-    NOTHING,
-    TIE,
-    ChangeProgram,
-    Contrast,
-    Effect,
-    cheapest_program,
-    widest_program,
-)
+from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
@@ -36,8 +29,7 @@ from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 
 #: Units that may change sides in one step of an improvement, linear programs for it, and steps.
 FREE, NODES, STEPS = 8, 60, 12
-#: Ranges are wider than what was proved by this part.
-OUTWARD = 1e-9
+OUTWARD = 1e-9  # ranges are wider than what was proved by this part
 #: How much of what is left of a column is tried in one step of a climb, and how many steps there are.
 CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
@@ -69,8 +61,7 @@ def _steps(effect: Effect, amounts: Floats) -> Floats:
     changes, found = effect.changes, []
     for column in range(len(changes)):
         for part in CLIMB_PARTS:
-            step = amounts.copy()
-            rest = part * (changes.top[column] - amounts[column])
+            step, rest = amounts.copy(), part * (changes.top[column] - amounts[column])
             step[(changes.feature == changes.feature[column]) & (np.arange(len(changes)) != column)] = 0.0
             step[column] += np.ceil(rest) if changes.integer[column] else rest
             if changes.parent[column] >= 0:
@@ -81,12 +72,10 @@ def _steps(effect: Effect, amounts: Floats) -> Floats:
     return np.array(found).reshape(-1, len(changes))
 
 
-#: How far a point may miss its margin, in units of what the margin is a sum of.
-MISS = 1e-7
+MISS = 1e-7  # how far a point may miss its margin, in units of what the margin is a sum of
 #: By what a change is stretched that does not go far enough.
 STRETCHES = np.array([1.01, 1.03, 1.07, 1.15, 1.3, 1.6, 2.0, 3.0, 5.0])
-#: Linear programs for a program as it is, and after its ranges were tightened.
-EASY, HARD = 60, 2000
+EASY, HARD = 60, 2000  # linear programs for a program as it is, and after its ranges were tightened
 #: How often ranges are tightened at most, and what part of the units must settle to do it once more.
 ROUNDS, WORTHWHILE = 5, 0.1
 
@@ -148,8 +137,8 @@ class BudgetedSearch:
         return self.budget * (1 + NOTHING) + NOTHING + slack
 
     def _program(self, ranges: UnitRanges | None = None) -> ChangeProgram:
-        effect = self.effect
-        return cheapest_program(effect.net, self._change_budget, effect.goal, self.margin, tuple(effect.avoid), ranges)
+        of, avoid = self.effect, tuple(self.effect.avoid)
+        return programs.cheapest_program(of.net, self._change_budget, of.goal, self.margin, avoid, ranges)
 
     @property
     def _change_budget(self) -> ChangeBudget:
@@ -163,7 +152,7 @@ class BudgetedSearch:
     def _improved(self, best: Incumbent) -> Incumbent:
         """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
         self.budget = best.cost
-        program = self._program()
+        program = self._program()  # within that budget
         phases = program.phases
         for _ in range(STEPS):
             if phases is None or best.values is None:
@@ -188,8 +177,7 @@ class BudgetedSearch:
         for _ in range(ROUNDS):
             if not self._tighten(program, ranges):
                 return None
-            before = program.binaries
-            program = self._program(ranges)
+            before, program = program.binaries, self._program(ranges)
             if program.binaries > (1 - WORTHWHILE) * before:
                 break
         return program
@@ -206,16 +194,13 @@ class BudgetedSearch:
             low, high = self.relaxation.least(form) + const, const - self.relaxation.least(-form)
             if low > high:
                 return False
-            spread = OUTWARD * (abs(low) + abs(high))
-            ends = ranges[i]
+            spread, ends = OUTWARD * (abs(low) + abs(high)), ranges[i]
             ends[0][k], ends[1][k] = max(ends[0][k], low - spread), min(ends[1][k], high + spread)
         return True
 
 
-#: How much of each column is tried by itself.
-GUESSED_PARTS = (0.25, 0.5, 1.0)
-#: Guesses are this much larger than they would be if margins were linear.
-SPARE = 1.25
+GUESSED_PARTS = (0.25, 0.5, 1.0)  # how much of each column is tried by itself
+SPARE = 1.25  # guesses are this much larger than they would be if margins were linear
 
 
 class CostGuess:
@@ -223,12 +208,10 @@ class CostGuess:
 
     def __init__(self, effect: Effect) -> None:
         changes = effect.changes
-        #: Margins and what they cost.
-        self.known: list[tuple[float, float]] = []
+        self.known: list[tuple[float, float]] = []  # margins and what they cost
         self.full = float((changes.cost * changes.top).sum())
         column = np.tile(np.arange(len(changes)), len(GUESSED_PARTS))
-        part = np.outer(GUESSED_PARTS, changes.top)
-        amounts = np.zeros((len(column), len(changes)))
+        part, amounts = np.outer(GUESSED_PARTS, changes.top), np.zeros((len(column), len(changes)))
         row, parent = np.arange(len(column)), changes.parent[column]
         amounts[row[parent >= 0], parent[parent >= 0]] = 1.0
         amounts[row, column] = np.where(changes.integer, np.ceil(part), part).reshape(-1)
@@ -254,8 +237,7 @@ class CostGuess:
         return float(min([max(likely, 0.0), *((1 + NOTHING) * c for c in enough)])) + NOTHING
 
 
-#: How far the model may be from what the program makes of it, in units of what the margin is a sum of.
-AGREEMENT = 1e-4
+AGREEMENT = 1e-4  # how far the model may be from what the program makes of it, in units of what the margin is a sum of
 #: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
 ALLOWANCE = 1e-8
 
@@ -279,8 +261,7 @@ class Nearest:
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
-        self.guess = CostGuess(self.effect)
-        self.relaxation = LpRelaxation()
+        self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
 
     def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
@@ -292,14 +273,13 @@ class Nearest:
             if found is not None:
                 self.guess.known.append((margin, found.cost))
                 return found
-            # whoever is valid by a hair is not after rounding
-            margin += 4 * MISS * self.effect.margin(best.values)[1]
+            margin += 4 * MISS * self.effect.margin(best.values)[1]  # whoever is valid by a hair is not after rounding
         return None
 
     def widest(self) -> NearestPoint | None:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
         budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
-        program = widest_program(self.net, budget, self.goal, self.search.avoid)
+        program = programs.widest_program(self.net, budget, self.goal, self.search.avoid)
         deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
@@ -357,14 +337,10 @@ class Nearest:
 
 #: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
 CLOSE = 0.004
-#: How many margins to try before a candidate is offered.
-TRIES = 24
-#: How many of them no point may have.
-MISSES = 5
-#: By what part margins grow when candidates are not taken: at first, and at most.
-FIRST_GROWTH, LAST_GROWTH = 0.02, 0.5
-#: What growing margins grow by at least.
-LEAST_STEP = 0.01
+TRIES = 24  # how many margins to try before a candidate is offered
+MISSES = 5  # how many of them no point may have
+FIRST_GROWTH, LAST_GROWTH = 0.02, 0.5  # by what part margins grow when candidates are not taken: at first, and at most
+LEAST_STEP = 0.01  # what growing margins grow by at least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -535,8 +511,7 @@ class _Bracket:
                 return None
             # rather a little too far than not far enough; where margins jump, not beyond a point that is just enough
             wish += -CLOSE * self.top if self._jumps() else 0.4 * CLOSE * self.top
-        inside = last.reach < wish < self.top and self.tries < TRIES / 2
-        self.asked = wish if inside else 0.5 * (last.reach + self.top)
+        self.asked = wish if last.reach < wish < self.top and self.tries < TRIES / 2 else 0.5 * (last.reach + self.top)
         return self.asked
 
     def _jumps(self) -> bool:
@@ -555,8 +530,7 @@ class _Bracket:
 def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
     """The network behind the preprocessing, and what each feature adds to the pre-activations of its first layer."""
     assert isinstance(task.model, Dense)
-    net = task.model.as_feedforward()
-    pieces = task.once("milp/pieces", lambda: pieces_of(task))
+    net, pieces = task.model.as_feedforward(), task.once("milp/pieces", lambda: pieces_of(task))
     if pieces.complaint is not None:
         raise Unsupported(pieces.complaint)
     return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]
