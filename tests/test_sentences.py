@@ -18,7 +18,7 @@ from apas import Enumeration, Every, FeedForward, Most, Sampling, Verdict
 from apas.certification.certificate import NOT_VALID, BaseEvidence, BoundEvidence, Certificate
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods.enumeration import EnumerationEvidence
-from apas.certification.methods.sampling import SamplingEvidence, _reason
+from apas.certification.methods.sampling import SamplingEvidence, _verdict
 from apas.certification.output_range import OutputRange, OutputRanges
 from apas.certification.results import Certificates
 from apas.certification.robust_fraction import FractionCurve, FractionCurves
@@ -134,7 +134,9 @@ def evidence_of(verdict: Verdict, claim: Every | Most, method: str) -> tuple[Any
         return BoundEvidence("solver", None), "a shift of the set is known on which it is not kept"
     failures = {"CERTIFIED": 3, "REFUTED": 133, "UNKNOWN": 90}[verdict.name]
     evidence = SamplingEvidence(5, "certify", 20000, 70, 133, 14450 if failures == 133 else 20000, failures, 0, 2)
-    return evidence, _reason(verdict, evidence)
+    found, said = _verdict(evidence)
+    assert found is verdict
+    return evidence, said
 
 
 def evidence_facts(evidence: Any) -> dict[str, Check | tuple[Check, ...]]:

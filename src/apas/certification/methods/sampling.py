@@ -414,11 +414,8 @@ def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> S
 
 def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
     """What the counts decide, and why."""
-    counts, allowed, refuting = (
-        f"{evidence.failures} of {evidence.draws} draws failed",
-        evidence.allowed,
-        evidence.refuting,
-    )
+    allowed, refuting = evidence.allowed, evidence.refuting
+    counts = f"{evidence.failures} of {evidence.draws} draws failed"
     if evidence.failures <= allowed:
         return Verdict.CERTIFIED, f"{counts}, at most {allowed} may"
     if evidence.failures - evidence.doubtful >= refuting:
