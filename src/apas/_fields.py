@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import reprlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -141,15 +142,15 @@ def as_number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-class EqualByContent:
-    """What is equal if it says the same about itself in a file."""
+class EqualByContent(ABC):
+    """What is equal to another of its class if it says the same about itself in a file."""
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build it again, as JSON values."""
-        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, EqualByContent) and self.to_dict() == other.to_dict()
+        return isinstance(other, type(self)) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
         return int(hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:15], 16)
