@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import apas
-from apas.contracts.file import content_digest
+from apas.contracts.certificate_file import content_digest
 
 CHECKER = Path(__file__).resolve().parents[1] / "checker" / "apas_checker.py"
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apas.contracts.file import content_digest
+from apas.contracts.certificate_file import content_digest
 
 SEED = 20
 #: Written in place of a value, these become what JSON libraries do not write.

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from apas import FeedForward
-from apas.counterfactuals.search.source import Search, Task
+from apas.counterfactuals.sources.base import Search, Task
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
 

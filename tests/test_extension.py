@@ -29,7 +29,7 @@ from apas.certification.robust_fraction import FractionCurve
 from apas.contracts.audit import Outcome
 from apas.contracts.verify_evidence import Checked
 from apas.counterfactuals.result import Status
-from apas.counterfactuals.search.source import CandidateSource
+from apas.counterfactuals.sources.base import CandidateSource
 from apas.models.base import Differentiable, Model, offers
 from apas.shifts.base import Bounded, Box, Finite, Listed, Measurable, ShiftSet, ShiftWords, Worded
 

@@ -107,7 +107,7 @@ def loaded(code: str, names: tuple[str, ...]) -> list[str]:
 
 def test_import_is_light():
     assert loaded("import apas", ("numpy", "apas.certification.api", *HEAVY)) == []
-    assert loaded("import apas.cli.program", ("numpy", *HEAVY)) == ["typer"]
+    assert loaded("import apas.cli.app", ("numpy", *HEAVY)) == ["typer"]
     assert loaded("import apas\nfor name in apas._PLACES: getattr(apas, name)", ("numpy", *HEAVY)) == ["numpy"]
 
 

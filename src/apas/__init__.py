@@ -34,7 +34,10 @@ if TYPE_CHECKING:
         robust_fraction as robust_fraction,
     )
     from apas.contracts.audit import AuditReport as AuditReport, audit as audit
-    from apas.contracts.file import load_certificates as load_certificates, save_certificates as save_certificates
+    from apas.contracts.certificate_file import (
+        load_certificates as load_certificates,
+        save_certificates as save_certificates,
+    )
     from apas.contracts.ledger import Ledger as Ledger
     from apas.contracts.verify import VerifyReport as VerifyReport, verify as verify
     from apas.counterfactuals.api import generate as generate
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
         Counterfactuals as Counterfactuals,
         Status as Status,
     )
-    from apas.counterfactuals.search.source import Candidate as Candidate, CandidateSource as CandidateSource
+    from apas.counterfactuals.sources.base import Candidate as Candidate, CandidateSource as CandidateSource
     from apas.counterfactuals.sources.given import Given as Given
     from apas.counterfactuals.sources.milp.source import MilpSource as MilpSource
     from apas.counterfactuals.sources.neighbours import NearestNeighbours as NearestNeighbours
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
     from apas.counterfactuals.sources.wachter import Wachter as Wachter
     from apas.counterfactuals.space.feature import Feature as Feature
     from apas.counterfactuals.space.space import FeatureSpace as FeatureSpace
-    from apas.display.references import citation as citation
+    from apas.display.citations import citation as citation
     from apas.errors import (
         ApasError as ApasError,
         GuaranteeWarning as GuaranteeWarning,
@@ -63,8 +66,8 @@ if TYPE_CHECKING:
         Unsupported as Unsupported,
     )
     from apas.metrics.api import Evaluation as Evaluation, evaluate as evaluate
+    from apas.models.as_model import as_model as as_model
     from apas.models.base import Model as Model, Parameters as Parameters
-    from apas.models.convert import as_model as as_model
     from apas.models.feedforward import FeedForward as FeedForward
     from apas.models.files.formats import load_model as load_model, save_model as save_model
     from apas.report.api import write_report as write_report
@@ -102,12 +105,12 @@ _DEFINED_IN = {
     "certification.results": "Certificates",
     "certification.robust_fraction": "FractionCurve FractionCurves robust_fraction",
     "contracts.audit": "AuditReport audit",
-    "contracts.file": "load_certificates save_certificates",
+    "contracts.certificate_file": "load_certificates save_certificates",
     "contracts.ledger": "Ledger",
     "contracts.verify": "VerifyReport verify",
     "counterfactuals.api": "generate",
     "counterfactuals.result": "Counterfactual Counterfactuals Status",
-    "counterfactuals.search.source": "Candidate CandidateSource",
+    "counterfactuals.sources.base": "Candidate CandidateSource",
     "counterfactuals.sources.given": "Given",
     "counterfactuals.sources.milp.source": "MilpSource",
     "counterfactuals.sources.neighbours": "NearestNeighbours",
@@ -117,11 +120,11 @@ _DEFINED_IN = {
     "counterfactuals.sources.wachter": "Wachter",
     "counterfactuals.space.feature": "Feature",
     "counterfactuals.space.space": "FeatureSpace",
-    "display.references": "citation",
+    "display.citations": "citation",
     "errors": "ApasError GuaranteeWarning InputError MissingExtra UnsafeFile Unsupported",
     "metrics.api": "evaluate Evaluation",
+    "models.as_model": "as_model",
     "models.base": "Parameters Model",
-    "models.convert": "as_model",
     "models.feedforward": "FeedForward",
     "models.files.formats": "load_model save_model",
     "report.api": "write_report",

@@ -8,7 +8,7 @@ import pytest
 from apas import FeedForward, LinfShifts
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.question import Question
-from apas.shifts.box import inside_box
+from apas.shifts.box_rounding import inside_box
 
 
 def question(net, X, target, delta, shifts=None):

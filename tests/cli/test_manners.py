@@ -15,7 +15,7 @@ import typer.main
 from command_line import fill, run
 from conftest import absent
 
-from apas.cli.program import app, examples_in
+from apas.cli.app import app, examples_in
 
 PROGRAM = [sys.executable, "-m", "apas"]
 #: Red, green, and so on; bold letters are no colours.

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import typer.main
 
-from apas.cli.program import app
+from apas.cli.app import app
 
 #: What differs on purpose.
 OWN = {"method", "coverage", "samples"}

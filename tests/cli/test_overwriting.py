@@ -14,7 +14,7 @@ from command_line import fill, run
 
 import apas
 from apas._atomic import same_file, write_bytes
-from apas.cli.program import app
+from apas.cli.app import app
 
 #: Per command a good call, which of its words are read, and how each output is named; {} is the place of the output.
 CALLS = {

@@ -31,7 +31,7 @@ import apas
 from apas.cli import main
 from apas.cli.ledger import read_references
 from apas.cli.options import read_rows
-from apas.contracts.file import read_stored
+from apas.contracts.certificate_file import read_stored
 from apas.paper.store import Store
 from apas.report.audit_section import read_later
 from apas.report.subject import read_subject

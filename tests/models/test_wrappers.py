@@ -9,6 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 import apas
 from apas.certification.question import Question
 from apas.metrics.validity import validity
+from apas.models.as_model import as_predicting, encoded_rows, predicted_classes
 from apas.models.base import (
     CAPABILITIES,
     Dense,
@@ -20,7 +21,6 @@ from apas.models.base import (
     Scaled,
     offers,
 )
-from apas.models.convert import as_predicting, encoded_rows, predicted_classes
 from apas.shifts.base import coordinates
 
 X = np.random.default_rng(0).normal(size=(60, 2))

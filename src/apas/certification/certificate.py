@@ -14,10 +14,10 @@ from apas._typing import Floats
 from apas.certification.claims import CLAIMS, Claim, Verdict
 from apas.display.numbers import exactly, plain
 from apas.errors import InputError
+from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Dense, offers
-from apas.models.convert import as_model, encoded_rows
 from apas.shifts.base import OtherMoves, ShiftSet, coordinates, drawn_margins
-from apas.shifts.box import inside_box
+from apas.shifts.box_rounding import inside_box
 
 if TYPE_CHECKING:
     from apas.certification.question import Question

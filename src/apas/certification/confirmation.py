@@ -13,7 +13,7 @@ from apas.models.base import valid
 from apas.models.feedforward import FeedForward
 from apas.models.forward import margins_from_scores, scores
 from apas.shifts.base import Box
-from apas.shifts.box import inside_box, within_box
+from apas.shifts.box_rounding import inside_box, within_box
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 

@@ -21,8 +21,8 @@ from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidenc
 from apas.certification.claims import Claim, Most, Verdict
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
+from apas.models.as_model import as_model, encoded_rows, predicted_classes
 from apas.models.base import Model, Parameters, class_indices, offers
-from apas.models.convert import as_model, encoded_rows, predicted_classes
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets

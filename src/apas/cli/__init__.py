@@ -28,7 +28,7 @@ def main() -> None:
     try:
         _prepare_streams()
         # inside, so that Ctrl-C is answered in the same way while the libraries load
-        from apas.cli.program import run_program
+        from apas.cli.app import run_program
 
         if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
             # help texts would have colours on GitHub's machines, whoever reads them

@@ -60,7 +60,7 @@ def generate_command(
     apas generate model.json rejected.csv --space space.toml --delta 0.01 --out offers.csv
     """
     from apas import FeatureSpace, generate
-    from apas.cli.cluster import workers
+    from apas.cli.workers import workers
 
     check_outputs({"--out": out, "--save": save}, model, rows, background, space)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)

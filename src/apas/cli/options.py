@@ -241,7 +241,7 @@ class QuestionOptions(ShiftOptions):
         self, ask: Callable[..., Any], show: Callable[[Any], None], model: Path, rows: Path, target: str, **more: Any
     ) -> None:
         """Ask about the rows of a file, save what was found, and print it."""
-        from apas.cli.cluster import workers
+        from apas.cli.workers import workers
 
         shifts = self.pick()
         net = LayerOptions(self.activation, self.output).read(model)

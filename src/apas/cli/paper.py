@@ -48,7 +48,7 @@ class RunOptions:
     @contextmanager
     def prepared(self) -> Iterator[int]:
         """What every run begins with: a number of processes that makes sense, and the folder to read from."""
-        from apas.cli.cluster import workers
+        from apas.cli.workers import workers
         from apas.datasets import data_from
 
         with data_from(self.data), workers(self.jobs, self.dask) as n_jobs:

@@ -21,8 +21,8 @@ from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
+from apas.contracts.certificate_file import load_certificates, table_digest
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, own_columns
-from apas.contracts.file import load_certificates, table_digest
 from apas.contracts.repairs import Repair, assumed_space, repaired
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import CodedModel

@@ -13,7 +13,7 @@ from typing import Any
 from apas._validation import check_texts, is_path
 from apas.certification.results import Certificates
 from apas.contracts.audit import certificates_of
-from apas.contracts.file import content_digest, read_content, read_object, read_stored, stored_content
+from apas.contracts.certificate_file import content_digest, read_content, read_object, read_stored, stored_content
 from apas.counterfactuals.result import Counterfactuals
 from apas.errors import InputError
 from apas.models.files.json import parse_json

@@ -10,9 +10,9 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import is_frame
-from apas.contracts.file import table_cells
+from apas.contracts.certificate_file import table_cells
 from apas.counterfactuals.result import changes_of, differ
-from apas.counterfactuals.search.source import NoneExists, Search, Task
+from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.wachter import Wachter
 from apas.counterfactuals.space.feature import Feature

@@ -22,14 +22,14 @@ from apas.certification.methods.sampling import SamplingEvidence
 from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import verify_evidence as again
+from apas.contracts.certificate_file import read_stored
 from apas.contracts.certified_model import Matched, asked, match_model, row_complaints, with_readings, wrong_targets
-from apas.contracts.file import read_stored
 from apas.contracts.verify_evidence import Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
 from apas.errors import ApasError, InputError
+from apas.models.as_model import as_model
 from apas.models.base import Model, offers
-from apas.models.convert import as_model
 from apas.models.digest import model_digest
 from apas.shifts.base import Fingerprinted, Listed, coordinates
 

@@ -18,7 +18,7 @@ from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Ques
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
-from apas.counterfactuals.search.source import CandidateSource, ForRows, OnePath, Search, Task
+from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.prototype import Prototype
@@ -29,8 +29,8 @@ from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_space, own_columns
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
+from apas.models.as_model import as_model
 from apas.models.base import offers
-from apas.models.convert import as_model
 from apas.shifts.base import Listed, ShiftSet
 
 SOURCES: dict[str, Any] = {

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from apas.paper.datasets import TABLES as TABLES, Part as Part, Tables as Tables, read_tables as read_tables
     from apas.paper.networks import RECIPES as RECIPES, Preparation as Preparation, Recipe as Recipe, prepare as prepare
     from apas.paper.published import (
         PROTOTYPES as PROTOTYPES,
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
         later_network as later_network,
         run_baseline as run_baseline,
     )
-    from apas.paper.tables import TABLES as TABLES, Part as Part, Tables as Tables, read_tables as read_tables
 
 #: Which module defines each name, imported on first use: the command line only asks what there is.
 _DEFINED_IN = {
     "networks": "RECIPES Preparation Recipe prepare",
     "published": "PROTOTYPES WACHTERS BaselineRun PublishedSampling baseline_table later_network run_baseline",
-    "tables": "TABLES Part Tables read_tables",
+    "datasets": "TABLES Part Tables read_tables",
 }
 _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
 __all__ = sorted(_PLACES)

@@ -23,8 +23,8 @@ from apas.display.tables import html_table
 from apas.errors import InputError
 from apas.metrics.distance import broken, distance_to_data, l1, linf, lof, share_changed
 from apas.metrics.validity import read_retrained, valid_rows
+from apas.models.as_model import encoded_rows
 from apas.models.base import Model
-from apas.models.convert import encoded_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

@@ -14,8 +14,8 @@ from apas.certification.question import check_agreement, check_target
 from apas.counterfactuals.space.encoder import missing_rows
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError, Unsupported
+from apas.models.as_model import as_model, as_predicting, encoded_rows
 from apas.models.base import Model, Predicts, Raw, needs_strict, offers, valid
-from apas.models.convert import as_model, as_predicting, encoded_rows
 from apas.shifts.base import ShiftSet
 
 

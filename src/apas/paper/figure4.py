@@ -19,10 +19,10 @@ from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.sampling import Sampling
 from apas.display.plots import save_figure
 from apas.models.feedforward import FeedForward
+from apas.paper.datasets import TABLES, files_of
 from apas.paper.networks import Preparation, prepare
 from apas.paper.published import Loops, PublishedSampling, published_delta, published_loops
 from apas.paper.store import Unit, data_version
-from apas.paper.tables import TABLES, files_of
 
 if TYPE_CHECKING:
     import pandas as pd

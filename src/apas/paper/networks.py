@@ -28,7 +28,7 @@ from apas._typing import Floats, Integers
 from apas._validation import check_flag
 from apas.certification.api import certify
 from apas.models.feedforward import FeedForward
-from apas.paper.tables import Part, Tables, read_tables
+from apas.paper.datasets import Part, Tables, read_tables
 from apas.shifts.distance import measure_shift
 from apas.shifts.retraining import estimate_delta
 

@@ -25,8 +25,8 @@ from apas.certification.certificate import BoundEvidence, Certificate, KeptShift
 from apas.certification.claims import Most, Verdict
 from apas.certification.question import Method, Question
 from apas.counterfactuals.result import Counterfactuals
-from apas.counterfactuals.search.smooth import Level
-from apas.counterfactuals.search.source import CandidateSource, Search, Task
+from apas.counterfactuals.search.smooth_problem import Level
+from apas.counterfactuals.sources.base import CandidateSource, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.prototype import Prototype
 from apas.counterfactuals.sources.roar import Roar
@@ -35,7 +35,7 @@ from apas.errors import InputError, Unsupported
 from apas.metrics.api import Evaluation, evaluate
 from apas.models.feedforward import FeedForward
 from apas.paper.networks import Preparation
-from apas.shifts.box import inside_box
+from apas.shifts.box_rounding import inside_box
 from apas.shifts.linf import LinfShifts
 from apas.shifts.selection import placed
 from apas.stats import coverage_lower

@@ -27,11 +27,11 @@ from apas.display.plots import save_figure
 from apas.metrics.distance import l0, l1, lof
 from apas.metrics.validity import delta_validity
 from apas.models.feedforward import FeedForward
+from apas.paper.datasets import TABLES, files_of
 from apas.paper.networks import Preparation, prepare
 from apas.paper.published import WANTED
 from apas.paper.store import Unit, data_version
 from apas.paper.table1_methods import APAS, METHODS, OPTIMA, RETRAINED, WIDER, explain, is_run, refits_for
-from apas.paper.tables import TABLES, files_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

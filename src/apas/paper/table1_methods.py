@@ -20,7 +20,7 @@ from apas._typing import Bools, Floats, Indices
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Method
 from apas.counterfactuals.api import generate
-from apas.counterfactuals.search.source import CandidateSource
+from apas.counterfactuals.sources.base import CandidateSource
 from apas.counterfactuals.sources.roar import Roar
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward

@@ -28,8 +28,8 @@ from apas.display.plots import save_figure
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
 from apas.paper.data_folder import dataset_path, reading
+from apas.paper.datasets import LABEL, credit_space, old_credit
 from apas.paper.store import Unit, data_version
-from apas.paper.tables import LABEL, credit_space, old_credit
 from apas.theory import is_naturally_occurring
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import at_most
 from apas.errors import InputError
 from apas.report.audit_section import Later, read_later
-from apas.report.draws import Curves, Histograms, draw_curves, draw_histograms
+from apas.report.curves import Curves, Histograms, draw_curves, draw_histograms
 from apas.report.headline import figures, headline, measured_in_words, methods, provenance
 from apas.report.rows import Line, lines_of
 from apas.report.subject import Subject, read_subject

@@ -19,7 +19,7 @@ from apas.certification.results import Certificates
 from apas.contracts.audit import Outcome
 from apas.display.numbers import at_least, at_most, exactly
 from apas.report.audit_section import Later
-from apas.report.draws import Curves, Histograms
+from apas.report.curves import Curves, Histograms
 from apas.report.subject import Subject
 from apas.shifts.base import words_of
 

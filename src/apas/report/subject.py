@@ -11,8 +11,8 @@ from typing import Any
 from apas._validation import is_path
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
+from apas.contracts.certificate_file import check_same_rows, own_versions, read_stored, stored_content, unsaved
 from apas.contracts.certified_model import Matched, match_model, with_readings
-from apas.contracts.file import check_same_rows, own_versions, read_stored, stored_content, unsaved
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import plain
 from apas.errors import InputError

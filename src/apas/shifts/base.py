@@ -17,7 +17,7 @@ from apas._random import Stream
 from apas._typing import Array, Floats
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters, Scaled, offers
-from apas.shifts.box import inside_box
+from apas.shifts.box_rounding import inside_box
 from apas.shifts.norms import inside_ball, projection, steepest_point
 
 

@@ -16,9 +16,9 @@ from apas._typing import Floats
 from apas.display.numbers import at_most
 from apas.display.tables import html_table
 from apas.errors import GuaranteeWarning, InputError, Unsupported
+from apas.models.as_model import as_model
 from apas.models.base import ABSENT, Described, Model, Parameters, offers
-from apas.models.convert import as_model
-from apas.shifts.box import box_distances
+from apas.shifts.box_rounding import box_distances
 
 if TYPE_CHECKING:
     from pandas import DataFrame

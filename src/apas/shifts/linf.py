@@ -13,7 +13,7 @@ from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import ABSENT, Parameters
 from apas.shifts.base import Box
-from apas.shifts.box import box_distances, within_box
+from apas.shifts.box_rounding import box_distances, within_box
 from apas.shifts.selection import ScaledShifts, placed
 
 

@@ -13,8 +13,8 @@ from apas._fields import EqualByContent, Fields
 from apas._random import Stream
 from apas._typing import Floats
 from apas.errors import GuaranteeWarning, InputError
+from apas.models.as_model import encoded_rows
 from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
-from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest, unidentified
 from apas.shifts.base import Finite, ShiftWords, Sizes, magnitudes
 from apas.shifts.distance import read_model

@@ -21,8 +21,8 @@ from apas._typing import Floats, Integers
 from apas._validation import check_flag, check_integer, check_jobs
 from apas.display.progress import Progress
 from apas.errors import GuaranteeWarning, InputError
+from apas.models.as_model import encoded_rows
 from apas.models.base import Model
-from apas.models.convert import encoded_rows
 from apas.models.digest import model_digest
 from apas.shifts.distance import ShiftReport, compare_models, read_model
 

@@ -35,10 +35,10 @@ from apas.certification.certificate import Witness
 from apas.errors import InputError
 from apas.models.base import class_indices
 from apas.models.feedforward import FeedForward
-from apas.shifts.box import inside_box, within_box
+from apas.shifts.box_rounding import inside_box, within_box
 from apas.shifts.linf import LinfShifts
 from apas.theory.formula import Formula, check_assignment
-from apas.worst_case.enumeration.bounds import margin_ranges
+from apas.worst_case.enumeration.box_bounds import margin_ranges
 from apas.worst_case.exact_arithmetic import exact_margin
 
 

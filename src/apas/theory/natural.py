@@ -17,8 +17,8 @@ from apas.certification.output_range import output_range
 from apas.certification.question import Question
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
+from apas.models.as_model import as_model
 from apas.models.base import Dense, Described, Model, offers
-from apas.models.convert import as_model
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Box, DefaultDelta, Listed, ShiftSet
 from apas.worst_case.intervals import STEEPEST

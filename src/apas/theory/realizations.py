@@ -18,8 +18,8 @@ from apas.certification.certificate import Certificate
 from apas.certification.claims import Every, Verdict
 from apas.certification.question import ROUNDING, SHIFTS, Method, pick
 from apas.errors import InputError, Unsupported
+from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Dense, offers
-from apas.models.convert import as_model, encoded_rows
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Bounded, Box, ShiftSet
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign

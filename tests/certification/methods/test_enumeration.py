@@ -18,7 +18,7 @@ from apas.certification.methods import enumeration
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.question import Question
 from apas.display.progress import Progress
-from apas.shifts.box import within_box
+from apas.shifts.box_rounding import within_box
 from apas.worst_case.enumeration import splitting
 
 

@@ -12,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 import apas
 from apas.counterfactuals.search.observed_split import AdditiveModels
-from apas.counterfactuals.search.source import Task
+from apas.counterfactuals.sources.base import Task
 
 
 def table(count=300):

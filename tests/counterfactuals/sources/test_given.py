@@ -10,7 +10,7 @@ import pytest
 from random_spaces import random_network, random_rows, random_space
 
 import apas
-from apas.counterfactuals.search.source import Candidate, CandidateSource, Search, Task
+from apas.counterfactuals.sources.base import Candidate, CandidateSource, Search, Task
 from apas.counterfactuals.sources.given import Given
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace

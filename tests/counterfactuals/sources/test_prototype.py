@@ -13,8 +13,8 @@ from random_spaces import random_network, random_rows, random_space
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError, Unsupported
-from apas.counterfactuals.search.smooth import SmoothProblem
-from apas.counterfactuals.search.source import CandidateSource, Search, Task
+from apas.counterfactuals.search.smooth_problem import SmoothProblem
+from apas.counterfactuals.sources.base import CandidateSource, Search, Task
 from apas.counterfactuals.sources.prototype import Prototype, _prototype
 from apas.counterfactuals.sources.wachter import Wachter
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError, Roar, Unsupported
-from apas.counterfactuals.search.source import CandidateSource, Search, Task
+from apas.counterfactuals.sources.base import CandidateSource, Search, Task
 from apas.counterfactuals.sources.roar import PRICES, Columns, InSpace, Surrogate
 
 KINDS = ("local", "gradient", "published")

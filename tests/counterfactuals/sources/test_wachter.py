@@ -13,7 +13,7 @@ from random_spaces import random_network, random_rows, random_space
 
 import apas
 from apas import Feature, FeatureSpace, FeedForward, InputError
-from apas.counterfactuals.search.source import CandidateSource, Search, Task
+from apas.counterfactuals.sources.base import CandidateSource, Search, Task
 from apas.counterfactuals.sources.wachter import Wachter
 
 QUICK = {"iterations": 150, "patience": 20}

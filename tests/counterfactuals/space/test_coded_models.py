@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import apas
-from apas.counterfactuals.search.source import Task
+from apas.counterfactuals.sources.base import Task
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace

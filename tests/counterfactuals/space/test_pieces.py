@@ -21,7 +21,7 @@ from sklearn.preprocessing import (
 )
 
 from apas import FeedForward
-from apas.counterfactuals.search.source import Task
+from apas.counterfactuals.sources.base import Task
 from apas.counterfactuals.space.encoder import pieces_of
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace

@@ -13,10 +13,10 @@ import apas
 from apas._random import Stream, unit_ball
 from apas.shifts.lp import LpShifts
 from apas.shifts.norms import lp_norm, steepest_point
-from apas.worst_case.ball import bounds as balls
-from apas.worst_case.ball.bounds import ball_radius, is_exact_ball, least_margins_ball, worst_points_ball
-from apas.worst_case.ball.dual import PIECES, BallDual
-from apas.worst_case.ball.slopes import (
+from apas.worst_case.ball import least_margins as balls
+from apas.worst_case.ball.lagrangian import PIECES, BallDual
+from apas.worst_case.ball.least_margins import ball_radius, is_exact_ball, least_margins_ball, worst_points_ball
+from apas.worst_case.ball.lipschitz import (
     BallSlopes,
     MatrixNorms,
     conjugate,

@@ -8,7 +8,7 @@ from problems import network
 
 from apas import FeedForward
 from apas.models.forward import ACTIVATIONS, scores
-from apas.worst_case.enumeration.bounds import margin_lines
+from apas.worst_case.enumeration.box_bounds import margin_lines
 from apas.worst_case.intervals import rivals
 
 SHAPES = [((4, 1), "sigmoid"), ((4, 5, 1), "sigmoid"), ((4, 5, 3), "softmax"), ((4, 6, 5, 1), "identity"), ((3, 4, 4, 4, 3), "softmax"), ((3, 4, 2), "softmax")]  # fmt: skip

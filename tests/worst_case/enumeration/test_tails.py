@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from apas.worst_case.enumeration.bounds import share_below
+from apas.worst_case.enumeration.box_bounds import share_below
 
 
 def drawn_share(middle, low, high, rng, draws=200_000):

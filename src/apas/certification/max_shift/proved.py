@@ -17,9 +17,9 @@ from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball
-from apas.shifts.box import inside_box
+from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack.unit_pushes import broken_radius
-from apas.worst_case.ball.bounds import ball_radius
+from apas.worst_case.ball.least_margins import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.intervals import Boxes, is_exact, provable_radius, worst_corners
 

@@ -22,7 +22,7 @@ from apas.certification.question import Question, no_worst_case
 from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
 from apas.shifts.base import Ball, Box
-from apas.shifts.box import inside_box
+from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack.descent import ConvexSet, Draw, LeastMargins, ParameterMoves, search
 from apas.worst_case.attack.unit_pushes import UnitPushes
 

@@ -21,8 +21,8 @@ from apas.display.progress import Progress
 from apas.errors import Unsupported
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Box, Finite
-from apas.shifts.box import inside_box
-from apas.worst_case.ball.bounds import least_margins_ball, worst_points_ball
+from apas.shifts.box_rounding import inside_box
+from apas.worst_case.ball.least_margins import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
 from apas.worst_case.intervals import Boxes, is_exact, rivals
 

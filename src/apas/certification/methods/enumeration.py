@@ -31,7 +31,7 @@ from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.models.forward import parameter_gradients
 from apas.shifts.base import Box
-from apas.shifts.box import inside_box
+from apas.shifts.box_rounding import inside_box
 from apas.worst_case.enumeration.splitting import FAILING, ShiftBox, Split, split
 
 

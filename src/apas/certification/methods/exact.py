@@ -21,7 +21,7 @@ from apas.display.numbers import at_least
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Finite
-from apas.worst_case.ball.bounds import is_exact_ball
+from apas.worst_case.ball.least_margins import is_exact_ball
 from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 from apas.worst_case.intervals import is_exact

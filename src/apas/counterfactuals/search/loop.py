@@ -34,9 +34,9 @@ from apas.certification.methods.sampling import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.observed_split import AdditiveModels, differences
-from apas.counterfactuals.search.source import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
+from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
+from apas.models.as_model import encoded_rows
 from apas.models.base import offers
-from apas.models.convert import encoded_rows
 from apas.shifts.base import Listed, OnPoints, ShiftSet
 from apas.shifts.linf import LinfShifts
 from apas.stats import allowed_failures, sample_size

@@ -18,7 +18,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas.certification.question import Draws
-from apas.counterfactuals.search.source import Task
+from apas.counterfactuals.sources.base import Task
 from apas.counterfactuals.space.encoder import CodedModel, Piece, pieces_of
 from apas.errors import ApasError, InputError, Unsupported
 from apas.models.base import Dense, Model, Raw, offers

@@ -11,7 +11,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_flag
-from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 from apas.counterfactuals.space.space import own_columns
 from apas.errors import InputError

@@ -12,8 +12,15 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search.smooth import Level, SmoothProblem, levels_of, offered, rising_levels, try_strengths
-from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.search.smooth_problem import (
+    Level,
+    SmoothProblem,
+    levels_of,
+    offered,
+    rising_levels,
+    try_strengths,
+)
+from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
 
 HALVINGS = 12  # how often the way from the input to what a descent found is halved

@@ -23,8 +23,8 @@ import numpy as np
 from apas._random import Stream, standard_normals
 from apas._typing import Bools, Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search.smooth import SmoothProblem, derives, first_and_by_cost, usable
-from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.search.smooth_problem import SmoothProblem, derives, first_and_by_cost, usable
+from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import InputError, Unsupported

@@ -26,7 +26,7 @@ import numpy as np
 
 from apas._typing import Bools, Floats
 from apas._validation import check_flag
-from apas.counterfactuals.search.source import Candidate, Search, SearchTest, Task
+from apas.counterfactuals.sources.base import Candidate, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_integer, check_number
-from apas.counterfactuals.search import smooth
-from apas.counterfactuals.search.smooth import Level, SmoothProblem, probabilities
-from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.search import smooth_problem
+from apas.counterfactuals.search.smooth_problem import Level, SmoothProblem, probabilities
+from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.errors import InputError
 
 #: How fast the averages of Adam forget the slopes and their squares, and what keeps it from dividing by 0.
@@ -106,7 +106,7 @@ class Wachter:
         The generator returns why there are no more.
         """
         problem = SmoothProblem(search)
-        return (yield from smooth.offered(problem, self._levels(problem), "Wachter"))
+        return (yield from smooth_problem.offered(problem, self._levels(problem), "Wachter"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
@@ -117,12 +117,17 @@ class Wachter:
         yield from self._levels_of_descents(problem, first, np.array([float(self.penalty)]))
         if self.penalties:
             # all together: descents of one row cost little more than one of them
-            asked, starts = smooth.rising_levels(float(self.target_probability), self.step, self.last), self.penalties
+            asked, starts = (
+                smooth_problem.rising_levels(float(self.target_probability), self.step, self.last),
+                self.penalties,
+            )
             yield from self._levels_of_descents(problem, np.repeat(asked, len(starts)), np.tile(starts, len(asked)))
 
     def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, penalties: Floats) -> Iterator[Level]:
-        costs, points = smooth.try_strengths(partial(self._descend, problem), asked, 1.0 / penalties, self.rounds)
-        return smooth.levels_of(problem, asked, costs, points)
+        costs, points = smooth_problem.try_strengths(
+            partial(self._descend, problem), asked, 1.0 / penalties, self.rounds
+        )
+        return smooth_problem.levels_of(problem, asked, costs, points)
 
     def _descend(self, problem: SmoothProblem, targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
         """Cost and place of the nearest point that each descent came across, infinite where there is none."""

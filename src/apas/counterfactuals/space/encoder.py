@@ -20,12 +20,12 @@ from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_matrix, is_frame
 from apas.counterfactuals.space.feature import ON_GRID, Feature, numbers
 from apas.errors import InputError
+from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Described, LibraryBacked, Model, ModelWrapper, Named, Raw, offers
-from apas.models.convert import as_model, encoded_rows
 from apas.models.digest import canonical
 
 if TYPE_CHECKING:
-    from apas.counterfactuals.search.source import Task
+    from apas.counterfactuals.sources.base import Task
     from apas.counterfactuals.space.space import FeatureSpace
 
 

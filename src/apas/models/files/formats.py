@@ -25,8 +25,8 @@ from apas._atomic import write_bytes
 from apas._sanitise import for_error
 from apas._validation import is_path
 from apas.errors import InputError, UnsafeFile, Unsupported
+from apas.models.as_model import as_model
 from apas.models.base import Dense, Described, Model, Named, offers
-from apas.models.convert import as_model
 from apas.models.feedforward import OUTPUTS, FeedForward, check_activations
 from apas.models.forward import ACTIVATIONS
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from apas._typing import Array, Bools, Floats, Indices, Integers
 from apas.models.feedforward import FeedForward
-from apas.worst_case.enumeration.bounds import MarginLines, margin_lines, margin_slopes, share_below
+from apas.worst_case.enumeration.box_bounds import MarginLines, margin_lines, margin_slopes, share_below
 
 
 @dataclass(frozen=True, eq=False)

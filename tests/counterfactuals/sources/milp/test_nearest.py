@@ -7,7 +7,7 @@ import pytest
 from enumerable_problems import enumerated, random_problem
 
 from apas import FeedForward
-from apas.counterfactuals.search.source import NoneExists, Search, Task
+from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import source as attempt
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, changes_of, unit_ranges
 from apas.counterfactuals.sources.milp.program import cheapest_program, widest_program

@@ -10,7 +10,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from apas.counterfactuals.search.source import Search, Task
+from apas.counterfactuals.sources.base import Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.space.space import FeatureSpace
 

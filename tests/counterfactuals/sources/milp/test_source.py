@@ -10,7 +10,7 @@ import pytest
 from enumerable_problems import enumerated, random_problem
 
 from apas import FeedForward, InputError
-from apas.counterfactuals.search.source import CandidateSource, NoneExists, Search, Task
+from apas.counterfactuals.sources.base import CandidateSource, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace

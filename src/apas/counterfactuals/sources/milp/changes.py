@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices
-from apas.counterfactuals.search.source import Search
+from apas.counterfactuals.sources.base import Search
 from apas.counterfactuals.space.encoder import Piece
 from apas.counterfactuals.space.feature import ON_GRID, Feature
 from apas.models.feedforward import FeedForward

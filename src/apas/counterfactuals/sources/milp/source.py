@@ -15,7 +15,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_number
-from apas.counterfactuals.search.source import Candidate, NoneExists, Search, Task
+from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, changes_of, unit_ranges
 from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect

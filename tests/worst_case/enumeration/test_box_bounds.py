@@ -10,8 +10,8 @@ from problems import network
 
 from apas import FeedForward
 from apas.models.forward import ACTIVATIONS, activate, activation_range
-from apas.worst_case.enumeration import bounds as sensitivity
-from apas.worst_case.enumeration.bounds import BoxPass, margin_ranges, margin_slopes
+from apas.worst_case.enumeration import box_bounds as sensitivity
+from apas.worst_case.enumeration.box_bounds import BoxPass, margin_ranges, margin_slopes
 from apas.worst_case.intervals import STEEPEST, derivative_range, least_margins
 
 SHAPES = [((4, 1), "sigmoid"), ((4, 5, 1), "sigmoid"), ((4, 5, 3), "softmax"), ((4, 6, 5, 1), "identity"), ((3, 4, 4, 4, 3), "softmax"), ((3, 4, 2), "softmax")]  # fmt: skip

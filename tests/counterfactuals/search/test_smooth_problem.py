@@ -8,8 +8,8 @@ from opaque_models import BlackBox
 from random_spaces import random_network, random_rows, random_space
 
 from apas import Feature, FeatureSpace, FeedForward
-from apas.counterfactuals.search.smooth import PiecewiseLinear, SmoothProblem, on_simplex
-from apas.counterfactuals.search.source import Search, Task
+from apas.counterfactuals.search.smooth_problem import PiecewiseLinear, SmoothProblem, on_simplex
+from apas.counterfactuals.sources.base import Search, Task
 
 
 def question(seed: int) -> tuple[SmoothProblem, np.random.Generator]:

@@ -10,7 +10,7 @@ from conftest import shared_folder
 from apas import InputError
 from apas.datasets import DATASETS, data_from
 from apas.experiments import TABLES, read_tables
-from apas.paper.tables import LABEL, LEVELS, NUMBERS, files_of, new_credit, old_credit
+from apas.paper.datasets import LABEL, LEVELS, NUMBERS, files_of, new_credit, old_credit
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from command_line import fill, run
 from conftest import absent
 
 import apas
-from apas.cli.cluster import _check_versions
+from apas.cli.workers import _check_versions
 from apas.errors import InputError
 
 if importlib.util.find_spec("distributed") is None:
@@ -103,7 +103,7 @@ def test_workers_with_another_apas_are_refused(version, said):
 
 @pytest.mark.filterwarnings("default")
 def test_nobody_there(capsys, office, monkeypatch):
-    monkeypatch.setattr("apas.cli.cluster.PATIENCE", 1)
+    monkeypatch.setattr("apas.cli.workers.PATIENCE", 1)
     code, out, err = run(
         capsys, "certify", *COMMANDS["certify"].format("no.json").split(), "--dask", "tcp://127.0.0.1:9"
     )

@@ -12,8 +12,8 @@ import numpy as np
 from apas._typing import Array, Bools, Floats
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
+from apas.models.as_model import encoded_rows, predicted_classes
 from apas.models.base import Model, Raw, needs_strict, offers, valid
-from apas.models.convert import encoded_rows, predicted_classes
 
 _Kept = TypeVar("_Kept")
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices
-from apas.counterfactuals.search.source import Candidate, Search, Task
+from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers

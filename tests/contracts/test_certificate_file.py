@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import apas
 from apas.certification.results import Certificates
-from apas.contracts import file as jsontext
+from apas.contracts import certificate_file as jsontext
 from apas.shifts.base import coordinates
 
 METHODS = [

@@ -20,8 +20,8 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.shifts.norms import steepest_point
-from apas.worst_case.ball.dual import BallDual
-from apas.worst_case.ball.slopes import BallMargin, BallSlopes, MatrixNorms, margins_against
+from apas.worst_case.ball.lagrangian import BallDual
+from apas.worst_case.ball.lipschitz import BallMargin, BallSlopes, MatrixNorms, margins_against
 from apas.worst_case.intervals import Boxes, cut_last_bits, provable_radius
 
 #: Steps of a first walk along the radius, and of a second one that looks closer.

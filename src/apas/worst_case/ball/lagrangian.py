@@ -20,7 +20,7 @@ import numpy as np
 
 from apas._typing import Bools, Floats
 from apas.models.forward import LEAKY_SLOPE
-from apas.worst_case.ball.slopes import STEP, TINY, BallMargin, unit_reach
+from apas.worst_case.ball.lipschitz import STEP, TINY, BallMargin, unit_reach
 
 #: Linear pieces of the activations: slope, value at 0, and the ends of each.
 PIECES = {
