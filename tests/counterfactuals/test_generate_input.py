@@ -83,7 +83,9 @@ def test_what_cannot_work_is_refused():
     with pytest.raises(InputError, match="must number more than 1379 .* got 1: that many certify"):
         generate(shifts=apas.ObservedShifts([NET]), delta=1)
     # its looks and its tests would be on the same draws
-    with pytest.raises(Unsupported, match="for Sampling alone, but Cascade claims 'at least 99.5 % of the shifts"):
+    with pytest.raises(
+        Unsupported, match="only methods that plan their draws can take, but Cascade claims 'at least 99.5 % of the"
+    ):
         generate(method=apas.Cascade(apas.Sampling()))
 
 

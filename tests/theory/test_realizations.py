@@ -36,6 +36,12 @@ def test_a_line_whose_range_is_known(tau, answer):
         assert outputs[0] < 0 <= outputs[1]
 
 
+def test_a_network_in_single_precision_stays_one():
+    line = apas.FeedForward([[[1.0]]], [[0.0]], output="identity", dtype="float32")
+    found = distinct_realizations(line, [2.0], 0.125, 1.75)
+    assert (found.above.dtype, found.below.dtype) == ("float32", "float32")
+
+
 def test_an_output_at_the_threshold_counts_as_above():
     """M1 < tau <= M2: the largest output may be tau itself, the least may not."""
     assert distinct_realizations(LINE, [2.0], 0.125, 2.375).answer == "yes"

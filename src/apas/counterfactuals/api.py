@@ -183,8 +183,9 @@ def _check_method(method: Method, question: Question) -> None:
         return
     if not offers(method, Draws):
         raise Unsupported(
-            f"generate gives each test its own draws and part of the risk, which it can do for Sampling alone, but "
-            f"{name} claims {str(claim)!r}; use Sampling itself, or a method that proves its claim."
+            f"generate gives each test its own draws and part of the risk, which only methods that plan "
+            f"their draws can take, but {name} claims {str(claim)!r} and plans none; use Sampling itself, or a method "
+            "that proves its claim."
         )
     if getattr(claim, "tries", 1) != 2:
         raise Unsupported(

@@ -23,14 +23,14 @@ _PAPER: Final = _entry(
     booktitle="Proceedings of the 27th European Conference on Artificial Intelligence (ECAI)",
 )
 _WILKS: Final = _entry(
-    "@article{wilks1942statistical",
+    "@article{wilks1941determination",
     author="Wilks, S. S.",
-    year="1942",
-    title="Statistical Prediction with Special Reference to the Problem of Tolerance Limits",
+    year="1941",
+    title="Determination of Sample Sizes for Setting Tolerance Limits",
     journal="The Annals of Mathematical Statistics",
-    volume="13",
-    number="4",
-    pages="400--409",
+    volume="12",
+    number="1",
+    pages="91--96",
 )
 _CLOPPER_PEARSON: Final = _entry(
     "@article{clopper1934use",

@@ -149,6 +149,7 @@ def _with_threshold(network: FeedForward, tau: Any) -> FeedForward:
         output=network.output,
         threshold=float(tau),
         classes=network.classes,
+        dtype=network.dtype,
     )
 
 
