@@ -241,12 +241,7 @@ class Question:
     @cached_property
     def coordinates(self) -> Parameters:
         """What moves: the parameters of the model, unless the shift set says otherwise."""
-        if offers(self.shifts, sets.OtherMoves):
-            return self.shifts.coordinates(self.model)
-        try:
-            return self.model.parameters
-        except AttributeError:  # a model that can only predict: say so
-            return sets.coordinates(self.shifts, self.model)
+        return sets.coordinates(self.shifts, self.model)
 
     @cached_property
     def radii(self) -> Floats:

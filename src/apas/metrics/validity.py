@@ -14,7 +14,7 @@ from apas.certification.question import check_agreement, check_target
 from apas.counterfactuals.space.encoder import missing_rows
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model, as_predicting, encoded_rows
+from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Model, Predicts, Raw, needs_strict, offers, valid
 from apas.shifts.base import ShiftSet
 
@@ -41,7 +41,7 @@ def validity(model: Any, points: Any, target: Any) -> Bools:
     >>> validity(apas.FeedForward([[[1.0]]], [[0.0]]), [[0.5], [-0.5], [float("nan")]], 1)
     array([ True, False, False])
     """
-    net = as_predicting(model)
+    net = as_model(model)
     rows, labels, there = _there(net, points, target)
     there[there] = valid_rows(net, rows, labels, "`model`")
     return there

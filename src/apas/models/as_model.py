@@ -1,4 +1,4 @@
-"""`as_model`: whatever a user has, as something that can be shifted."""
+"""`as_model`: whatever a user has, as a model: one whose parameters can be shifted, or one that can only predict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_matrix, check_numbers, is_path
 from apas.errors import InputError, Unsupported
-from apas.models.base import Model, Named, Predicts, Raw, offers
+from apas.models.base import Model, ModelWrapper, Named, Predicts, Raw, offers
 
 _MEMBERS = "classes, n_features, parameters, margin, shifted_margins"
 
@@ -68,7 +68,15 @@ def as_model(
     if offers(obj, Model):
         chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}
         return _without_options(obj, chosen)
-    if type(obj).__module__.split(".")[0] == "sklearn":
+    if offers(obj, Predicts):
+        chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}
+        return _without_options(obj if hasattr(obj, "parameters") else ModelWrapper(obj), chosen)
+    libraries = {cls.__module__.split(".")[0] for cls in type(obj).__mro__}
+    if libraries & {"xgboost", "lightgbm", "catboost"}:  # before scikit-learn, whose classes they inherit from
+        from apas.models.boosting import from_booster
+
+        return _without_options(from_booster(obj, threshold=threshold, feature_names=feature_names), chosen)
+    if "sklearn" in libraries or (hasattr(obj, "classes_") and hasattr(obj, "predict")):
         from apas.models.sklearn import from_sklearn
 
         return _without_options(from_sklearn(obj, threshold=threshold, feature_names=feature_names), chosen)
@@ -83,10 +91,10 @@ def as_model(
 
         with torch.inference_mode(False):  # what is made in that mode never has gradients
             return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
-    why = ": it only predicts, and has no `parameters` that could move" if offers(obj, Predicts) else ""
     raise Unsupported(
-        f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot shift{why}; pass a scikit-learn "
-        f"classifier, a PyTorch module, a Keras model, an apas.FeedForward, or an object with the members {_MEMBERS}."
+        f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot read; pass a fitted classifier "
+        "with classes_ and predict_proba or decision_function, a PyTorch module, a Keras model, an apas.FeedForward, an "
+        f"object with the members {_MEMBERS}, or an apas.Predictor of a function."
     )
 
 
@@ -95,11 +103,6 @@ def _without_options(model: Model, options: dict[str, Any]) -> Model:
     if given:
         raise InputError(f"`{given[0]}` of as_model does not apply to {model!r}, which says so itself; leave it out.")
     return model
-
-
-def as_predicting(obj: Any) -> Predicts:
-    """A model of which only decisions are asked: what `as_model` takes, and what can only predict."""
-    return obj if offers(obj, Predicts) else as_model(obj)
 
 
 def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:

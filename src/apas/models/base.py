@@ -10,7 +10,7 @@ is the wanted score minus the best other one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apas._typing import Array, Bools, Floats, Indices
-from apas._validation import check_names
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ class Predicts(Protocol):
     """A classifier that need not have parameters: enough where only its decisions count.
 
     The margin of a row is at least 0 where the model gives the target class: see `apas.models.base`. Where nothing but
-    the class is known, it is 1 or -1, as of `apas.models.base.PredictOnly`.
+    the class is known, it is 1 or -1.
     """
 
     @property
@@ -265,8 +264,16 @@ class Described(Protocol):
         """All that decides the output besides the parameters, as JSON values."""
 
 
+@runtime_checkable
+class Learned(Protocol):
+    """A model that has learned something else than parameters, such as trees."""
+
+    def content_digest(self) -> str:
+        """SHA-256 over all of it."""
+
+
 #: Everything that a model may offer.
-CAPABILITIES = (Model, Named, Raw, Dense, Differentiable, Scaled, Arithmetic, LibraryBacked, Described)
+CAPABILITIES = (Model, Named, Raw, Dense, Differentiable, Scaled, Arithmetic, LibraryBacked, Described, Learned)
 
 
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:
@@ -307,6 +314,10 @@ def valid(margins: Floats, strict: Bools) -> Bools:
     return np.asarray(np.where(strict, margins > 0, margins >= 0))
 
 
+#: Nothing that could move: the parameters of a model that can only predict.
+NO_PARAMETERS = Parameters.from_arrays([], names=[], kinds=[], layers=[])
+
+
 class ModelWrapper:
     """A model around an inner one, which has what a subclass defines, and of the rest exactly what the inner one has.
 
@@ -336,54 +347,5 @@ class ModelWrapper:
 
     @property
     def parameters(self) -> Parameters:
-        """Parameters of the inner model."""
-        return self._inner.parameters  # type: ignore[no-any-return]
-
-
-class PredictOnly:
-    """A classifier of which nothing is known but the class that it gives a row: a forest, a rule, a remote service.
-
-    Parameters
-    ----------
-    predict : callable
-        Takes a float64 matrix (rows, features) and gives one class per row.
-    classes : sequence
-        The classes that it can give; of two, the second is class 1.
-    n_features : int
-        Number of columns.
-    feature_names : sequence of str, optional
-        Names of the columns.
-
-    Examples
-    --------
-    >>> rule = PredictOnly(lambda X: X[:, 0] >= 3, classes=(False, True), n_features=1)
-    >>> rule.margin(np.array([[2.0], [4.0]]), True)
-    array([-1.,  1.])
-    """
-
-    def __init__(
-        self,
-        predict: Callable[[Floats], Any],
-        *,
-        classes: Sequence[Any],
-        n_features: int,
-        feature_names: Sequence[str] | None = None,
-    ) -> None:
-        self._predict, self.classes, self.n_features = predict, tuple(classes), n_features
-        self.feature_names = check_names(feature_names, n_features)
-
-    def predict(self, X: Floats) -> Array:
-        """Classes of the rows, shape (rows,)."""
-        given = np.asarray(self._predict(X), dtype=object)
-        if given.shape != (len(X),) or not set(given.tolist()) <= set(self.classes):
-            shown = given.shape if given.shape != (len(X),) else next(c for c in given if c not in self.classes)
-            raise InputError(f"the model must predict one of {list(self.classes)} per row ({len(X)}), got {shown!r}.")
-        return given
-
-    def margin(self, X: Floats, target: Any) -> Floats:
-        """1 for rows that are given the target class, -1 for others: a decision has no size."""
-        wanted = class_indices(self.classes, target, len(X))
-        return np.where(class_indices(self.classes, self.predict(X), len(X)) == wanted, 1.0, -1.0)
-
-    def __repr__(self) -> str:
-        return f"<PredictOnly, {self.n_features} features, classes {list(self.classes)}>"
+        """Parameters of the inner model; none if it can only predict."""
+        return getattr(self._inner, "parameters", NO_PARAMETERS)

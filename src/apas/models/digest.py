@@ -24,10 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from apas.models.base import Described, Model, offers
+from apas.models.base import Described, Learned, Model, offers
 
 #: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
-_NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "torch")
+_NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "skorch", "torch")
+_NAMED += ("catboost", "lightgbm", "xgboost")
 _HEAP_TYPE = 1 << 9  # the flag of a class that was made while Python ran
 
 
@@ -188,6 +189,8 @@ def _array(value: Any, form: Callable[[Any], Any]) -> Any:
     # of objects the bytes are addresses, and those of long doubles are more than the numbers
     if value.dtype.hasobject or value.dtype.char in "gG":
         return {"shape": list(value.shape), "values": [form(v) for v in value.ravel().tolist()]}
+    if value.dtype.names:  # between fields there may be bytes that nobody set, as between those of a tree's nodes
+        return {"shape": list(value.shape), "fields": [[name, form(value[name])] for name in value.dtype.names]}
     content = np.ascontiguousarray(value)
     content = content.astype(content.dtype.newbyteorder("<"), copy=False)
     dtype = value.dtype.name if value.dtype.kind in "mM" else value.dtype.kind  # times have a unit
@@ -209,6 +212,8 @@ def model_digest(model: Model) -> str:
         described = model.describe()
     digest = hashlib.sha256(json.dumps([described, layout], sort_keys=True).encode())
     digest.update(parameters.values.astype("<f8", copy=False).tobytes())
+    if offers(model, Learned):
+        digest.update(model.content_digest().encode())
     return digest.hexdigest()
 
 

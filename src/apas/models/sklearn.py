@@ -1,4 +1,4 @@
-"""scikit-learn's linear classifiers, its multi-layer perceptron, and pipelines that end in one of them."""
+"""scikit-learn's classifiers and pipelines: linear ones and perceptrons as networks, all others as they predict."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
-from apas.models.base import ModelWrapper
+from apas.models.base import ModelWrapper, Raw, offers
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
+from apas.models.predictor import from_classifier
 
 #: Classifiers whose decision is linear, and whether their probability is the logistic function of it.
 LINEAR = {
@@ -24,23 +25,33 @@ LINEAR = {
 ACTIVATION = {"identity": "identity", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}
 
 
-def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None) -> SklearnModel:
-    """Read a fitted scikit-learn classifier, without changing it."""
+def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None) -> Any:
+    """Read a fitted scikit-learn classifier, or one with the same members, without changing it."""
     final, encoder = _split(estimator)
     _check_fitted(estimator, final)
-    return SklearnModel(estimator, encoder, _network(final, threshold), _names(estimator, feature_names))
+    names = _names(estimator, feature_names)
+    if type(final).__name__ == "MLPClassifier" or type(final).__name__ in LINEAR:
+        return SklearnModel(estimator, encoder, _network(final, threshold), names, threshold)
+    if encoder is not None:
+        from apas.models.as_model import as_model  # which imports this module
+
+        return PipelineModel(estimator, encoder, as_model(final, threshold=threshold), names, threshold)
+    fitted = getattr(estimator, "feature_names_in_", None)
+    width = getattr(estimator, "n_features_in_", None)
+    options = {"passed_names": fitted, "n_features": width, "threshold": threshold}
+    return from_classifier(estimator, feature_names=names, **options)
 
 
-class SklearnModel(ModelWrapper):
-    """A fitted classifier as a dense network behind its own preprocessing; margins are of encoded rows."""
+class PipelineModel(ModelWrapper):
+    """A classifier behind its own preprocessing; margins are of encoded rows."""
 
-    _inner: FeedForward
-
-    def __init__(self, estimator: Any, encoder: Any, network: FeedForward, names: tuple[str, ...] | None) -> None:
-        super().__init__(network)
+    def __init__(
+        self, estimator: Any, encoder: Any, inner: Any, names: tuple[str, ...] | None, threshold: float = 0.5
+    ) -> None:
+        super().__init__(inner)
         self._estimator, self._encoder, self.feature_names = estimator, encoder, names
-        self._first = encoder if encoder is not None else estimator
-        width = len(names) if names is not None else network.n_features
+        self._level, self._first = threshold, encoder if encoder is not None else estimator
+        width = len(names) if names is not None else inner.n_features
         self.n_raw_features = int(getattr(self._first, "n_features_in_", width))
         check_names(names, self.n_raw_features)
 
@@ -53,17 +64,20 @@ class SklearnModel(ModelWrapper):
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
             raise InputError(f"`X` could not go through the pipeline's preprocessing: {said}") from error
-        encoded = np.asarray(encoded.toarray() if hasattr(encoded, "toarray") else encoded)
+        encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+        if offers(self._inner, Raw):  # which takes missing values and categories too
+            return self._inner.encode(encoded)
+        encoded = np.asarray(encoded)
         whole = encoded.dtype.kind == "f" and bool(np.isfinite(encoded).all())
         # names are for the message about a cell that is no number, and take longer than all the rest
         return check_numbers(encoded, None if whole else _encoded_names(self._encoder, self.feature_names))
 
     def library_classes(self, X: Any) -> Array:
         """Classes of raw rows according to scikit-learn itself."""
-        X, threshold = self._as_fitted(X), self._inner.threshold
-        if self._inner.output == "identity" or threshold == 0.5:
-            return np.asarray(self._estimator.predict(X))
-        positive = self._estimator.predict_proba(X)[:, 1] >= threshold
+        X = self._as_fitted(X)
+        if self._level == 0.5:
+            return np.asarray(self._estimator.predict(X)).reshape(-1)
+        positive = self._estimator.predict_proba(X)[:, 1] >= self._level
         return np.asarray(np.asarray(self._estimator.classes_)[positive.astype(int)])
 
     def _as_fitted(self, X: Any) -> Any:
@@ -77,13 +91,6 @@ class SklearnModel(ModelWrapper):
 
         return pd.DataFrame(X, columns=list(fitted_names))
 
-    def as_feedforward(self) -> FeedForward:
-        """The network behind the preprocessing, with the names of the encoded columns if they are known."""
-        names = self.feature_names if self._encoder is None else _encoded_names(self._encoder, self.feature_names)
-        if names is None or len(set(names)) != self.n_features:
-            return self._inner
-        return self._inner.with_names(names)
-
     def describe(self) -> dict[str, Any]:
         """Architecture and preprocessing as JSON values."""
         names = None if self.feature_names is None else list(self.feature_names)
@@ -94,6 +101,19 @@ class SklearnModel(ModelWrapper):
     def __repr__(self) -> str:
         through = "" if self._encoder is None else f" behind {len(self._encoder)} preprocessing step(s)"
         return f"<{type(self._estimator).__name__} as {self._inner!r}{through}>"
+
+
+class SklearnModel(PipelineModel):
+    """A classifier that is a dense network, behind its own preprocessing if it has one."""
+
+    _inner: FeedForward
+
+    def as_feedforward(self) -> FeedForward:
+        """The network behind the preprocessing, with the names of the encoded columns if they are known."""
+        names = self.feature_names if self._encoder is None else _encoded_names(self._encoder, self.feature_names)
+        if names is None or len(set(names)) != self.n_features:
+            return self._inner
+        return self._inner.with_names(names)
 
 
 def _split(estimator: Any) -> tuple[Any, Any]:
@@ -117,6 +137,8 @@ def _check_fitted(estimator: Any, final: Any) -> None:
     if final is None or isinstance(final, str):
         raise Unsupported(f"the last step of the Pipeline is {final!r}, which is not a classifier; add one.")
     if not hasattr(final, "get_params"):  # scikit-learn has no answer about what is not its own
+        if hasattr(final, "classes_") and (final is estimator or hasattr(final, "predict_proba")):
+            return
         raise Unsupported(
             f"the last step of the Pipeline is a {type(final).__module__}.{name}, which is not a scikit-learn "
             "classifier; certify that model by itself, on rows encoded by pipeline[:-1].transform(X)."
@@ -127,13 +149,8 @@ def _check_fitted(estimator: Any, final: Any) -> None:
         )
     if hasattr(final, "best_estimator_"):
         raise Unsupported(f"{name} is a search over models; pass its .best_estimator_.")
-    if name != "MLPClassifier" and name not in LINEAR:
-        known = ", ".join(["MLPClassifier", *LINEAR])
-        what = "is not a classifier" if not is_classifier(final) else "is a classifier that apas cannot shift"
-        raise Unsupported(
-            f"{name} {what}; scikit-learn models that can be read: {known}, and Pipelines ending in one of them; "
-            "others need a class of your own with the members of apas.Model."
-        )
+    if not is_classifier(final):
+        raise Unsupported(f"{name} is not a classifier; pass one, or a Pipeline that ends in one.")
     try:
         check_is_fitted(estimator)
         check_is_fitted(final)

@@ -280,8 +280,9 @@ def coordinates(shifts: ShiftSet, model: Model) -> Parameters:
         return shifts.coordinates(model)
     if not offers(model, Model):
         raise Unsupported(
-            f"{type(shifts).__name__} moves the parameters of a model, but {type(model).__name__} has none, as it can "
-            "only predict; pass a model with the members of apas.Model."
+            f"{type(shifts).__name__} moves the parameters of a model, but {model!r} has none that could move; make "
+            "refits with apas.retrain(estimator, X, y, n_models=...) and pass shifts=apas.ObservedShifts(refits), or "
+            "apas.InputNoise() for rows that are carried out imprecisely."
         )
     return model.parameters
 

@@ -213,6 +213,9 @@ class ObservedShifts(ListedModels, EqualByContent):
     def _change(self, model: Model, number: int) -> Floats:
         """Parameters of a model minus those of the base model, if that difference says all."""
         other = self.models[number]
+        if not (offers(model, Model) and offers(other, Model)):
+            told = f"but {model if offers(other, Model) else other!r} has no parameters that could move part of the way"
+            raise InputError(f"`delta` must be 1 for ObservedShifts of models that can only predict, {told}.")
         ours, theirs = _described(model), _described(other)
         if model.parameters.shapes != other.parameters.shapes or ours != theirs:
             what = next((key for key in ours if ours[key] != theirs.get(key)), "layout")

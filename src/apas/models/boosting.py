@@ -1,0 +1,96 @@
+"""Boosted trees of XGBoost, LightGBM and CatBoost as models: raw scores, own decisions, and fingerprints.
+
+None of the three is imported here: whoever has a fitted classifier has imported its library.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from apas.errors import InputError, Unsupported
+from apas.models.predictor import LibraryPredictor, check_is_classifier, from_classifier
+
+
+def from_booster(
+    estimator: Any, *, threshold: float = 0.5, feature_names: Sequence[str] | None = None
+) -> LibraryPredictor:
+    """Read a fitted classifier of one of the three libraries, without changing it."""
+    library = next(cls.__module__.split(".")[0] for cls in type(estimator).__mro__ if cls.__module__[0] != "_")
+    names, option, content = _LIBRARIES[library]
+    if not hasattr(estimator, "predict_proba"):
+        raise Unsupported(
+            f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the fitted "
+            f"{_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it."
+        )
+    check_is_classifier(estimator)
+    _check_fitted(estimator)
+    known = names(estimator)
+    raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
+    return from_classifier(
+        estimator,
+        threshold=threshold,
+        feature_names=known if feature_names is None else feature_names,
+        passed_names=known,
+        n_features=int(estimator.n_features_in_) or len(estimator.feature_names_),  # a copy of CatBoost's forgets it
+        score=raw,
+        content=lambda: content(estimator),
+    )
+
+
+def _check_fitted(estimator: Any) -> None:
+    try:
+        fitted = estimator.n_features_in_ is not None
+    except Exception:  # noqa: BLE001  (each library says in its own way that there is nothing yet)
+        fitted = False
+    if not fitted:
+        raise InputError(f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first.")
+
+
+def _xgboost_names(estimator: Any) -> list[str] | None:
+    names: list[str] | None = estimator.get_booster().feature_names
+    return names
+
+
+def _xgboost_content(estimator: Any) -> Any:
+    told = json.loads(bytes(estimator.get_booster().save_raw("json")))
+    del told["version"]  # an update of the library is not another model
+    return told
+
+
+def _lightgbm_names(estimator: Any) -> list[str] | None:
+    names = list(estimator.feature_name_)
+    return None if names == [f"Column_{i}" for i in range(len(names))] else names
+
+
+def _lightgbm_content(estimator: Any) -> str:
+    # the settings of the training follow the trees; what decides is before them, but for the categories behind
+    text: str = estimator.booster_.model_to_string()
+    trees, _, rest = text.partition("\nparameters:")
+    return trees + rest.partition("end of parameters")[2]
+
+
+def _catboost_names(estimator: Any) -> list[str] | None:
+    names = list(estimator.feature_names_)
+    return None if names == [str(i) for i in range(len(names))] else names
+
+
+def _catboost_content(estimator: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:  # the library writes files only
+        file = Path(folder) / "model.json"
+        estimator.save_model(str(file), format="json")
+        told = json.loads(file.read_text(encoding="utf-8"))
+    about = told.pop("model_info", {})  # when it was trained and by which version are not what it answers
+    return {**told, "classes": about.get("class_params"), "threshold": about.get("output_options")}
+
+
+_CLASSIFIERS = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier", "catboost": "CatBoostClassifier"}
+#: Per library: names of the columns it was fitted with, how `predict` is asked for raw scores, what it has learned.
+_LIBRARIES: dict[str, tuple[Callable[[Any], list[str] | None], dict[str, Any], Callable[[Any], Any]]] = {
+    "xgboost": (_xgboost_names, {"output_margin": True}, _xgboost_content),
+    "lightgbm": (_lightgbm_names, {"raw_score": True}, _lightgbm_content),
+    "catboost": (_catboost_names, {"prediction_type": "RawFormulaVal"}, _catboost_content),
+}

@@ -1,0 +1,431 @@
+"""`Predictor`: a classifier that can only predict, such as boosted trees, a forest, a calibrated model or a function.
+
+What it learned is not a vector that could be shifted, so it has no parameters: its changes are refits. Rows go to it
+as they are, also with categories and missing values; between the two they travel as a matrix of numbers (`Cells`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from apas._typing import Array, Bools, Floats, Indices
+from apas._validation import check_integer, check_names, check_number, check_probability, is_frame
+from apas.errors import InputError, Unsupported
+from apas.models.base import NO_PARAMETERS, class_indices
+from apas.models.digest import canonical
+
+#: What a function gives: numbers of class 1 of two, or one column of them per class; or the class itself.
+OUTPUTS = ("probability", "score", "class")
+#: Closer to the boundary than this, the library itself is asked for the class: float32 inside of it, or votes that are
+#: split evenly, decide otherwise than the sign of a score.
+TIE = 1e-5
+#: The margin of a row that lies on the boundary, on the side that the model puts it: a sign without a size.
+SIGN = 2.0**-60
+#: Probabilities of 0 and 1 have no logit; the margin ends at those of numbers that float64 can tell from them.
+LEAST, MOST = 2.0**-60, 1.0 - 2.0**-53
+#: Codes of cells that are no numbers lie below this, where no data do.
+CODES = -(2.0**600)
+
+
+class Cells:
+    """Rows of a table as a matrix of finite numbers, and back: numbers are themselves, other cells have codes.
+
+    The code of a cell is made of its text alone, so that it is the same in every process and in every file; which cell
+    a code stands for is remembered.
+    """
+
+    def __init__(self) -> None:
+        self._cells: dict[float, Any] = {}
+        self._kinds: list[Any] | None = None  # of the columns of the first table, whose types the model was trained on
+
+    def encode(self, X: Any) -> Floats:
+        """Cells as numbers, shape (rows, columns)."""
+        if not is_frame(X):
+            X = np.asarray(X)
+            if X.dtype.kind in "biuf":
+                return self._numbers(np.asarray(X, dtype=np.float64))
+        elif self._kinds is None:
+            self._kinds = list(X.dtypes)
+        columns = [X.iloc[:, j] for j in range(X.shape[1])] if is_frame(X) else list(X.T)
+        return np.stack([self._column(column) for column in columns], axis=1) if columns else np.empty(X.shape)
+
+    def _column(self, column: Any) -> Floats:
+        kind = getattr(column.dtype, "kind", "O")
+        if kind in "iuf" or (kind == "b" and hasattr(column.dtype, "itemsize")):
+            as_numbers = column.to_numpy(dtype=np.float64, na_value=np.nan) if hasattr(column, "iloc") else column
+            return self._numbers(np.asarray(as_numbers, dtype=np.float64))
+        return np.array([self._cell(cell) for cell in np.asarray(column, dtype=object)], dtype=np.float64)
+
+    def _numbers(self, values: Floats) -> Floats:
+        if np.isinf(values).any() or (values <= CODES).any():
+            raise InputError("`X` must hold finite numbers or missing ones, got an infinite one; mend or drop it.")
+        return np.where(np.isnan(values), self._code(None), values)
+
+    def _cell(self, cell: Any) -> float:
+        if isinstance(cell, int | float | np.integer | np.floating) and not isinstance(cell, bool):
+            return float(self._numbers(np.array(float(cell))))
+        missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
+        return self._code(None if missing else cell)
+
+    def _code(self, cell: Any) -> float:
+        """A number for a cell: 52 bits of a SHA-256 of its type and text, as a fraction beyond all data."""
+        text = "missing" if cell is None else f"{type(cell).__name__} {cell}"
+        bits = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 12
+        code = CODES * (1.0 + (bits | 1) * 2.0**-52)
+        if self._cells.setdefault(code, cell) != cell:
+            raise InputError(f"`X` must hold cells that can be told apart, but {cell!r} has the code of another.")
+        return code
+
+    def decode(self, codes: Floats, names: Sequence[str] | None) -> Any:
+        """The rows again: a data frame if there are names, else an array."""
+        coded = codes <= CODES
+        if names is None:
+            if not coded.any():
+                return codes
+            only_missing = all(self._cells[code] is None for code in np.unique(codes[coded]).tolist())
+            cells = np.where(coded, np.nan, codes) if only_missing else codes.astype(object)
+            for place in np.argwhere(coded) if not only_missing else ():
+                cells[tuple(place)] = self._cells[codes[tuple(place)]]
+            return cells
+        import pandas as pd
+
+        kinds = self._kinds if self._kinds is not None and len(self._kinds) == len(names) else [None] * len(names)
+        columns = {}
+        for j, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+            columns[name] = self._decode_column(pd, codes[:, j], coded[:, j], kind)
+        return pd.DataFrame(columns)
+
+    def _decode_column(self, pd: Any, codes: Floats, coded: Bools, kind: Any) -> Any:
+        cells = np.where(coded, np.nan, codes)
+        told = [self._cells[code] for code in codes[coded].tolist()]
+        if any(cell is not None for cell in told) or (kind is not None and getattr(kind, "kind", "O") == "O"):
+            cells = cells.astype(object)
+            cells[coded] = [np.nan if cell is None else cell for cell in told]
+        if kind is None or (coded.any() and getattr(kind, "kind", "O") in "biu"):
+            return cells
+        try:  # the types of the table, where its cells have them
+            column = pd.Series(cells).astype(kind)
+            lost = column.isna().to_numpy() & ~pd.isna(cells)
+            return cells if lost.any() or (kind.kind in "biu" and (column != cells).any()) else column
+        except (TypeError, ValueError):
+            return cells
+
+
+class Predictor:
+    """A classifier of which nothing is known but what it predicts: a function, a rule, a remote service.
+
+    It has no parameters that could be shifted: certify it against refits (`ObservedShifts`) or noise on the rows
+    (`InputNoise`).
+
+    Parameters
+    ----------
+    function : callable
+        Takes rows, a data frame with the columns `feature_names` if they are given, else a float64 matrix, and gives one
+        number per row (of class 1 of two) or one column per class; or one class per row.
+    output : {"probability", "score", "class"}
+        What it gives. A score is compared with `threshold`, or with the other classes' scores. A class has no size:
+        margins are 1 and -1.
+    classes : sequence
+        The labels; of two, the second is class 1.
+    feature_names : sequence of str, optional
+        Names of the columns.
+    n_features : int, optional
+        Number of columns, where they have no names; the first rows tell it otherwise.
+    threshold : float, optional
+        From which number on a row of two classes is of class 1: 0.5 for probabilities, 0 for scores unless given.
+
+    Examples
+    --------
+    >>> rule = Predictor(lambda X: X[:, 0] - 3, output="score", classes=("no", "yes"), n_features=1)
+    >>> rule.margin(np.array([[2.0], [4.0]]), "yes")
+    array([-1.,  1.])
+    """
+
+    parameters = NO_PARAMETERS
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        output: str,
+        classes: Sequence[Any],
+        feature_names: Sequence[str] | None = None,
+        n_features: int | None = None,
+        threshold: float | None = None,
+    ) -> None:
+        if not callable(function):
+            raise InputError(f"`function` of Predictor must be a function of rows, got {function!r}.")
+        if output not in OUTPUTS:
+            known = " or ".join(f'"{name}"' for name in OUTPUTS)
+            raise InputError(f"`output` of Predictor must say what the function gives, {known}, got {output!r}.")
+        labels = list(classes) if isinstance(classes, Sequence | np.ndarray) and not isinstance(classes, str) else []
+        if len(labels) < 2 or len(set(labels)) < len(labels):
+            raise InputError(f"`classes` of Predictor must hold two different labels or more, got {classes!r}.")
+        self.classes = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+        self.function, self.output = function, output
+        width = None if n_features is None else check_integer(n_features, "n_features", "Predictor", least=1)
+        self.feature_names = check_names(feature_names, width)
+        self._width = width if self.feature_names is None else len(self.feature_names)
+        self.threshold = self._check_threshold(threshold)
+        self._cells = Cells()
+
+    def _check_threshold(self, threshold: Any) -> float:
+        if threshold is None:
+            return 0.5 if self.output == "probability" else 0.0
+        if len(self.classes) > 2:
+            raise InputError("`threshold` of Predictor is for two classes, got more of them; leave it out.")
+        if self.output == "class":
+            raise InputError("`threshold` of Predictor is for numbers, but the function gives classes; leave it out.")
+        check = check_probability if self.output == "probability" else check_number
+        return check(threshold, "threshold", "Predictor")
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        if self._width is None:
+            raise InputError("`n_features` of Predictor is not known before it has seen rows; pass it, or names.")
+        return self._width
+
+    @property
+    def n_raw_features(self) -> int:
+        """Number of columns that a user passes."""
+        return self.n_features
+
+    def encode(self, X: Any) -> Floats:
+        """Rows as numbers; cells that are none, and missing ones, by codes that `margin` knows again."""
+        return self._cells.encode(X)
+
+    def margin(self, X: Floats, target: Any) -> Floats:
+        """Margins of encoded rows towards `target`: at least 0 where the model gives class 1 of two, else above 0."""
+        wanted = class_indices(self.classes, target, len(X))
+        if not len(X):
+            return np.empty(0)
+        rows = self._rows(X)
+        numbers = self._numbers(rows)
+        if numbers.ndim == 1:
+            margins = np.where(wanted == 1, numbers, -numbers)
+        else:
+            every, others = np.arange(len(X)), numbers.copy()
+            others[every, wanted] = -np.inf
+            margins = numbers[every, wanted] - others.max(axis=1)
+        return self._settle(margins, rows, wanted)
+
+    def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
+        """Margins with the sign that the model's own decision gives them; of a function its numbers are all there is."""
+        return margins
+
+    def _rows(self, X: Floats) -> Any:
+        """Encoded rows as the function takes them."""
+        return self._cells.decode(X, self.feature_names)
+
+    def _numbers(self, rows: Any) -> Floats:
+        """Scores, or logits and logarithms of probabilities, (rows,) for two classes and (rows, classes) for more."""
+        count, classes = len(rows), len(self.classes)
+        if self.output == "class":
+            given = self._class_numbers(np.asarray(self.function(rows), dtype=object), count)
+            return 2.0 * given - 1.0 if classes == 2 else np.eye(classes)[given]
+        numbers = np.asarray(self.function(rows), dtype=np.float64)
+        if numbers.ndim == 2 and numbers.shape[1] == 1:
+            numbers = numbers[:, 0]
+        if numbers.shape not in {(count, classes), (count,) if classes == 2 else None}:
+            raise InputError(
+                f"`function` of Predictor must give one number per row ({count}) for two classes, or one column per "
+                f"class ({classes}), got shape {numbers.shape}."
+            )
+        if self.output == "score":
+            if numbers.ndim == 2 and classes == 2:  # of two columns the difference decides, as of more
+                return np.asarray(numbers[:, 1] - numbers[:, 0] - self.threshold)
+            return numbers - self.threshold if classes == 2 else numbers
+        if not ((numbers >= 0) & (numbers <= 1 + 1e-6)).all():
+            raise InputError('`function` of Predictor must give numbers in [0, 1] with output="probability".')
+        if classes > 2:
+            return np.log(np.maximum(numbers, LEAST))
+        return self._logit(numbers if numbers.ndim == 1 else numbers[:, 1])
+
+    def _class_numbers(self, given: Array, count: int) -> Indices:
+        if given.shape != (count,) or not set(given.tolist()) <= set(self.classes):
+            shown = given.shape if given.shape != (count,) else next(c for c in given if c not in self.classes)
+            raise InputError(f"the model must predict one of {list(self.classes)} per row ({count}), got {shown!r}.")
+        return class_indices(self.classes, given, count)
+
+    def _logit(self, p: Floats) -> Floats:
+        """``logit(p) - logit(threshold)``, whose sign is that of the comparison, whatever the logarithms round to."""
+        inner, level = np.clip(p, LEAST, MOST), self.threshold
+        margins = np.log(inner) - np.log1p(-inner) - (np.log(level) - np.log1p(-level))
+        return np.where(p >= level, np.maximum(margins, 0.0), np.minimum(margins, -SIGN))
+
+    def describe(self) -> dict[str, Any]:
+        """All that decides the output, as JSON values; the function counts by its text and what it reads."""
+        names = None if self.feature_names is None else list(self.feature_names)
+        said = {"kind": "predictor", "output": self.output, "classes": [canonical(c) for c in self.classes]}
+        return {**said, "threshold": self.threshold, "feature_names": names, "code": canonical(self.function)}
+
+    def __repr__(self) -> str:
+        return f"<Predictor of classes {list(self.classes)}>"
+
+
+class LibraryPredictor(Predictor):
+    """A fitted classifier of another library, which is asked for its scores as they are, and for its own decisions.
+
+    Parameters
+    ----------
+    estimator : object
+        The fitted classifier.
+    score : callable
+        Gives its numbers for rows, as `Predictor` takes them.
+    decide : callable
+        Gives its own classes for rows.
+    content : callable
+        Gives what it has learned as JSON values or a text, the same ones after saving and loading.
+    passed_names : sequence of str or None
+        The names under which it gets the columns, those it was fitted with; None for an array.
+    always : bool
+        Whether its decisions may differ from its scores anywhere, not just near ties.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        score: Callable[[Any], Any],
+        *,
+        decide: Callable[[Any], Any] | None,
+        content: Callable[[], Any],
+        passed_names: Sequence[str] | None = None,
+        always: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(score, **options)
+        self._estimator, self._decide, self._content, self._always = estimator, decide, content, always
+        self._passed = passed_names
+        self._digest: str | None = None
+
+    def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
+        near = np.flatnonzero(~(np.abs(margins) > (np.inf if self._always else TIE)))
+        if self._decide is None or not len(near):
+            return margins
+        some = rows.iloc[near] if is_frame(rows) else rows[near]
+        agrees = class_indices(self.classes, self._labels(self._decide(some)), len(some)) == wanted[near]
+        margins[near] = np.where(agrees, np.maximum(margins[near], SIGN), np.minimum(margins[near], -SIGN))
+        return margins
+
+    def _labels(self, given: Any) -> Array:
+        labels = np.asarray(given).reshape(-1)  # CatBoost gives a column
+        known = {str(c): c for c in self.classes}  # and texts, where the classes are True and False
+        found = np.empty(len(labels), dtype=object)
+        found[:] = [label if label in self.classes else known.get(str(label), label) for label in labels.tolist()]
+        return found
+
+    def _rows(self, X: Floats) -> Any:
+        return self._cells.decode(X, self._passed)
+
+    def library_classes(self, X: Any) -> Array:
+        """Classes of raw rows according to the library itself."""
+        rows = self._rows(self.encode(X))
+        if self._decide is not None:
+            return self._labels(self._decide(rows))
+        return np.array(self.classes, dtype=object)[(self._numbers(rows) >= 0).astype(int)]
+
+    def encode(self, X: Any) -> Floats:
+        """Rows as numbers, see `Predictor.encode`."""
+        try:
+            return super().encode(X)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
+            raise InputError(f"`X` could not be read for {type(self._estimator).__name__}: {said}") from error
+
+    def content_digest(self) -> str:
+        """SHA-256 over what it has learned, by the library's own account of it."""
+        if self._digest is None:
+            import json
+
+            told = self._content()
+            text = told if isinstance(told, str) else json.dumps(told, sort_keys=True)
+            self._digest = hashlib.sha256(text.encode()).hexdigest()
+        return self._digest
+
+    def describe(self) -> dict[str, Any]:
+        """All that decides the output besides what it has learned, as JSON values."""
+        kind = type(self._estimator)
+        said = {**super().describe(), "kind": f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"}
+        del said["code"]
+        return said
+
+    def __repr__(self) -> str:
+        return f"<{type(self._estimator).__name__} as it predicts, classes {list(self.classes)}>"
+
+
+def check_is_classifier(estimator: Any) -> None:
+    """Refuse what has no classes, or several of them at once."""
+    labels = getattr(estimator, "classes_", None)
+    if isinstance(labels, list) or np.ndim(labels) > 1:
+        raise Unsupported(
+            f"this {type(estimator).__name__} was fitted for several labels at once; certify one classifier per label."
+        )
+
+
+def from_classifier(
+    estimator: Any,
+    *,
+    threshold: float = 0.5,
+    feature_names: Sequence[str] | None = None,
+    passed_names: Sequence[str] | None = None,
+    n_features: int | None = None,
+    score: Callable[[Any], Any] | None = None,
+    content: Callable[[], Any] | None = None,
+) -> LibraryPredictor:
+    """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`.
+
+    `score` gives its raw scores if the library has a way of its own; `content` what it has learned.
+    """
+    level, output = None, "score"
+    if threshold != 0.5:
+        if not hasattr(estimator, "predict_proba"):
+            name = type(estimator).__name__
+            raise InputError(f"`threshold` applies to probabilities, but {name} gives none; leave it out.")
+        score, output, level = estimator.predict_proba, "probability", threshold
+    elif hasattr(estimator, "response_method"):
+        score, output, level = _with_own_threshold(estimator)
+    elif score is None and hasattr(estimator, "decision_function"):
+        score = estimator.decision_function
+    elif score is None and hasattr(estimator, "predict_proba"):
+        score, output = estimator.predict_proba, "probability"
+    elif score is None:  # votes, say, of which only the winner is told
+        score, output = estimator.predict, "class"
+    classes = estimator.classes_
+    several = len(classes) > 2
+    # scikit-learn's SVC gives the class with most votes, and the first of them where several have as many
+    always = several and hasattr(estimator, "break_ties") and not estimator.break_ties
+    return LibraryPredictor(
+        estimator,
+        score,
+        decide=estimator.predict if threshold == 0.5 else None,
+        content=(lambda: canonical(estimator)) if content is None else content,
+        passed_names=passed_names,
+        always=always,
+        output=output,
+        classes=classes,
+        feature_names=feature_names,
+        n_features=n_features,
+        threshold=None if several else level,
+    )
+
+
+def _with_own_threshold(estimator: Any) -> tuple[Callable[[Any], Any], str, float]:
+    """Numbers of class 1, what they are, and the threshold of scikit-learn's classifiers that have one of their own."""
+    inner = getattr(estimator, "estimator_", estimator.estimator)
+    asked = ("predict_proba", "decision_function")
+    asked = asked if estimator.response_method == "auto" else (estimator.response_method,)
+    method = next(name for name in asked if hasattr(inner, name))
+    level = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", "auto"))
+    level = (0.5 if method == "predict_proba" else 0.0) if level == "auto" else float(level)
+    scorer = getattr(estimator, "_curve_scorer", None)
+    positive = estimator.pos_label if hasattr(estimator, "pos_label") else scorer and scorer._get_pos_label()
+    first = positive is not None and positive == estimator.classes_[0]  # the threshold is one of class 0
+    if method == "decision_function":
+        return inner.decision_function, "score", -level if first else level
+    return inner.predict_proba, "probability", 1.0 - level if first else level
