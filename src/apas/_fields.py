@@ -58,7 +58,7 @@ class Fields:
         """Whether a field is there and null."""
         return self.any(key) is None
 
-    def _typed(self, key: str, kind: type[_Kind], wanted: str) -> _Kind:
+    def _read_typed(self, key: str, kind: type[_Kind], wanted: str) -> _Kind:
         value = self.content.get(key)
         if not isinstance(value, kind):
             raise self.wrong(key, wanted)
@@ -66,7 +66,7 @@ class Fields:
 
     def text(self, key: str) -> str:
         """A text."""
-        return self._typed(key, str, "a text")
+        return self._read_typed(key, str, "a text")
 
     def digest(self, key: str) -> str:
         """A SHA-256 in lower-case hexadecimal digits."""
@@ -92,7 +92,7 @@ class Fields:
 
     def flag(self, key: str) -> bool:
         """True or false."""
-        return self._typed(key, bool, "true or false")
+        return self._read_typed(key, bool, "true or false")
 
     def integer(self, key: str, least: int = 0) -> int:
         """An integer of at least `least`."""
@@ -110,11 +110,11 @@ class Fields:
 
     def items(self, key: str) -> list[Any]:
         """A list."""
-        return self._typed(key, list, "a list")
+        return self._read_typed(key, list, "a list")
 
     def inner(self, key: str) -> Fields:
         """An object."""
-        return Fields(self._typed(key, dict, "an object"), self.name(key))
+        return Fields(self._read_typed(key, dict, "an object"), self.name(key))
 
     def numbers(self, key: str) -> list[float]:
         """A list of finite numbers."""

@@ -158,7 +158,7 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
     columns = list(frame.columns)
     doubled = sorted(str(c) for c, count in Counter(columns).items() if count > 1)
     if doubled:
-        told = f"must have each column once, got {_quoted(doubled)} more than once"
+        told = f"must have each column once, got {_quote(doubled)} more than once"
         raise InputError(f"`X` {told}; drop or rename the copies.")
     if names is None:
         _check_width(len(columns), n_features)
@@ -167,7 +167,7 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
     missing = [c for c in names if c not in had]
     extra = [c for c in columns if c not in wanted]
     if missing or extra:
-        parts = [f"lacks {_quoted(missing)}" if missing else "", f"has {_quoted(extra)} besides" if extra else ""]
+        parts = [f"lacks {_quote(missing)}" if missing else "", f"has {_quote(extra)} besides" if extra else ""]
         hint, index = "", ""
         if extra and str(extra[0]).startswith("Unnamed:"):
             hint = " (that looks like a saved index: read the file with index_col=0)"
@@ -175,12 +175,12 @@ def _check_columns(frame: Any, n_features: int, names: Sequence[str] | None) -> 
             index = "; what only names the rows belongs into the index (index_col of pandas.read_csv)"
         raise InputError(
             f"`X` must have exactly the model's columns, but it {' and '.join(p for p in parts if p)}{hint}; "
-            f"give exactly these columns: {_quoted(names)}{index}."
+            f"give exactly these columns: {_quote(names)}{index}."
         )
     return frame if columns == list(names) else frame[list(names)]
 
 
-def _quoted(names: Sequence[Any]) -> str:
+def _quote(names: Sequence[Any]) -> str:
     shown = ", ".join(repr(str(n)) for n in names[:5])
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 

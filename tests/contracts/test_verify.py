@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import apas
-from apas.contracts.verify_evidence import Checked, _detecting
+from apas.contracts.verify_evidence import Checked, _detecting_draws
 
 FIXTURES = Path(__file__).parent / "fixtures"
 METHODS = [
@@ -321,7 +321,7 @@ def test_the_default_number_of_fresh_draws_is_the_smallest_with_the_power_it_sta
             refuting -= 1
         return float(binom.sf(refuting - 1, n, 1.5 * (1 - coverage)))
 
-    n = _detecting(coverage, Fraction(repr(level)))
+    n = _detecting_draws(coverage, Fraction(repr(level)))
     assert power(n) >= 0.99
     assert all(power(smaller) < 0.99 for smaller in range(max(1, n - 2000), n))
 

@@ -144,7 +144,7 @@ def test_any_multipliers_give_a_bound():
     rng = np.random.default_rng(2)
     for _ in range(300):
         program = random_program(rng, whole=True)
-        (scaled, _, unit), truth = program.scaled(), Fraction(all_whole(program))
+        (scaled, _, unit), truth = program.scale(), Fraction(all_whole(program))
         for size in (1e-3, 1.0, 1e6, 1e15):
             y = rng.normal(size=len(program.matrix)) * size
             for counted in (True, False):
@@ -174,7 +174,7 @@ def test_the_multipliers_of_the_optimum_are_tight():
 @pytest.mark.parametrize("y", [np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, 5e-324])
 def test_multipliers_that_are_not_numbers_prove_nothing_false(y):
     program = program_of([1, 2], [0, 0], [3, 3], [([1, 1], 1.0, np.inf), ([1, -1], -1.0, 1.0)], [False] * 2)
-    scaled, _, unit = program.scaled()
+    scaled, _, unit = program.scale()
     with np.errstate(all="ignore"):
         for vector in (np.array([y, y]), np.array([y, 0.0]), np.array([0.0, y])):
             bound = dual_bound(scaled, vector, scaled.cost, scaled.low, scaled.high)
@@ -198,7 +198,7 @@ def test_scaling_by_powers_of_two_rounds_nothing():
             row_low=program.row_low * factors,
             row_high=program.row_high * factors,
         )
-        (one, _, unit), (two, _, other_unit) = program.scaled(), other.scaled()
+        (one, _, unit), (two, _, other_unit) = program.scale(), other.scale()
         moving = program.low != program.high
         assert np.array_equal(one.low, two.low)
         assert np.array_equal(one.high, two.high)

@@ -474,10 +474,10 @@ def test_missing_extra(module, monkeypatch, tmp_path):
 
 
 def test_margins_that_are_no_numbers_are_counted_apart():
-    from apas.report.curves import BARS, _counted
+    from apas.report.curves import BARS, _count_bars
 
     margins = np.array([[1.0, math.nan], [2.0, math.inf], [-1.0, math.nan]])
-    found = _counted(margins, np.array([1, 3]), np.array([0.1, 0.1]), listed=False)
+    found = _count_bars(margins, np.array([1, 3]), np.array([0.1, 0.1]), listed=False)
     assert found.counts.shape == (2, BARS)
     assert found.counts.sum(axis=1).tolist() == [3, 0]
     assert found.unfit.tolist() == [0, 3]

@@ -42,7 +42,7 @@ def lifted(net, wanted, by):
 
 def decided(net, x, wanted, rival, radii, delta, seconds=10.0):
     relaxation = Relaxation(net, radii, delta)
-    relaxed = relaxation.relaxed(x[None, :])
+    relaxed = relaxation.relax(x[None, :])
     pair = RivalBounds(relaxation, x[None, :], np.array([wanted]), np.array([rival]), relaxed)
     pair.linear()
     allowance = float(pair.allowance[0])

@@ -26,7 +26,7 @@ SHAPES = [
 
 def program_of(net, x, wanted, rival, radii, delta):
     relaxation = Relaxation(net, radii, delta)
-    units, _, _ = relaxation.relaxed(x[None, :])
+    units, _, _ = relaxation.relax(x[None, :])
     return reduced_program(relaxation, units, relaxation.objective(np.array([wanted]), np.array([rival])))
 
 

@@ -9,7 +9,7 @@ from problems import network
 from apas import FeedForward, LinfShifts
 from apas._random import Stream
 from apas.models.forward import ACTIVATIONS, activate
-from apas.worst_case.rays import PIECEWISE_LINEAR, Rays, chord_gaps, first_failures
+from apas.worst_case.rays import KINKS, Rays, chord_gaps, first_ray_failures
 
 SHAPES = [((4, 5, 1), "sigmoid"), ((4, 5, 6, 1), "sigmoid"), ((4, 6, 3), "softmax"), ((4, 5, 5, 4, 3), "softmax"), ((4, 1), "sigmoid"), ((4, 3), "softmax"), ((3, 5, 2), "softmax")]  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_floor_lies_below(sizes, output, activation, seeds):
         assert fine.mean() >= coarse.mean()
 
 
-@pytest.mark.parametrize("activation", PIECEWISE_LINEAR)
+@pytest.mark.parametrize("activation", KINKS)
 @pytest.mark.parametrize(("sizes", "output"), [s for s in SHAPES if len(s[0]) <= 3], ids=str)
 def test_first_failure_is_the_first(sizes, output, activation):
     steps = np.linspace(0, 1, 401)
@@ -60,7 +60,7 @@ def test_first_failure_is_the_first(sizes, output, activation):
         net, X, wanted, directions, reach = setting(sizes, output, activation, seed)
         rays = Rays(net, X, wanted, directions)
         row, sample = np.divmod(np.arange(6 * 128), 128)
-        found = first_failures(rays, row, sample, reach[row], np.zeros(len(row))).reshape(6, 128)
+        found = first_ray_failures(rays, row, sample, reach[row], np.zeros(len(row))).reshape(6, 128)
         along = np.stack([rays.margins(s * reach) for s in steps])
         failing = along <= 0
         seen = np.where(failing.any(axis=0), steps[failing.argmax(axis=0)] * reach[:, None], np.inf)
@@ -79,12 +79,12 @@ def test_a_ray_may_become_valid_again_and_the_first_failure_counts():
     net = FeedForward([[[1.0]], [[1.0]]], [[0.0], [0.0]], activation="identity", output="identity", threshold=0.0)
     rays = Rays(net, np.array([[1.0]]), np.array([1]), np.array([[-3.5, 0.0, -1.0, 0.0]]))
     assert rays.margins(np.array([2.0]))[0, 0] > 0
-    found = first_failures(rays, np.array([0]), np.array([0]), np.array([2.0]), np.zeros(1))
+    found = first_ray_failures(rays, np.array([0]), np.array([0]), np.array([2.0]), np.zeros(1))
     assert found[0] == pytest.approx(1 / 3.5)
     assert rays.floors([np.zeros(1), np.array([2.0])])[0, 0, 0] < 0
 
 
-@pytest.mark.parametrize("activation", PIECEWISE_LINEAR)
+@pytest.mark.parametrize("activation", KINKS)
 def test_units_that_begin_exactly_at_their_kink(activation):
     """Small integers make pre-activations that are exactly 0, 1 or -1, where a unit comes alive at once or never."""
     rng = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def test_units_that_begin_exactly_at_their_kink(activation):
         rays = Rays(net, X, wanted, rng.uniform(-1, 1, size=(32, len(net.parameters))))
         seen_at_kink += int((rays.z0 == 0).sum())
         row, sample = np.divmod(np.arange(4 * 32), 32)
-        found = first_failures(rays, row, sample, np.full(128, 2.0), np.zeros(128)).reshape(4, 32)
+        found = first_ray_failures(rays, row, sample, np.full(128, 2.0), np.zeros(128)).reshape(4, 32)
         along = np.stack([rays.margins(np.full(4, 2 * s)) for s in steps])
         failing = along <= 0
         seen = np.where(failing.any(axis=0), 2 * steps[failing.argmax(axis=0)], np.inf)

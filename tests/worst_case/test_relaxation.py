@@ -35,7 +35,7 @@ def directions(rng, radii, count=300):
 def linear(net, X, wanted, radii, delta):
     """Linear bounds, and the same without improved slopes."""
     relaxation = Relaxation(net, radii, delta)
-    relaxed = relaxation.relaxed(X)
+    relaxed = relaxation.relax(X)
     bounds, plain = [], []
     for rival in rivals(net, wanted).T:
         pair = RivalBounds(relaxation, X, wanted, rival, relaxed)
@@ -68,7 +68,7 @@ def test_below_every_shift(sizes, output, activation):
 def test_ranges_hold_the_units_of_shifted_networks(sizes, activation):
     for seed in range(3):
         net, X, _, radii, delta = question(sizes, "identity", activation, seed)
-        units, _, _ = Relaxation(net, radii, delta).relaxed(X)
+        units, _, _ = Relaxation(net, radii, delta).relax(X)
         for move in directions(np.random.default_rng(seed), radii, 60):
             shifted = net.with_parameters(net.parameters.values + delta * move)
             a = X
@@ -124,7 +124,7 @@ def test_any_slopes_of_the_pencils_are_sound(sizes, activation):
     for seed in range(3):
         net, X, wanted, radii, delta = question(sizes, "identity", activation, seed)
         relaxation = Relaxation(net, radii, delta)
-        units, lines, allowance = relaxation.relaxed(X)
+        units, lines, allowance = relaxation.relax(X)
         goal = relaxation.objective(wanted, np.zeros(5, dtype=int))
         labels = [net.classes[w] for w in wanted]
         margins = net.shifted_margins(X, labels, directions(rng, radii), delta).min(axis=0)

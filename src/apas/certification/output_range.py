@@ -74,12 +74,12 @@ class OutputRange:
         what = f"margins towards class {self.target!r} under shifts by {size}"
         ends = [f"{at_least(self.low)} or more"] if isfinite(self.low) else []
         ends += [f"{at_most(self.high)} or less"] if isfinite(self.high) else []
-        missing = self._missing()
+        missing = self._why_infinite()
         if not ends:
             return f"no range is known of the {what}: {missing}."
         but = f"; no {'upper' if isfinite(self.low) else 'lower'} end is known: {missing}" if len(ends) < 2 else ""
         if isinstance(self.low_claim, Most):
-            share = _shortened(self.low_claim).share
+            share = _shorten_share(self.low_claim).share
             odds = f"{'each ' if len(ends) > 1 else ''}with confidence {self.low_claim.confidence!r}"
             return f"at least {share} of the shifts have {what} of {', and as many of '.join(ends)}, {odds}{but}."
         if not is_proof(self.low_claim):
@@ -87,7 +87,7 @@ class OutputRange:
         between = f"lies between {at_least(self.low)} and {at_most(self.high)}" if not but else f"is {ends[0]}"
         return f"every one of the {what} {between}{but}."
 
-    def _missing(self) -> str:
+    def _why_infinite(self) -> str:
         """Why an end is infinite."""
         if is_proof(self.low_claim):
             return "the bound is no finite number"
@@ -131,7 +131,7 @@ class OutputRanges(UnderShifts[OutputRange]):
         but = f"; {endless} without a known end" if endless else ""
         claim = self[0].low_claim
         odds = f" for each end{' of each row' if len(self) > 1 else ''} by itself" if claim.risk else ""
-        return f"{self._counted()}: {counts} the threshold{but} ({_rounded(claim)}{odds})."
+        return f"{self._counted()}: {counts} the threshold{but} ({_claim_words(claim)}{odds})."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the ranges against the decision threshold, as in Figure 2 of the paper."""
@@ -145,7 +145,7 @@ class OutputRanges(UnderShifts[OutputRange]):
         return frame.assign(low=[at_least(item.low) for item in self], high=[at_most(item.high) for item in self])
 
     def _line(self, item: OutputRange) -> dict[str, Any]:
-        return {**{name: getattr(item, name) for name in self.COLUMNS[:-1]}, "claim": _rounded(item.low_claim)}
+        return {**{name: getattr(item, name) for name in self.COLUMNS[:-1]}, "claim": _claim_words(item.low_claim)}
 
 
 def _finite(value: float) -> float | None:
@@ -153,12 +153,12 @@ def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def _rounded(claim: Claim) -> str:
+def _claim_words(claim: Claim) -> str:
     """The claim in words."""
-    return str(_shortened(claim) if isinstance(claim, Most) else claim)
+    return str(_shorten_share(claim) if isinstance(claim, Most) else claim)
 
 
-def _shortened(claim: Most) -> Most:
+def _shorten_share(claim: Most) -> Most:
     """With a share that follows from the number of draws rounded down to six digits."""
     return replace(claim, coverage=float(at_least(claim.coverage)))
 

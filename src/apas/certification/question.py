@@ -22,7 +22,7 @@ from apas.certification.claims import Claim, Most, Verdict
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
 from apas.models.as_model import as_model, encoded_rows, predicted_classes
-from apas.models.base import Model, Parameters, class_indices, offers
+from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from apas.certification.output_range import OutputRange
     from apas.certification.robust_fraction import FractionCurve
 
-#: A margin smaller than this share of the magnitudes behind it could have the other sign in another batch shape.
-ROUNDING = 1e-12
 #: Rows closer to the boundary than this are left out when a model is compared with its own library.
 AGREEMENT = 1e-9
 #: What a claim about a model that is computed in float32 says of it.

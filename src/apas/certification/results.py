@@ -229,7 +229,7 @@ class Certificates(UnderShifts[Certificate]):
         """How many rows got which verdict, for which reason they were refuted, and about what, in one sentence."""
         if not len(self):
             return "No rows, no certificates."
-        counts, why = Counter(c.verdict for c in self), {Verdict.REFUTED: self._refused()}
+        counts, why = Counter(c.verdict for c in self), {Verdict.REFUTED: self._why_refuted()}
         parts = ", ".join(f"{counts[v]} {v.name}{why.get(v, '')}" for v in Verdict if counts[v])
         deltas = sorted({c.delta for c in self})
         size = " to ".join(exactly(delta) for delta in dict.fromkeys((deltas[0], deltas[-1])))
@@ -237,7 +237,7 @@ class Certificates(UnderShifts[Certificate]):
         measures = "; or ".join(dict.fromkeys(c.claim.measure for c in self))
         return f"{self._counted()}: {parts} ({claims}; delta {size}; {measures})."
 
-    def _refused(self) -> str:
+    def _why_refuted(self) -> str:
         """Why rows were refuted, where some of them are not valid to begin with."""
         if self.valid_today.all():
             return ""

@@ -69,7 +69,7 @@ class AuditOptions:
 _COLOURS = {"HELD": "green", "NOT_PROMISED": "yellow"}
 
 
-@options.grouped
+@options.group_options
 def audit_command(
     certificates: options.CertificatesFile,
     new_model: options.ModelFile,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped, optional, pick_method
+from apas.cli.options import group_options, optional, pick_method
 from apas.cli.output import cell, check_outputs, new_table, print_table
 from apas.display.numbers import at_least, at_most, exactly
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CertifyMethod = StrEnum("CertifyMethod", "sampling interval linear attack exact enumeration cascade")
 
 
-@grouped
+@group_options
 def certify_command(
     model: options.ModelFile,
     rows: options.RowsFile,

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from typer import Argument
 
 from apas.cli import options
-from apas.cli.options import grouped, listed, optional
+from apas.cli.options import group_options, optional, split_words
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
 
-@grouped
+@group_options
 def convert_command(
     source: Annotated[Path, Argument(help="Model file to read: .json, .safetensors, .onnx, .skops, .pt or .pth.")],
     target: Annotated[Path, Argument(help="Model file to write: .json, .safetensors or .onnx.")],
@@ -40,8 +40,8 @@ def convert_command(
     check_outputs({"TARGET": target}, source)
     said: dict[str, Any] = {
         "threshold": threshold,
-        "classes": None if classes is None else [_label(word) for word in listed(classes)],
-        "feature_names": None if feature_names is None else listed(feature_names),
+        "classes": None if classes is None else [_label(word) for word in split_words(classes)],
+        "feature_names": None if feature_names is None else split_words(feature_names),
     }
     model = layers.read(source, **said)
     save_model(model, target)

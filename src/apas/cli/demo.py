@@ -75,7 +75,7 @@ def demo_command(
     folder.write_outcomes(retrained, kinds, audits)
     advice = folder.write_page(bank, kinds[1], audits[1], retrained)
     if as_json:
-        pairs, moved = list(zip(kinds, audits, strict=True)), _moved(audits)
+        pairs, moved = list(zip(kinds, audits, strict=True)), _measured_move(audits)
         content: dict[str, Any] = {
             "format": "apas-demo",
             "seed": seed,
@@ -147,7 +147,7 @@ def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) 
 def _ending(audits: list[AuditReport], delta: float) -> str:
     plain, robust = (f"{sum(row.valid for row in audit)} of {len(audit)}" for audit in audits)
     lines = [f"Promises kept: {plain} plain, {robust} robust."]
-    moved = _moved(audits)
+    moved = _measured_move(audits)
     if moved is not None:
         where = "within" if moved.delta <= delta else "beyond"
         lines.append(
@@ -160,7 +160,7 @@ def _ending(audits: list[AuditReport], delta: float) -> str:
     return "\n".join(lines)
 
 
-def _moved(audits: list[AuditReport]) -> ShiftReport | None:
+def _measured_move(audits: list[AuditReport]) -> ShiftReport | None:
     """How far the training moved the model; an audit of no offers does not know."""
     return next((audit.shift for audit in audits if audit.shift is not None), None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import grouped, optional, parse_target, pick_method, read_rows
+from apas.cli.options import group_options, optional, parse_target, pick_method, read_rows
 from apas.cli.output import cell, check_outputs, give, new_table, print_table
 from apas.errors import InputError
 
@@ -22,7 +22,7 @@ SourceName = StrEnum("SourceName", "robust milp neighbours wachter prototype roa
 Distance = StrEnum("Distance", "l1 linf")
 
 
-@grouped
+@group_options
 def generate_command(
     model: options.ModelFile,
     rows: Annotated[Path, Argument(help="CSV file with a header line and a row per input to explain.")],

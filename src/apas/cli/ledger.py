@@ -133,7 +133,7 @@ def list_command(
 
 
 @ledger_app.command("audit")
-@options.grouped
+@options.group_options
 def audit_command(
     ledger: LedgerFile,
     new_model: options.ModelFile,

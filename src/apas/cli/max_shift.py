@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped, optional, pick_method
+from apas.cli.options import group_options, optional, pick_method
 from apas.cli.output import cell, check_outputs, new_table, print_table
 from apas.display.numbers import at_least, at_most
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SearchName = StrEnum("SearchName", "rays confirm paper")
 
 
-@grouped
+@group_options
 def max_shift_command(
     model: options.ModelFile,
     rows: options.RowsFile,

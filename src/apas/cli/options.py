@@ -1,7 +1,7 @@
 """Arguments and options that several commands share, and what they are read as: models, rows, methods, shift sets.
 
 A command writes ``seed: options.Seed = None``: the type and the help are here, the default is its own. Options that
-belong together are the fields of a dataclass, which a command with `grouped` takes as one parameter. What differs
+belong together are the fields of a dataclass, which a command with `group_options` takes as one parameter. What differs
 between commands (`--method`, `--coverage`, `--samples`) is written in each.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from apas.shifts.base import ShiftSet
 
 
-def listed(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text with commas between them."""
     return [word.strip() for word in text.split(",")]
 
@@ -200,7 +200,7 @@ class LayerOptions:
         """Read a model file."""
         from apas import load_model
 
-        names: Any = None if self.activation is None else listed(self.activation)
+        names: Any = None if self.activation is None else split_words(self.activation)
         activation = names[0] if names and len(names) == 1 else names
         return load_model(path, activation=activation, output=self.output, **said)
 
@@ -252,21 +252,21 @@ class QuestionOptions(ShiftOptions):
 
 
 @functools.cache
-def _shown(group: Any) -> list[inspect.Parameter]:
+def _field_parameters(group: Any) -> list[inspect.Parameter]:
     """The fields of a dataclass as parameters."""
     kinds = get_type_hints(group, include_extras=True)
     place = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(f.name, place, default=f.default, annotation=kinds[f.name]) for f in fields(group)]
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+def group_options(command: Callable[..., None]) -> Callable[..., None]:
     """Show Typer the fields of a dataclass as options of their own, in the place of the parameter that takes it."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     shown: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
         if parameter.name in groups:
-            shown += _shown(groups[parameter.name])
+            shown += _field_parameters(groups[parameter.name])
         else:
             shown.append(parameter.replace(annotation=hints[parameter.name]))
 

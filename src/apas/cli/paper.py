@@ -46,7 +46,7 @@ class RunOptions:
     as_json: options.Json = False
 
     @contextmanager
-    def prepared(self) -> Iterator[int]:
+    def prepare(self) -> Iterator[int]:
         """What every run begins with: a number of processes that makes sense, and the folder to read from."""
         from apas.cli.workers import workers
         from apas.datasets import data_from
@@ -61,7 +61,7 @@ class RunOptions:
         outcome = run_experiment(entry.load(), self.output, quick=self.quick, n_jobs=n_jobs, label=entry.name)
         if not self.as_json:
             for title, table in outcome.tables.items():
-                print_table(_shown(title, table), "")
+                print_table(_result_table(title, table), "")
             print_line(f"written: {', '.join(str(file) for file in outcome.files)}")
         if outcome.without_figures:
             print_note(f"no figures: {outcome.without_figures}")
@@ -116,7 +116,7 @@ def _experiment_command(entry: Entry) -> Callable[..., None]:
     """The sub-command of an experiment; all of them take the same options."""
 
     def command(how: RunOptions) -> None:
-        with how.prepared() as n_jobs:
+        with how.prepare() as n_jobs:
             outcome = how.run(entry, n_jobs)
         if how.as_json:
             print_json(_content([(entry, outcome)], how.quick, None))
@@ -129,11 +129,11 @@ def _experiment_command(entry: Entry) -> Callable[..., None]:
 
 
 for _entry in available():
-    paper_app.command(_entry.name)(options.grouped(_experiment_command(_entry)))
+    paper_app.command(_entry.name)(options.group_options(_experiment_command(_entry)))
 
 
 @paper_app.command("all")
-@options.grouped
+@options.group_options
 def all_command(how: RunOptions) -> None:
     """Run all experiments in turn, and write one HTML page with all tables and figures besides their files.
 
@@ -144,7 +144,7 @@ def all_command(how: RunOptions) -> None:
     from apas.paper.experiment import Section, datasets_of, write_page
 
     entries, sections = available(), []
-    with how.prepared() as n_jobs:
+    with how.prepare() as n_jobs:
         datasets_of(entries, quick=how.quick)
         for number, entry in enumerate(entries, start=1):
             typer.echo(f"{number} of {len(entries)}: {entry.title}", err=how.as_json)
@@ -171,7 +171,7 @@ def _content(outcomes: list[tuple[Entry, ExperimentOutcome]], quick: bool, page:
     return {"format": "apas-paper", "quick": quick, "experiments": found, "page": None if page is None else str(page)}
 
 
-def _shown(title: str, frame: DataFrame) -> Any:
+def _result_table(title: str, frame: DataFrame) -> Any:
     table = new_table(*map(str, frame.columns), title=title, title_justify="left")
     for cells in frame.itertuples(index=False):
         table.add_row(*(cell(f"{value:.3g}" if isinstance(value, float) else value) for value in cells))

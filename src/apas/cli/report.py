@@ -8,12 +8,12 @@ from typing import Annotated
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped, optional
+from apas.cli.options import group_options, optional
 from apas.cli.output import check_outputs, print_json, print_line
 from apas.errors import InputError
 
 
-@grouped
+@group_options
 def report_command(
     certificates: options.CertificatesFile,
     *,

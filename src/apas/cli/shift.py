@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import grouped
+from apas.cli.options import group_options
 from apas.cli.output import cell, give, new_table, print_table
 from apas.display.numbers import at_most
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from apas.shifts.distance import ShiftReport
 
 
-@grouped
+@group_options
 def shift_command(
     old: Annotated[Path, Argument(help="Model file of the base model.")],
     new: Annotated[Path, Argument(help="Model file of the changed model, with parameters of the same shapes.")],

@@ -9,7 +9,7 @@ import typer
 from typer import Option
 
 from apas.cli import options
-from apas.cli.options import grouped, optional
+from apas.cli.options import group_options, optional
 from apas.cli.output import cell, give, new_table, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _COLOURS = {"HOLDS": "green", "FAILS": "red", "NOT_CHECKED": "yellow"}
 
 
-@grouped
+@group_options
 def verify_command(
     certificates: options.CertificatesFile,
     model: options.ModelFile,

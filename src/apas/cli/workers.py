@@ -73,12 +73,12 @@ def _cluster(address: str) -> Iterator[None]:
             raise InputError(
                 f"`--dask` must be a cluster with workers, but {address} has had none for {PATIENCE} s; start some."
             ) from None
-        _check_versions(client.run(_installed()), address)
+        _check_versions(client.run(_version_teller()), address)
         with parallel_config(backend="dask", client=client):
             yield
 
 
-def _installed() -> Callable[[], str]:
+def _version_teller() -> Callable[[], str]:
     """A function that tells which apas a worker has, to be sent there: it must not need apas itself."""
 
     def installed() -> str:

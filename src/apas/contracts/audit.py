@@ -23,7 +23,7 @@ from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
 from apas.contracts.certificate_file import load_certificates, table_digest
 from apas.contracts.certified_model import Successor, as_python, bounds_distance, own_columns
-from apas.contracts.repairs import Repair, assumed_space, repaired
+from apas.contracts.repairs import Repair, assumed_space, repair_rows
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace, check_space
@@ -494,4 +494,4 @@ def _repairs(
         notes.append(_NO_SPACE.format(what=what))
     rows = points.iloc[broken] if is_frame(points) else points[broken]
     targets = [item.target for item, hit in zip(found, broken, strict=True) if hit]
-    return repaired(new.model, space, rows, targets), notes
+    return repair_rows(new.model, space, rows, targets), notes

@@ -68,7 +68,7 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     return content
 
 
-def written(content: Any) -> str:
+def as_json(content: Any) -> str:
     """The content as JSON, one certificate per line: strict, and every float with all the digits that it needs."""
     parts = []
     for key, value in content.items():
@@ -309,7 +309,7 @@ def save_certificates(
         )
     kept = found.max_shifts if isinstance(found, Certificates) and max_shifts is None else max_shifts
     try:
-        write_text(target, written(stored_content(found, kept)))
+        write_text(target, as_json(stored_content(found, kept)))
     except OSError as error:
         raise InputError(f"`path` must be a file that can be written, but {target} cannot: {error.strerror}.") from None
 

@@ -192,7 +192,7 @@ def _other(found: Certificates | MaxShifts, model: Model, origin: Origin | None)
     return None
 
 
-def asked(found: Certificates | MaxShifts, matched: Matched) -> tuple[Question, Floats]:
+def ask_again(found: Certificates | MaxShifts, matched: Matched) -> tuple[Question, Floats]:
     """The question that the file answers, and its rows in model units as the model reads them now."""
     width = matched.model.n_features
     missing = (np.nan,) * width  # of a row that has another number of values, which is then no row of the model
@@ -340,7 +340,7 @@ def read_successor(
     if compared is not None:
         _refuse_other_architecture(compared, new)
     _refuse_other_features(found, given, new, base, network_only)
-    ours, theirs = ({}, {}) if old is None else (_described(old), _described(new))
+    ours, theirs = ({}, {}) if old is None else (_describe(old), _describe(new))
     differs = ", ".join(key for key in _BESIDES if ours.get(key) != theirs.get(key))
     if differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
         what = f"{BEYOND_PARAMETERS} ({differs}): however small the measured shift is, it lies in no certified set."
@@ -374,12 +374,12 @@ def _names(model: Model) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def _described(model: Model) -> dict[str, Any]:
+def _describe(model: Model) -> dict[str, Any]:
     return model.describe() if offers(model, Described) else {"classes": [str(c) for c in model.classes]}
 
 
 def _refuse_other_architecture(old: Model, new: Model) -> None:
-    ours, theirs = (_described(old), _described(new)) if offers(old, Described) and offers(new, Described) else ({}, {})
+    ours, theirs = (_describe(old), _describe(new)) if offers(old, Described) and offers(new, Described) else ({}, {})
     for key in {**ours, **theirs}:
         if key not in (*_BESIDES, "feature_names") and ours.get(key) != theirs.get(key):
             pair = f"{theirs.get(key)} instead of {ours.get(key)}"

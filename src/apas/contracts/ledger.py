@@ -16,7 +16,7 @@ from apas.certification.results import Certificates
 from apas.contracts.audit import AuditReport, AuditRow, audit
 from apas.contracts.certified_model import match_model
 from apas.contracts.ledger_db import STATES, Book
-from apas.contracts.promises import checked_promises, joined, read_part
+from apas.contracts.promises import checked_promises, join_promises, read_part
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.space import FeatureSpace, check_space
 from apas.errors import InputError
@@ -38,7 +38,7 @@ def joint_audit(
     # whether that fails the audit, goes into the report.
     given = [] if base is None else list(base) if isinstance(base, list | tuple) else [base]
     bases = [read_model(model, "`base`") for model in given]
-    new, groups = read_model(new_model, "`new_model`"), joined(texts, labels)
+    new, groups = read_model(new_model, "`new_model`"), join_promises(texts, labels)
     # the model that these certificates are about, if it is given
     chosen = [next((m for m in bases if not isinstance(match_model(found, m), str)), None) for _, found in groups]
     if bases and groups and all(own is None for own in chosen):
@@ -215,13 +215,13 @@ class Ledger:
         if space is not None:
             check_space(space)
         today = self._book.today
-        owed = self._book.owed(today)
+        owed = self._book.owed_promises(today)
         texts, names = [text for _, _, text in owed], [name for _, name, _ in owed]
         how: dict[str, Any] = {"validity_only": validity_only, "space": space, "repairs": repairs}
-        gone = self._book.expired(today)
+        gone = self._book.count_expired(today)
         report = joint_audit(texts, names, new_model, base=base, expired=gone, strict=strict, **how)
         if record:
-            with self._book.changing():
+            with self._book.transaction():
                 for (number, _, _), row in zip(owed, report, strict=True):
                     self._book.record(number, row, report.new_digest)
         return report
@@ -249,7 +249,7 @@ class Ledger:
         names = check_texts(references, "references")
         query = "SELECT id, digest FROM promises WHERE reference = ? AND state IN ('open', 'broken')"
         closed = 0
-        with self._book.changing():
+        with self._book.transaction():
             for name in names:
                 chosen = [number for number, known in self._book.rows(query, name) if known.startswith(digest)]
                 if not chosen:

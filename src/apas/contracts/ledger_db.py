@@ -228,12 +228,12 @@ class Book:
             )
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """A transaction."""
         with readable_errors(self.path), transaction(self.connection):
             yield
 
-    def owed(self, today: str) -> list[tuple[int, str, str]]:
+    def owed_promises(self, today: str) -> list[tuple[int, str, str]]:
         """Number, reference and content of the promises that are owed on a day."""
         self.check()
         query = (
@@ -242,14 +242,14 @@ class Book:
         )
         return [(int(number), str(name), str(text)) for number, name, text in self.rows(query, today)]
 
-    def expired(self, today: str) -> int:
+    def count_expired(self, today: str) -> int:
         """How many promises are not owed on a day because their last one was before it."""
         query = "SELECT count(*) FROM promises WHERE state IN ('open', 'broken') AND expires < ?"
         return int(self.rows(query, today)[0][0])
 
     def insert(self, reference: str, part: Promise, expires: str | None) -> bool:
         """Add a promise in a transaction of its own, unless it is there; whether it was new."""
-        with self.changing():
+        with self.transaction():
             done = self.connection.execute(
                 "INSERT INTO promises (reference, digest, model, content, issued, expires, state) "
                 "VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT (reference, digest) DO NOTHING",

@@ -68,7 +68,7 @@ def read_part(text: str) -> dict[str, Any]:
     return dict(content)
 
 
-def joined(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[list[int], Certificates]]:
+def join_promises(texts: Sequence[str], labels: Iterable[Any]) -> list[tuple[list[int], Certificates]]:
     """Promises as certificates again, those of one table together, each with the numbers of its rows."""
     groups: dict[str, tuple[list[int], dict[str, Any], list[Any]]] = {}
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):

@@ -11,7 +11,7 @@ import numpy as np
 from apas._typing import Floats
 from apas._validation import is_frame
 from apas.contracts.certificate_file import table_cells
-from apas.counterfactuals.result import changes_of, differ
+from apas.counterfactuals.result import changes_in_words, differ
 from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.wachter import Wachter
@@ -82,17 +82,17 @@ def assumed_space(points: Any, inputs: Any, names: tuple[str, ...] | None) -> Fe
         before, after = (table_cells(t) for t in reversed(tables))
         pairs = [pair for a, b in zip(before, after, strict=True) for pair in zip(space.names, a, b, strict=True)]
         changed = {name for name, a, b in pairs if differ(a, b)} or changed
-    return FeatureSpace([replace(_widened(f), mutable=f.name in changed) for f in space])
+    return FeatureSpace([replace(_widen(f), mutable=f.name in changed) for f in space])
 
 
-def _widened(feature: Feature) -> Feature:
+def _widen(feature: Feature) -> Feature:
     if feature.low is None or feature.high is None:
         return feature
     reach = max(feature.high - feature.low, abs(feature.low), abs(feature.high)) or 1.0
     return replace(feature, low=feature.low - reach, high=feature.high + reach)
 
 
-def repaired(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) -> list[Repair]:
+def repair_rows(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) -> list[Repair]:
     """One repair per row."""
     names, end = space.names, time.monotonic() + ALTOGETHER
     try:
@@ -125,7 +125,7 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
     space = search.task.space
     how = "cheapest change that a mixed-integer program found" if programs else "found by descent; there may be nearer"
     values = table_cells(space.table(point[None]))[0]
-    return Repair(tuple(values), names, changes_of(space, search.input, point), search.cost(point), how)
+    return Repair(tuple(values), names, changes_in_words(space, search.input, point), search.cost(point), how)
 
 
 def _nearest(search: Search, programs: MilpSource | None) -> Floats | None:

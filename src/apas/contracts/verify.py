@@ -23,7 +23,7 @@ from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import verify_evidence as again
 from apas.contracts.certificate_file import read_stored
-from apas.contracts.certified_model import Matched, asked, match_model, row_complaints, with_readings, wrong_targets
+from apas.contracts.certified_model import Matched, ask_again, match_model, row_complaints, with_readings, wrong_targets
 from apas.contracts.verify_evidence import Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
@@ -113,12 +113,12 @@ class Required:
         }
         return cls(**checked, target=None if target is None else str(plain(target)))
 
-    def applied(self, line: VerifyRow) -> VerifyRow:
+    def apply(self, line: VerifyRow) -> VerifyRow:
         """The line, which fails if it claims less."""
-        said = self._missing(line) if line.check is not Checked.FAILS else None
+        said = self._what_is_missing(line) if line.check is not Checked.FAILS else None
         return line if said is None else replace(line, check=Checked.FAILS, reason=said)
 
-    def _missing(self, line: VerifyRow) -> str | None:
+    def _what_is_missing(self, line: VerifyRow) -> str | None:
         least = [(name, getattr(self, name)) for name in ("coverage", "confidence", "delta")]
         asked = [(name, exactly(value), value) for name, value in least if value is not None]
         if self.target is not None and str(plain(line.target)) != self.target:
@@ -194,8 +194,8 @@ class VerifyReport(RowResults[VerifyRow]):
 _Answer = tuple[Checked, str]
 _Check = Callable[[Question, Sequence[Certificate], Sequence[int]], dict[int, _Answer]]
 _CHECKS: dict[type[Any], _Check] = {
-    SamplingEvidence: again.redrawn,
-    BoundEvidence: again.reproved,
+    SamplingEvidence: again.draw_again,
+    BoundEvidence: again.prove_again,
     EnumerationEvidence: again.enumerated_again,
 }
 
@@ -279,9 +279,9 @@ def verify(
     for part in parts:
         if len(models) and offers(part.shifts, Fingerprinted):
             part.shifts = part.shifts.with_models(models)
-        answers = _checked(part, net, anew)
+        answers = _check_rows(part, net, anew)
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
-        lines += [required.applied(line) for line in told]
+        lines += [required.apply(line) for line in told]
     report = _report(lines, parts)
     report.notes = tuple(drawn.notes)
     if not lines and model_digest(net) != parts[0].model_digest:
@@ -334,7 +334,7 @@ def _parts(certificates: Any) -> list[Certificates | MaxShifts]:
     return [with_readings(part) for part in (found, radii) if part is not None]
 
 
-def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
+def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -> list[_Answer]:
     """One answer per row."""
     if not len(found):
         return []
@@ -346,14 +346,14 @@ def _checked(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None) -
         return [(Checked.NOT_CHECKED, reason)] * len(found)
     complaints = wrong_targets(list(found), matched.model.classes)
     if any(complaints):  # nothing can be asked about a class that there is not
-        rest = iter(_checked(found[np.array([said is None for said in complaints])], net, fresh))
+        rest = iter(_check_rows(found[np.array([said is None for said in complaints])], net, fresh))
         return [(Checked.FAILS, said) if said else next(rest) for said in complaints]
     try:
-        question, told = asked(found, matched)
+        question, told = ask_again(found, matched)
         with np.errstate(over="ignore", invalid="ignore"):
             wrong = row_complaints(found, question, told)
             if isinstance(found, MaxShifts):
-                own = None if found.model is None else _rechecked
+                own = None if found.model is None else _recheck_itself
                 answers = dict(enumerate(again.searched_again(question, list(found), own)))
             else:
                 answers = _answers(question, list(found), fresh, from_file=found.model is None)
@@ -372,7 +372,7 @@ def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, 
             answers[i] = _base(question, item, ok, bool(near[i]), from_file)
     for i, item in enumerate(items):
         if i not in answers and not (CLAIMS.know(item.claim) and isinstance(item.evidence, tuple(_CHECKS))):
-            answers[i] = _rechecked(question.take(slice(i, i + 1)), item)
+            answers[i] = _recheck_itself(question.take(slice(i, i + 1)), item)
     for kind, check in _CHECKS.items():
         rows = [i for i, item in enumerate(items) if isinstance(item.evidence, kind) and i not in answers]
         answers |= check(question, items, rows) if rows else {}
@@ -383,7 +383,7 @@ def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, 
     return answers
 
 
-def _rechecked(alone: Question, item: Certificate | MaxShift) -> _Answer:
+def _recheck_itself(alone: Question, item: Certificate | MaxShift) -> _Answer:
     """What a claim or evidence that is not the package's own says about itself."""
     for part in (item.claim,) if isinstance(item, MaxShift) else (item.evidence, item.claim):
         if offers(part, Rechecked):

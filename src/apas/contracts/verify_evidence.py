@@ -20,7 +20,7 @@ from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEviden
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.max_shift.result import MaxShift, within_rounding
-from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decided
+from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.exact import Exact
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
@@ -53,13 +53,13 @@ _Answer = tuple[Checked, str]
 _TEST = re.compile(r"generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
 
 
-def redrawn(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
     """Check the certificates number `rows`, all of which have evidence of sampling."""
     answers: dict[int, _Answer] = {}
     groups: dict[Any, list[int]] = {}
-    together = Counter((items[i].claim, _sampled(items[i]).entropy) for i in rows)
+    together = Counter((items[i].claim, _sampling_evidence(items[i]).entropy) for i in rows)
     for i in rows:
-        evidence, claim = _sampled(items[i]), items[i].claim
+        evidence, claim = _sampling_evidence(items[i]), items[i].claim
         complaint = _accounts(items[i], evidence, question, together[claim, evidence.entropy])
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
@@ -69,7 +69,7 @@ def redrawn(question: Question, items: Sequence[Certificate], rows: Sequence[int
             groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
     for (claim, samples, entropy, purpose), part in groups.items():
         # how many ranks from 0 on have a row that was tested on draws of this seed
-        ranks = {_test_of(e)[0] for e in map(_sampled, (items[i] for i in rows)) if e.entropy == entropy}
+        ranks = {_test_of(e)[0] for e in map(_sampling_evidence, (items[i] for i in rows)) if e.entropy == entropy}
         known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
         some = replace(question.take(np.array(part, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
         found: Sequence[Certificate | str]
@@ -79,11 +79,11 @@ def redrawn(question: Question, items: Sequence[Certificate], rows: Sequence[int
         except InputError as error:
             found = [str(error)] * len(part)
         for i, now in zip(part, found, strict=True):
-            answers[i] = _charged(question, items[i], _compared_draws(items[i], now), known)
+            answers[i] = _charge_rank(question, items[i], _compared_draws(items[i], now), known)
     return answers
 
 
-def _sampled(item: Certificate) -> SamplingEvidence:
+def _sampling_evidence(item: Certificate) -> SamplingEvidence:
     """The evidence of a certificate that is known to come from sampling."""
     assert isinstance(item.evidence, SamplingEvidence)
     return item.evidence
@@ -102,7 +102,7 @@ def confirmed_anew(
     question: Question, items: Sequence[Certificate], rows: Sequence[int], answers: dict[int, _Answer], fresh: Fresh
 ) -> dict[int, _Answer]:
     """Put certified rows, whose `answers` say that they hold, to a test on draws that nobody could have known."""
-    if _listed(question):
+    if _is_listed(question):
         said = "there are no other models of these to draw"
         return {i: (answers[i][0], f"{answers[i][1]}; {said}") for i in rows}
     found: dict[int, _Answer] = {}
@@ -121,7 +121,7 @@ def _confirmed_anew(
     some: Question, claim: Most, part: list[int], answers: dict[int, _Answer], fresh: Fresh, level: Fraction
 ) -> dict[int, _Answer]:
     """The answers about rows that share a claim."""
-    n = fresh.samples or min(MOST_DRAWS, _detecting(claim.coverage, level))
+    n = fresh.samples or min(MOST_DRAWS, _detecting_draws(claim.coverage, level))
     allowed = allowed_failures(n, coverage=claim.coverage, confidence=claim.row_confidence)
     refuting = refuting_failures(n, coverage=claim.coverage, confidence=level)
     drawn = first_failures(some, Stream(fresh.entropy, "verify"), n, max(DOUBT * refuting, allowed + 1), refuting)
@@ -145,7 +145,7 @@ def _confirmed_anew(
 
 
 @cache
-def _detecting(coverage: float, level: Fraction) -> int:
+def _detecting_draws(coverage: float, level: Fraction) -> int:
     """The smallest number of draws that refutes with probability `POWER` where `WORSE` times what may fail does."""
     # So many failures r refute that a true claim has as many with a probability of at most ``1 - level``. For each r
     # there is a least number of draws that finds r failures with the wanted probability; the first r at which so many
@@ -191,9 +191,9 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
         return f"nothing is certified on the stream {evidence.purpose!r}"
     if item.is_certified and evidence.draws != evidence.samples:
         return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
-    before = search_tries(0, test) if item.is_certified and not _listed(question) else None
+    before = search_tries(0, test) if item.is_certified and not _is_listed(question) else None
     if claim.tries not in (before, _tries(question, evidence)):
-        return _undercharged(question, evidence, claim)
+        return _rank_complaint(question, evidence, claim)
     return too_many_rows(claim, together)
 
 
@@ -203,26 +203,26 @@ def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0 if evidence.purpose == "certify" else -1, 0)
 
 
-def _listed(question: Question) -> bool:
+def _is_listed(question: Question) -> bool:
     """Whether nothing is drawn: of models that exist there is one test, and its stream is a name only."""
     return offers(question.shifts, Listed)
 
 
 def _tries(question: Question, evidence: SamplingEvidence) -> int:
     """By what the risk of the test that a stream is for has to be divided."""
-    return 1 if _listed(question) else search_tries(*_test_of(evidence))
+    return 1 if _is_listed(question) else search_tries(*_test_of(evidence))
 
 
-def _undercharged(question: Question, evidence: SamplingEvidence, claim: Most) -> str:
+def _rank_complaint(question: Question, evidence: SamplingEvidence, claim: Most) -> str:
     tries = _tries(question, evidence)
     return f"a test on the stream {evidence.purpose!r} divides its risk by {tries}, the file says {claim.tries}"
 
 
-def _charged(question: Question, item: Certificate, answer: _Answer, known: int) -> _Answer:
+def _charge_rank(question: Question, item: Certificate, answer: _Answer, known: int) -> _Answer:
     """What is left of an answer if the row has not paid for its rank, as in files from before a rank had a price."""
     # Its draws may do for the price as well. If not, it may have been chosen among as many ranks as one likes, unless
     # the file holds all lower ones; then nobody can tell.
-    evidence, claim = _sampled(item), item.claim
+    evidence, claim = _sampling_evidence(item), item.claim
     assert isinstance(claim, Most)
     tries, rank = _tries(question, evidence), _test_of(evidence)[0]
     if answer[0] is not Checked.HOLDS or claim.tries == tries:
@@ -232,8 +232,8 @@ def _charged(question: Question, item: Certificate, answer: _Answer, known: int)
     if evidence.failures <= allowed:
         return Checked.HOLDS, f"{answer[1]}; for its rank of {rank} at most {allowed} may"
     if rank > known:
-        return Checked.FAILS, _undercharged(question, evidence, claim)
-    return Checked.NOT_CHECKED, f"{answer[1]}, but {_undercharged(question, evidence, claim)}: generate it again"
+        return Checked.FAILS, _rank_complaint(question, evidence, claim)
+    return Checked.NOT_CHECKED, f"{answer[1]}, but {_rank_complaint(question, evidence, claim)}: generate it again"
 
 
 def too_many_rows(claim: Claim, together: int) -> str | None:
@@ -272,14 +272,14 @@ MOST_BOXES = 1_000_000  # no more boxes than this are looked at again for one ro
 SAME_SHARE = 1e-9  # how much a share of the box may differ on another machine
 
 
-def reproved(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
+def prove_again(question: Question, items: Sequence[Certificate], rows: Sequence[int]) -> dict[int, _Answer]:
     """Check the certificates number `rows`, all of which have evidence of bounds."""
     answers: dict[int, _Answer] = {}
     groups: dict[str, list[int]] = {}
     for i in rows:
         item, evidence = items[i], items[i].evidence
         assert isinstance(evidence, BoundEvidence)
-        complaint, how = _consistent(question, item, evidence), item.method.removeprefix("cascade: ")
+        complaint, how = _contradiction(question, item, evidence), item.method.removeprefix("cascade: ")
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
         elif how not in ("interval", "linear", "exact", "attack"):
@@ -289,7 +289,7 @@ def reproved(question: Question, items: Sequence[Certificate], rows: Sequence[in
         elif how == "exact" and evidence.step == "splitting" and item.is_certified:
             answers[i] = _split_again(question, i, item, evidence)
         elif item.verdict is Verdict.REFUTED:
-            answers[i] = replayed(question, i, item)
+            answers[i] = replay_witness(question, i, item)
         elif item.verdict is Verdict.UNKNOWN:
             answers[i] = Checked.HOLDS, "nothing is claimed, so there is nothing to check"
         elif how == "attack":
@@ -324,7 +324,7 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
     return answers
 
 
-def replayed(question: Question, row: int, item: Certificate) -> _Answer:
+def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
     """Whether the shift that a certificate keeps lies in the set, and breaks the row."""
     witness, outside = item.witness, "its witness does not lie in the set or does not break the row"
     if witness is None:
@@ -350,7 +350,7 @@ def replayed(question: Question, row: int, item: Certificate) -> _Answer:
 
 def _split_again(question: Question, row: int, item: Certificate, evidence: BoundEvidence) -> _Answer:
     """Prove a row by distinguishing cases once more, without a solver; cases may come out differently elsewhere."""
-    now = decided(question.take(slice(row, row + 1)), "exact", _WITHOUT_SOLVER, SECONDS)[0]
+    now = decide_rows(question.take(slice(row, row + 1)), "exact", _WITHOUT_SOLVER, SECONDS)[0]
     same = isinstance(now.evidence, BoundEvidence) and now.evidence.nodes == evidence.nodes
     if now.verdict is Verdict.REFUTED:
         return Checked.FAILS, f"computed again, {now.reason}"
@@ -360,7 +360,7 @@ def _split_again(question: Question, row: int, item: Certificate, evidence: Boun
     return _compared_proof(question, row, item, now)
 
 
-def _consistent(question: Question, item: Certificate, evidence: BoundEvidence) -> str | None:
+def _contradiction(question: Question, item: Certificate, evidence: BoundEvidence) -> str | None:
     """What in a certificate contradicts itself or the model, whatever the bounds are; None if nothing."""
     if item.claim.coverage < 1:
         return "bounds on the margin speak of every shift, which is not what is claimed"
@@ -403,7 +403,7 @@ def _compared_proof(question: Question, row: int, item: Certificate, now: Certif
     if now.reason != item.reason:
         return Checked.FAILS, f"computed again, the reason is {now.reason!r}, the file says {item.reason!r}"
     if item.verdict is Verdict.REFUTED:
-        return replayed(question, row, item)
+        return replay_witness(question, row, item)
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
@@ -420,7 +420,7 @@ def _same_share(
     if (evidence.open, evidence.evaluated, stopped) != (found("open"), found("evaluated"), found("stopped")):
         return Checked.FAILS, f"computed again, the boxes are others: {now.reason}"
     if item.witness is not None or (item.verdict is Verdict.REFUTED and item.claim.coverage == 1):
-        return replayed(question, row, item)
+        return replay_witness(question, row, item)
     return Checked.HOLDS, f"computed again: {now.reason}"
 
 
@@ -447,11 +447,11 @@ def searched_again(
         elif crowded is not None:
             answers.append((Checked.FAILS, crowded))
         else:
-            answers.append(_checked(question.take(slice(i, i + 1)), item, ok, own))
+            answers.append(_check_radius(question.take(slice(i, i + 1)), item, ok, own))
     return answers
 
 
-def _checked(
+def _check_radius(
     alone: Question, item: MaxShift, valid: bool, own: Callable[[Question, MaxShift], _Answer] | None
 ) -> _Answer:
     if valid == (item.reason == NOT_VALID):
@@ -465,13 +465,13 @@ def _checked(
         return own(alone, item)
     some = replace(alone, claim_rows=item.claim.rows)
     try:
-        now = _searched(some, item)
+        now = _search_again(some, item)
     except ApasError as error:
         return Checked.FAILS, str(error)
     return now if isinstance(now, tuple) else _compared_largest(item, now)
 
 
-def _searched(alone: Question, item: MaxShift) -> MaxShift | _Answer:
+def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     trace, claim = Fields(dict(item.trace), "trace"), item.claim
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:

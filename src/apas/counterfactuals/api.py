@@ -158,7 +158,7 @@ def generate(
     test = CertifyingTest(task, shift_set, chosen, entropy, searched)
     _check_tests(test, origin, limits.k)
     searches = [
-        Search(task, i, x, t, trial=test.for_search(t, float(d)))
+        Search(task, i, x, t, test=test.for_search(t, float(d)))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
     ]
     with np.errstate(over="ignore", invalid="ignore"):

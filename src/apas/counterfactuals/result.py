@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NONE_FOUND = "(none found)"
 
 
-def changes_of(space: FeatureSpace, before: Floats, after: Floats) -> str:
+def changes_in_words(space: FeatureSpace, before: Floats, after: Floats) -> str:
     """All changes of a row in one line."""
     if np.isnan(after).any():
         return NONE_FOUND
@@ -303,7 +303,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         """What each counterfactual changes, in words: "income 2,100 -> 2,300"; printed in full, however long it is."""
         from apas.display.fulltexts import FullTexts
 
-        texts = [changes_of(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
+        texts = [changes_in_words(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
         return FullTexts(texts, index=self._labels(), name="changes", dtype=str)
 
     def summary(self) -> str:

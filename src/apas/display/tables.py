@@ -34,12 +34,12 @@ def html_table(frame: DataFrame, *, caption: str, ends: int = ENDS) -> str:
 def _lines(frame: DataFrame) -> str:
     lines = []
     for index, cells in zip(frame.index, frame.itertuples(index=False, name=None), strict=True):
-        shown = "".join(f"<td>{for_html(_shown(c))}</td>" for c in cells)
+        shown = "".join(f"<td>{for_html(_cell_text(c))}</td>" for c in cells)
         lines.append(f"<tr><th>{for_html(str(index))}</th>{shown}</tr>")
     return "".join(lines)
 
 
-def _shown(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     """What is missing as nothing, numbers in six digits."""
     if cell is None or (isinstance(cell, float) and cell != cell):
         return ""

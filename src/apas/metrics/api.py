@@ -21,7 +21,7 @@ from apas.counterfactuals.space.space import own_columns
 from apas.display.numbers import plain
 from apas.display.tables import html_table
 from apas.errors import InputError
-from apas.metrics.distance import broken, distance_to_data, l1, linf, lof, share_changed
+from apas.metrics.distance import count_violations, distance_to_data, l1, linf, lof, share_changed
 from apas.metrics.validity import read_retrained, valid_rows
 from apas.models.as_model import encoded_rows
 from apas.models.base import Model
@@ -111,7 +111,7 @@ METRICS: Mapping[str, Metric] = {
     "cost": lambda given: given.found.space.costs(given.found.numbers, given.found.origins, given.found.distance),
     "lof": lambda given: lof(given.background, given.points),
     "distance_to_data": lambda given: distance_to_data(given.background, given.points),
-    "violations": lambda given: broken(given.found.space, given.found.numbers, given.found.origins),
+    "violations": lambda given: count_violations(given.found.space, given.found.numbers, given.found.origins),
     "delta_validity": lambda given: (
         certify(given.found.model, given.table, given.delta, method="interval", **given.shifted).certified
     ),
@@ -190,19 +190,19 @@ class Evaluation:
             if metric == "validity":
                 found |= self._validity()
             elif metric == "delta_validity":
-                found[metric] = _mean(self._said(metric))
+                found[metric] = _mean(self._truth_column(metric))
             else:
                 found[metric] = _mean(self.rows[metric].to_numpy(dtype=np.float64, na_value=np.nan)[self.valid])
         return pd.Series(found, dtype=np.float64)
 
     def _validity(self) -> dict[str, float]:
-        both = [_mean(self.valid & self._said(name)) for name in retrained_columns(self.retrained)]
+        both = [_mean(self.valid & self._truth_column(name)) for name in retrained_columns(self.retrained)]
         shares = {"vm1": _mean(self.valid)}
         if len(both) > 1:
             shares |= {f"vm2_{i}": share for i, share in enumerate(both)}
         return {**shares, "vm2": float(np.mean(both))} if both else shares
 
-    def _said(self, column: str) -> Bools:
+    def _truth_column(self, column: str) -> Bools:
         """A column of truth values, False where nothing was found."""
         return np.asarray(self.rows[column].to_numpy(dtype=bool, na_value=False))
 

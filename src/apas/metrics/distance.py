@@ -27,7 +27,7 @@ def matrix(X: Any, argument: str, *, gaps: bool = True) -> Floats:
     if found.ndim != 2:
         hint = "; for one row pass x[None, :]" if found.ndim == 1 else ""
         raise InputError(f"`{argument}` must be 2-D (rows, columns), got {found.ndim} dimensions{hint}.")
-    bad = ~np.isfinite(found) & ~(gaps & missing(found))[:, None]
+    bad = ~np.isfinite(found) & ~(gaps & missing_points(found))[:, None]
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         either = ", or rows in which all is missing" if gaps else ""
@@ -58,12 +58,12 @@ def pair(first: Any, second: Any, names: tuple[str, str], *, rows: bool = True) 
     return a, b
 
 
-def missing(rows: Floats) -> Bools:
+def missing_points(rows: Floats) -> Bools:
     """Which rows hold nothing."""
     return np.asarray(np.isnan(rows).all(axis=1))
 
 
-def filled(there: Bools, values: Array) -> Floats:
+def fill_gaps(there: Bools, values: Array) -> Floats:
     """Values of the rows that are there, NaN for the others."""
     found = np.full(len(there), np.nan)
     found[there] = values
@@ -153,7 +153,7 @@ def l0(inputs: Any, points: Any, *, features: Any = None) -> Floats:
         raise InputError(f"`features` must name a feature for each of {end.shape[1]} columns, got {len(labels)}.")
     groups = [[j for j, other in enumerate(labels) if other == label] for label in dict.fromkeys(labels)]
     changes = np.stack([np.abs(end - start)[:, columns].max(axis=1) for columns in groups], axis=1)
-    return np.where(missing(end), np.nan, share_changed(changes))
+    return np.where(missing_points(end), np.nan, share_changed(changes))
 
 
 def share_changed(differences: Floats) -> Floats:
@@ -186,7 +186,7 @@ def cost(space: FeatureSpace, inputs: Any, points: Any, *, distance: str = "l1")
     if distance not in DISTANCES:
         raise InputError(f'`distance` of cost must be "l1" or "linf", got {distance!r}.')
     start, end, there = _raw(space, inputs, points)
-    return filled(there, space.costs(end[there], start[there], distance))
+    return fill_gaps(there, space.costs(end[there], start[there], distance))
 
 
 def violations(space: FeatureSpace, inputs: Any, points: Any) -> Floats:
@@ -210,10 +210,10 @@ def violations(space: FeatureSpace, inputs: Any, points: Any) -> Floats:
     array([2., 0.])
     """
     start, end, there = _raw(space, inputs, points)
-    return filled(there, broken(space, end[there], start[there]))
+    return fill_gaps(there, count_violations(space, end[there], start[there]))
 
 
-def broken(space: FeatureSpace, points: Floats, inputs: Floats) -> Floats:
+def count_violations(space: FeatureSpace, points: Floats, inputs: Floats) -> Floats:
     """The same for numbers per cell."""
     return np.asarray((~space.allowed(points, inputs)).sum(axis=1), dtype=np.float64)
 
@@ -223,7 +223,7 @@ def _raw(space: FeatureSpace, inputs: Any, points: Any) -> tuple[Floats, Floats,
     start, end = space.numbers(inputs, "inputs"), space.numbers(own_columns(points, space), "points", gaps=True)
     if len(start) != len(end):
         raise InputError(f"`points` must have a row for each of the {len(start)} inputs, got {len(end)}.")
-    return start, end, ~missing(end)
+    return start, end, ~missing_points(end)
 
 
 def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Floats:
@@ -258,12 +258,12 @@ def lof(background: Any, points: Any, *, n_neighbors: int = NEIGHBOURS) -> Float
             f"`background` must have more rows than the {count} neighbours that the local outlier factor looks at, "
             f"got {len(known)}; give more rows, or leave this metric out."
         )
-    there = ~missing(rows)
+    there = ~missing_points(rows)
     if not there.any():
-        return filled(there, np.empty(0))
+        return fill_gaps(there, np.empty(0))
     from sklearn.neighbors import LocalOutlierFactor
 
-    return filled(there, LocalOutlierFactor(n_neighbors=count, novelty=True).fit(known).predict(rows[there]))
+    return fill_gaps(there, LocalOutlierFactor(n_neighbors=count, novelty=True).fit(known).predict(rows[there]))
 
 
 def distance_to_data(background: Any, points: Any) -> Floats:
@@ -288,9 +288,9 @@ def distance_to_data(background: Any, points: Any) -> Floats:
     known, rows = pair(background, points, _KNOWN, rows=False)
     if not len(known):
         raise InputError("`background` must have at least one row, got none; give rows, or leave this metric out.")
-    there = ~missing(rows)
+    there = ~missing_points(rows)
     if not there.any():
-        return filled(there, np.empty(0))
+        return fill_gaps(there, np.empty(0))
     from sklearn.metrics import pairwise_distances_argmin_min
 
-    return filled(there, pairwise_distances_argmin_min(rows[there], known, metric="manhattan")[1] / known.shape[1])
+    return fill_gaps(there, pairwise_distances_argmin_min(rows[there], known, metric="manhattan")[1] / known.shape[1])

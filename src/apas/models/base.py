@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from apas.models.feedforward import FeedForward
 
 ABSENT = "absent"  # the kind of a tensor that stands for one that the model does not have
+#: A margin smaller than this share of the magnitudes behind it could have the other sign in another batch shape: the
+#: band within which nothing is certified. A network that is computed in float32 gives its own rounding in units of it.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,7 +96,7 @@ def source_text(function: types.FunctionType) -> str | None:
     lines = linecache.getlines(code.co_filename, function.__globals__)
     try:
         # a file may have been edited since, and a library may have rewritten the function
-        if [code.co_firstlineno, bytecode(code)] not in _compiled("".join(lines)):
+        if [code.co_firstlineno, bytecode(code)] not in _compile_definitions("".join(lines)):
             return None
         block = inspect.getblock(lines[code.co_firstlineno - 1 :])
     except (SyntaxError, ValueError, RecursionError):
@@ -105,7 +105,7 @@ def source_text(function: types.FunctionType) -> str | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(text: str) -> list[Any]:
+def _compile_definitions(text: str) -> list[Any]:
     """First line and content of everything that a source text defines."""
     whole = compile(text, "<source>", "exec", dont_inherit=True)
     return [[code.co_firstlineno, bytecode(code)] for code in _codes(whole)]

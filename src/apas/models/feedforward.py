@@ -23,14 +23,13 @@ from apas._typing import Floats
 from apas._validation import check_names, check_probability
 from apas.errors import InputError
 from apas.models import forward
-from apas.models.base import ABSENT, Parameters, class_indices
-from apas.models.forward import ACTIVATIONS
+from apas.models.base import ABSENT, ROUNDING, Parameters, class_indices
+from apas.models.forward import ACTIVATIONS, GELU_STEEPEST_ROUND
 
-UNIT = 1e-12  # a scale of 1 stands for margins that rounding may move by this much: see `apas.certification.question`
 ROUNDOFF = 2.0**-24  # half the distance from 1 to the next float32 number
 #: How many times that an activation function of a library may be off, as a share of its argument's magnitude or of 1.
 FUNCTION = 16
-STEEPEST = {"gelu": 1.13}  # steeper than 1 is one activation alone
+STEEPEST = {"gelu": GELU_STEEPEST_ROUND}  # steeper than 1 is one activation alone
 #: Added to every magnitude, so that the bound covers what underflow does; and from where on numbers may overflow.
 SMALL, LARGEST = 2.0**-100, 1e38
 
@@ -70,9 +69,9 @@ def check_layers(
             "`weights` and `biases` of FeedForward must have one entry per layer, in a list, and at least one, "
             f"got {got[0]} and {got[1]}."
         )
-    matrices = tuple(_frozen(w, "weights", i, 2) for i, w in enumerate(weights))
+    matrices = tuple(_freeze(w, "weights", i, 2) for i, w in enumerate(weights))
     given = [np.zeros(w.shape[1]) if b is None else b for w, b in zip(matrices, biases, strict=True)]
-    vectors = tuple(_frozen(b, "biases", i, 1) for i, b in enumerate(given))
+    vectors = tuple(_freeze(b, "biases", i, 1) for i, b in enumerate(given))
     for i, (w, b) in enumerate(zip(matrices, vectors, strict=True)):
         if i and w.shape[0] != matrices[i - 1].shape[1]:
             raise InputError(
@@ -86,7 +85,7 @@ def check_layers(
     return matrices, vectors
 
 
-def _frozen(array: ArrayLike, name: str, i: int, ndim: int) -> Floats:
+def _freeze(array: ArrayLike, name: str, i: int, ndim: int) -> Floats:
     try:
         given = np.asarray(array)
     except (TypeError, ValueError):
@@ -291,7 +290,7 @@ class FeedForward:
         `delta` is one number or one per row.
         """
         scale = np.asarray(self._sizes(X, radii, delta).sum(axis=-1) + abs(self.offset))
-        return scale if self.dtype == "float64" else scale + self.rounding(X, radii, delta) / UNIT
+        return scale if self.dtype == "float64" else scale + self.rounding(X, radii, delta) / ROUNDING
 
     def rounding(self, X: Floats, radii: Floats, delta: float | Floats = 1.0) -> Floats:
         """How far a margin can be from what it is in real arithmetic where the network is used, per row.

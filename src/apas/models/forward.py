@@ -40,7 +40,7 @@ def _sigmoid(z: Floats) -> None:
 def _gelu(z: Floats) -> None:
     from scipy.special import erf
 
-    z *= 0.5 * (1.0 + erf(z * 0.5**0.5))
+    z *= 0.5 * (1.0 + erf(z * 0.5**0.5))  # z Phi(z), where Phi(z) = (1 + erf(z / sqrt(2))) / 2
 
 
 #: Each changes its argument in place: the pre-activations of many shifted copies are written down once only.
@@ -52,6 +52,7 @@ ACTIVATIONS: dict[str, Callable[[Floats], object]] = {
     "sigmoid": _sigmoid,
     "identity": lambda z: z,
     "softplus": lambda z: np.logaddexp(z, 0.0, out=z),
+    # the larger one is z above 0 and exp(z) - 1 below; `expm1` keeps the digits that this difference loses near 0
     "elu": lambda z: np.maximum(z, np.expm1(np.minimum(z, 0.0)), out=z),
     "gelu": _gelu,
 }
@@ -84,6 +85,7 @@ def derivative(name: str, z: Floats) -> Floats:
         return s * (1 - s)
     from scipy.special import erf
 
+    # gelu: Phi(z) + z phi(z), with phi the density of the normal distribution
     return np.asarray(0.5 * (1.0 + erf(z * 0.5**0.5)) + z * np.exp(-0.5 * z * z) * (2 * np.pi) ** -0.5)
 
 
@@ -274,7 +276,12 @@ def activation_range(name: str, low: Floats, high: Floats) -> tuple[Floats, Floa
     return np.where((low < lowest) & (lowest < high), bottom, np.minimum(least, most)), np.maximum(least, most)
 
 
-LOWEST = {"gelu": -0.7517915246935645}  # where the activation that first falls and then rises has its least value
+#: Where the activation that first falls and then rises has its least value: the float64 nearest to the root of
+#: Phi(z) + z phi(z), -0.75179152469356445746.
+LOWEST = {"gelu": -0.7517915246935645}
+#: The slope of gelu is largest at sqrt(2): 1.12890414518515..., rounded up in its last digit. Rounding allowances
+#: take a round 1.13: it is in what was saved, and a finer one would change the last digits of that.
+GELU_STEEPEST, GELU_STEEPEST_ROUND = 1.12890415, 1.13
 
 
 def margins_from_scores(scores: Floats, wanted: Indices, offset: float) -> Floats:

@@ -95,6 +95,7 @@ class LpRelaxation:
     """A solver that takes the LP relaxation of one program after the other."""
 
     def __init__(self, **options: Any) -> None:
+        # whoever gives options sets the tolerances too: bounds from dual variables hold whatever these are;
         # without presolve the next node starts from the basis of the last one
         self.highspy, self.solver = new_solver(**(options or ACCURATE), presolve="off")
         self.statuses = self.highspy.HighsModelStatus
@@ -204,7 +205,7 @@ def least_cost(
             best = Incumbent(*point)
         if point is not None and point[1] <= bound + GAP:
             return None  # the best of its case
-        column = _undecided(program, violations, values, low, high)
+        column = _split_column(program, violations, values, low, high)
         if column is None:
             return None
         # a unit may be off where its column is whole
@@ -215,7 +216,7 @@ def least_cost(
     return replace(best, complete=done and sure)
 
 
-def _undecided(program: Program, violations: Violations | None, v: Floats, low: Floats, high: Floats) -> int | None:
+def _split_column(program: Program, violations: Violations | None, v: Floats, low: Floats, high: Floats) -> int | None:
     """The column to branch on: that of the unit that is farthest off, or else the one farthest from whole."""
     free = program.integer & (low < high)
     if violations is not None:
@@ -230,7 +231,7 @@ def _undecided(program: Program, violations: Violations | None, v: Floats, low: 
 
 def verified_bound(program: Program, *, above: float, deadline: float) -> float | None:
     """A lower bound on the objective above `above`, proved in real arithmetic; None if none was found in time."""
-    scaled, _, unit = program.scaled()
+    scaled, _, unit = program.scale()
     left = max(deadline - time.monotonic(), 0.0)
     relaxation = LpRelaxation(time_limit=left, primal_feasibility_tolerance=FEASIBILITY)
     if not relaxation.load(scaled, above=SMALL):
@@ -239,7 +240,7 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
 
     def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
         nonlocal least, stuck
-        bound, values = _proved(relaxation, low, high)
+        bound, values = _prove_node(relaxation, low, high)
         if bound > goal:
             least = min(least, bound)
             return None
@@ -247,7 +248,8 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
         stuck = not len(free)
         if stuck:
             return None
-        # the binary that is farthest from decided; any will do if the solver has no point
+        # the binary that is farthest from decided; any will do if the solver has no point. A count whose
+        # value exceeds 1 comes after all binaries (its number here is below 0), and its range is halved
         nearest = 0 if values is None else int(np.argmax(np.minimum(values[free], 1 - values[free])))
         column = int(free[nearest])
         return bound, column, np.floor(0.5 * (low[column] + high[column]))
@@ -256,7 +258,7 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
     return least * unit + program.const if done and not stuck else None
 
 
-def _proved(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[float, Floats | None]:
+def _prove_node(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[float, Floats | None]:
     """What the dual variables at a node prove (infinite if no point is left), and the solver's point."""
     program, status = relaxation.program, relaxation.solve(low, high)
     if status == relaxation.statuses.kInfeasible:
@@ -281,7 +283,7 @@ class Advice:
 
 def advise(program: Program, *, enough: float, target: float, time_limit: float) -> Advice:
     """Run HiGHS until its bound exceeds `enough`, its objective falls below `target`, or time is up."""
-    scaled, factors, unit = program.scaled()
+    scaled, factors, unit = program.scale()
     highspy, solver = new_solver(
         time_limit=max(time_limit, 0.0),
         primal_feasibility_tolerance=FEASIBILITY,

@@ -42,7 +42,7 @@ class Program:
         matrix = self.matrix / rows[:, None]
         return replace(self, matrix=matrix, row_low=self.row_low / rows, row_high=self.row_high / rows)
 
-    def scaled(self) -> tuple[Self, Floats, float]:
+    def scale(self) -> tuple[Self, Floats, float]:
         """The same with columns, rows and costs within [-1, 1]; factors of the columns, and the unit of the cost."""
         size = np.maximum(np.abs(self.low), np.abs(self.high))
         # what is always 0 has no entries, which might be large; whole numbers must stay what they are

@@ -65,7 +65,7 @@ _SYMBOLS: Final = {
 _FROM_ZERO: Final = ("credit-history", "purpose")  # columns of the new file whose codes start at 0 already
 
 
-def levels_of(symbols: str) -> dict[str, int]:
+def symbol_levels(symbols: str) -> dict[str, int]:
     """Level of each symbol."""
     return {symbol: level for level, joined in enumerate(symbols.split()) for symbol in joined.split("+")}
 
@@ -76,7 +76,7 @@ def old_credit() -> pd.DataFrame:
 
     frame = pd.read_csv(dataset_path("credit"), header=None, names=list(COLUMNS))
     for column, symbols in _SYMBOLS.items():
-        frame[column] = frame[column].map(levels_of(symbols))
+        frame[column] = frame[column].map(symbol_levels(symbols))
     for column in ("rate", "residence", "num-credits", "liable"):
         frame[column] -= 1
     frame[LABEL] = 2 - frame[LABEL]
@@ -220,12 +220,12 @@ def _part(frame: pd.DataFrame, y: Any, space: FeatureSpace, rows: Any) -> Part:
     return Part(raw, space.encode(raw), np.array(y, dtype=np.int64)[rows])
 
 
-def _scaled(frame: pd.DataFrame) -> FeatureSpace:
+def _scale_columns(frame: pd.DataFrame) -> FeatureSpace:
     """All columns as numbers, each scaled by its least and largest value."""
     return FeatureSpace.from_frame(frame, kinds=dict.fromkeys(frame.columns, "continuous"), scale="minmax")
 
 
-def _drawn(aligned: bool, seed: int | None, *, name: str, label: str, published_seed: int) -> Tables:
+def _draw_tables(aligned: bool, seed: int | None, *, name: str, label: str, published_seed: int) -> Tables:
     """D1 are half as many rows as there are, drawn with replacement and sorted; D2 those never drawn."""
     import pandas as pd
 
@@ -233,7 +233,7 @@ def _drawn(aligned: bool, seed: int | None, *, name: str, label: str, published_
     frame, y = frame.drop(columns=label), frame[label]
     first = np.sort(np.random.RandomState(published_seed if seed is None else seed).choice(len(frame), len(frame) // 2))
     second = np.setdiff1d(np.arange(len(frame)), first)
-    space, y = _scaled(frame), y == "P" if name == "no2" else y
+    space, y = _scale_columns(frame), y == "P" if name == "no2" else y
     return Tables(name, space, _part(frame, y, space, first), _part(frame, y, space, second))
 
 
@@ -242,7 +242,7 @@ def _sba(aligned: bool, seed: int | None) -> Tables:
 
     frame = pd.read_csv(dataset_path("sba"), encoding="utf-8-sig", usecols=[*_SBA, "ApprovalFY", "Default"])
     new, y, frame = frame["ApprovalFY"].to_numpy() >= _SBA_FIRST_NEW_YEAR, 1 - frame["Default"], frame[[*_SBA]]
-    space = _scaled(frame)
+    space = _scale_columns(frame)
     return Tables("sba", space, _part(frame, y, space, ~new), _part(frame, y, space, new))
 
 
@@ -256,8 +256,8 @@ def _credit(aligned: bool, seed: int | None) -> Tables:
 #: Names of the tables, and what reads them.
 TABLES: Final[Mapping[str, Callable[[bool, int | None], Tables]]] = MappingProxyType(
     {
-        "diabetes": partial(_drawn, name="diabetes", label="Outcome", published_seed=1),
-        "no2": partial(_drawn, name="no2", label="binaryClass", published_seed=4),
+        "diabetes": partial(_draw_tables, name="diabetes", label="Outcome", published_seed=1),
+        "no2": partial(_draw_tables, name="no2", label="binaryClass", published_seed=4),
         "sba": _sba,
         "credit": _credit,
     }

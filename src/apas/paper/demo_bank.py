@@ -78,7 +78,7 @@ class LoanBank:
 
         seed = self.seeds(1)
         network = MLPClassifier((16,), alpha=0.01, learning_rate_init=0.005, tol=1e-3, max_iter=1000, random_state=seed)
-        return network.fit(*self._encoded(self.loans[:TRAINED]))
+        return network.fit(*self._encode(self.loans[:TRAINED]))
 
     @cached_property
     def model(self) -> Model:
@@ -88,12 +88,12 @@ class LoanBank:
     @property
     def agreement(self) -> int:
         """How many of the later applications, which the network has not seen, it decides as the lender did."""
-        rows, decisions = self._encoded(self.loans[TRAINED:])
+        rows, decisions = self._encode(self.loans[TRAINED:])
         return int((self.network.predict(rows) == decisions).sum())
 
     def rejected(self, most: int) -> DataFrame:
         """The first applicants of the year whom the network rejects."""
-        rows, _ = self._encoded(self.loans)
+        rows, _ = self._encode(self.loans)
         rejected: DataFrame = self.loans.loc[self.network.predict(rows) == 0, _FEATURES]
         return rejected.head(most)
 
@@ -101,7 +101,7 @@ class LoanBank:
         """How far the network moves if it is trained further on this year's later applications, several times."""
         from apas import estimate_delta
 
-        rows, decisions = self._encoded(self.loans[TRAINED:])
+        rows, decisions = self._encode(self.loans[TRAINED:])
         return estimate_delta(
             self.network, rows, decisions, update=trained_further, rounds=ROUNDS, fraction=1.0, rng=self.seeds(2)
         )
@@ -109,9 +109,9 @@ class LoanBank:
     def retrained(self) -> Model:
         """The model of next year, as it takes applications; nothing before the audit may ask for it."""
         loans = make_loans(LATER, drift=1.0, rng=self.seeds(3))
-        return self.space.bind(trained_further(copy.deepcopy(self.network), *self._encoded(loans)))
+        return self.space.bind(trained_further(copy.deepcopy(self.network), *self._encode(loans)))
 
-    def _encoded(self, loans: DataFrame) -> tuple[Any, Any]:
+    def _encode(self, loans: DataFrame) -> tuple[Any, Any]:
         return self.space.encode(loans[_FEATURES]), loans["approved"].to_numpy()
 
 

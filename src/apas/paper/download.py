@@ -125,12 +125,12 @@ def fetch(
     found = []
     with Progress(len(asked), "downloading") as progress:
         for name in asked:
-            found.append(_fetched(name, Path(folder).expanduser().absolute() / DATASETS[name], sources[name], patience))
+            found.append(_fetch(name, Path(folder).expanduser().absolute() / DATASETS[name], sources[name], patience))
             progress.advance(1)
     return found
 
 
-def _fetched(name: str, path: Path, source: Source, patience: float) -> Fetched:
+def _fetch(name: str, path: Path, source: Source, patience: float) -> Fetched:
     if path.exists():
         if _digest(path) == source.sha256:
             return Fetched(name, path, State.there)
@@ -139,7 +139,7 @@ def _fetched(name: str, path: Path, source: Source, patience: float) -> Fetched:
     failures = []
     for address in source.addresses:
         try:
-            content = _unpacked(_downloaded(address, patience), source.member)
+            content = _unpack(_download(address, patience), source.member)
             if (digest := hashlib.sha256(content).hexdigest()) != source.sha256:
                 raise _Failed(f"what came has the SHA-256 {digest[:12]}..., not {source.sha256[:12]}...")
         except _Failed as failed:
@@ -167,7 +167,7 @@ class _Bounded(io.BytesIO):
         return super().write(content)
 
 
-def _downloaded(address: str, patience: float) -> bytes:
+def _download(address: str, patience: float) -> bytes:
     what = "Downloading the paper's datasets"
     pooch, requests = (require(name, feature=what, extra="data") for name in ("pooch", "requests"))
     content = _Bounded()
@@ -184,7 +184,7 @@ def _downloaded(address: str, patience: float) -> bytes:
     return content.getvalue()
 
 
-def _unpacked(content: bytes, member: str | None) -> bytes:
+def _unpack(content: bytes, member: str | None) -> bytes:
     """The bytes themselves, or those of a file in the archive that they are."""
     if member is None:
         return content

@@ -91,12 +91,12 @@ MILP_R = "MILP-R"
 
 def _case(dataset: str) -> tuple[Preparation, Loops, Floats]:
     """A dataset's networks, the loops over the inputs that differ, and their explanations."""
-    preparation, loops = _made(dataset, data_version(files_of(dataset)))
+    preparation, loops = _make(dataset, data_version(files_of(dataset)))
     return preparation, loops, loops.points[MILP_R]
 
 
 @lru_cache(maxsize=len(TABLES))
-def _made(dataset: str, data: str) -> tuple[Preparation, Loops]:
+def _make(dataset: str, data: str) -> tuple[Preparation, Loops]:
     """Made once per process and state of the data: it takes longer than all that is asked about it."""
     preparation = prepare(dataset)
     return preparation, published_loops(preparation, {MILP_R: "interval"})

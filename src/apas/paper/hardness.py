@@ -68,16 +68,16 @@ def random_formulas(variables: int, clauses: int, count: int, seed: int) -> Iter
 def decide_small(clauses: int, first: int, step: int) -> dict[str, Any]:
     """Decide every `step`-th of the small formulas, beginning with number `first`."""
     formulas = itertools.islice(small_formulas(clauses), first, None, step)
-    return {"variables": VARIABLES, "clauses": clauses, "random": False, "step": step, **_decided(formulas)}
+    return {"variables": VARIABLES, "clauses": clauses, "random": False, "step": step, **_decide(formulas)}
 
 
 def decide_random(variables: int, clauses: int, count: int, seed: int) -> dict[str, Any]:
     """Decide random formulas."""
     formulas = random_formulas(variables, clauses, count, seed)
-    return {"variables": variables, "clauses": clauses, "random": True, "step": 1, **_decided(formulas)}
+    return {"variables": variables, "clauses": clauses, "random": True, "step": 1, **_decide(formulas)}
 
 
-def _decided(formulas: Iterable[Formula]) -> dict[str, Any]:
+def _decide(formulas: Iterable[Formula]) -> dict[str, Any]:
     """Integers and times; what is read off a witness is checked on the formula itself."""
     counts = dict.fromkeys(("formulas", "true", "yes", "no", "unknown", "wrong", "solutions", "parameters"), 0)
     seconds, tried = [], 0.0

@@ -161,7 +161,7 @@ def _logistic(x: Floats) -> Floats:
     return 1 / (1 + _exp(-np.clip(x, -30, 30)))
 
 
-def _rounded(x: Floats, unit: int, low: int, high: int) -> Integers:
+def _round_to(x: Floats, unit: int, low: int, high: int) -> Integers:
     """Round to a multiple of `unit` within [low, high]."""
     result: Integers = np.clip(np.rint(x / unit) * unit, low, high).astype(np.int64)
     return result
@@ -207,7 +207,7 @@ def _people(words: Words, drift: float) -> dict[str, Any]:
     climb = 1 + np.where(job <= _SELF_EMPLOYED, 0.9 * years / (years + 12), 0.0)
     growth = 1 + 0.09 * drift * np.array([1.0, 0.6, 0.7, 0.8, 0.5])[job]
     luck = _exp(np.array([0.36, 0.55, 0.30, 0.30, 0.30])[job] * _bell(words[:, 5]))
-    income = _rounded(pay * climb * growth * luck, 10, 300, 30_000)
+    income = _round_to(pay * climb * growth * luck, 10, 300, 30_000)
 
     settled = _logistic((age - 38) / 7 + (income - 2800) / 1500)
     middle = _logistic((age - 28) / 4) * _logistic((52 - age) / 5)
@@ -232,12 +232,12 @@ def _finances(people: Mapping[str, Any], words: Words, drift: float) -> dict[str
     ratio = (shelter + debts) / income * _exp(0.3 * _bell(words[:, 9]))
     standing = 0.9 * _bell(words[:, 10]) + 0.8 * years / (years + 8)
     standing = standing - 0.5 * (ratio > 0.6) - 0.4 * (job == _UNEMPLOYED)
-    amount = _rounded((1 + 0.13 * drift) * (1500 + 2.6 * income) * _exp(0.6 * _bell(words[:, 11])), 100, 500, 60_000)
+    amount = _round_to((1 + 0.13 * drift) * (1500 + 2.6 * income) * _exp(0.6 * _bell(words[:, 11])), 100, 500, 60_000)
     return {
         "debt_ratio": np.rint(1000 * np.minimum(ratio, 1.5)) / 1000,
         "credit_history": _steps(standing, -1.1, -0.35, 0.45, 1.2),
         "loan_amount": amount,
-        "duration_months": _rounded(12 + 40 * amount / (amount + 9_000) + 11 * _bell(words[:, 12]), 6, 6, 84),
+        "duration_months": _round_to(12 + 40 * amount / (amount + 9_000) + 11 * _bell(words[:, 12]), 6, 6, 84),
     }
 
 

@@ -196,7 +196,7 @@ class PublishedSampling:
 def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, Floats]]:
     """Points of the cube [-1, 1), in the order in which the published program drew them."""
     if samples * numbers <= KEPT:
-        unit = _kept(seed, samples, numbers)
+        unit = _draws_of_seed(seed, samples, numbers)
         yield from ((start, unit[start : start + BLOCK]) for start in range(0, samples, BLOCK))
         return
     source = np.random.RandomState(seed)
@@ -205,7 +205,7 @@ def _unit_blocks(seed: int, samples: int, numbers: int) -> Iterator[tuple[int, F
 
 
 @lru_cache(maxsize=2)
-def _kept(seed: int, samples: int, numbers: int) -> Floats:
+def _draws_of_seed(seed: int, samples: int, numbers: int) -> Floats:
     unit = np.random.RandomState(seed).uniform(-1.0, 1.0, (samples, numbers))
     unit.flags.writeable = False
     return unit

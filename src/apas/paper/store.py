@@ -95,7 +95,7 @@ class Store(AbstractContextManager["Store"]):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._base = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
-            raise self._refused(error) from None
+            raise self._refusal(error) from None
         try:
             with self._reading():
                 self._prepare()
@@ -120,7 +120,7 @@ class Store(AbstractContextManager["Store"]):
             self._base.execute(f"pragma application_id = {APPLICATION}")
             self._base.execute("commit")
 
-    def _refused(self, error: Exception) -> InputError:
+    def _refusal(self, error: Exception) -> InputError:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         return InputError(
             f"{str(self.path)!r} must be a file of results of `apas paper` or a new one, got {why}; name another."
@@ -132,7 +132,7 @@ class Store(AbstractContextManager["Store"]):
         try:
             yield
         except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:  # what JSON cannot be read from
-            raise self._refused(error) from None
+            raise self._refusal(error) from None
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The result of a unit, or None if it is not done."""
@@ -189,7 +189,7 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
         folder = data_folder() if any(unit.data for unit in open_.values()) else None
         jobs = ((key, unit, folder) for key, unit in open_.items())
         # short units are not bundled: a kill would lose the finished ones of a bundle
-        for key, result, seconds in in_parallel(_done, jobs, n_jobs, return_as="generator_unordered", batch_size=1):
+        for key, result, seconds in in_parallel(_do, jobs, n_jobs, return_as="generator_unordered", batch_size=1):
             unit = open_[key]
             store.put(key, unit.experiment, unit.settings, result, seconds=seconds)
             progress.advance(sum(key == other for other, _ in asked))
@@ -198,7 +198,7 @@ def run_units(units: Iterable[Unit], store: Store, *, n_jobs: int = 1, label: st
     return [result for result in found if result is not None]
 
 
-def _done(key: str, unit: Unit, folder: Path | None) -> tuple[str, dict[str, Any], float]:
+def _do(key: str, unit: Unit, folder: Path | None) -> tuple[str, dict[str, Any], float]:
     from threadpoolctl import threadpool_limits
 
     began = time.perf_counter()

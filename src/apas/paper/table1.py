@@ -182,13 +182,13 @@ def beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
     return line
 
 
-def averaged(results: _Results) -> _Lines:
+def average_seeds(results: _Results) -> _Lines:
     """One line per dataset and method: mean over the seeds, and standard deviation if there are several."""
     columns = {"found": ("found", 2), **COLUMNS}
     return [
         {"dataset": dataset, "method": method, "seeds": len(group)}
         | {title: _over(group, name, decimals) for title, (name, decimals) in columns.items()}
-        for (dataset, method), group in _grouped(results, "dataset", "method").items()
+        for (dataset, method), group in _group_by(results, "dataset", "method").items()
     ]
 
 
@@ -204,7 +204,7 @@ def against(results: _Results) -> _Lines:
     """`RobustOptimum` against APΔS: its l1 as a part of the other's, and on how many seeds it is worse in what."""
     # ``shift / delta`` is how much farther retraining by one pass moves the network than the shifts that are certified.
     lines = []
-    for (variant, dataset), group in _grouped(results, "variant", "dataset").items():
+    for (variant, dataset), group in _group_by(results, "variant", "dataset").items():
         group = [r for r in group if r["vm1"]]  # else there is nothing to compare
         theirs = {r["seed"]: r for r in group if r["method"] == APAS}
         for method in OPTIMA:
@@ -229,7 +229,7 @@ def against(results: _Results) -> _Lines:
 def each_network(results: _Results) -> _Lines:
     """One line per variant, dataset and seed: inputs, the certified shift, and how far retraining moves the network."""
     lines = []
-    for (variant, dataset, seed), group in _grouped(results, "variant", "dataset", "seed").items():
+    for (variant, dataset, seed), group in _group_by(results, "variant", "dataset", "seed").items():
         facts = group[0]["network"]
         counts = {name: facts[name] for name in ("inputs", "different", "judges")}
         moved = {
@@ -243,7 +243,7 @@ def each_network(results: _Results) -> _Lines:
     return lines
 
 
-def _grouped(results: _Results, *names: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+def _group_by(results: _Results, *names: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
     """Results by the values of some entries, in the order of their first appearance."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for result in results:
@@ -342,7 +342,7 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
 def unit(variant: str, dataset: str, seed: int, method: str, inputs: int, judges: int) -> dict[str, Any]:
     """Explain the inputs by a method, and measure what it found."""
     data = data_version(files_of(dataset))
-    made = _made(variant, dataset, seed, data)
+    made = _make(variant, dataset, seed, data)
     preparation = replace(made, rows=made.rows[:inputs])
     found = explain(preparation, method, seed=seed)
     asked = {"variant": variant, "dataset": dataset, "seed": seed, "method": method}
@@ -354,14 +354,14 @@ def unit(variant: str, dataset: str, seed: int, method: str, inputs: int, judges
 
 
 @lru_cache(maxsize=2)
-def _made(variant: str, dataset: str, seed: int, data: str) -> Preparation:
+def _make(variant: str, dataset: str, seed: int, data: str) -> Preparation:
     """Made once per process and state of the data; units of one preparation follow each other."""
     return prepare(dataset) if variant == PUBLISHED else prepare(dataset, aligned=True, seed=seed, distinct=True)
 
 
 @lru_cache(maxsize=2)
 def _judges(variant: str, dataset: str, seed: int, count: int, data: str) -> list[FeedForward]:
-    return refits_for(_made(variant, dataset, seed, data), "judge", count, seed=seed) if count else []
+    return refits_for(_make(variant, dataset, seed, data), "judge", count, seed=seed) if count else []
 
 
 def tables(results: _Results) -> dict[str, DataFrame]:
@@ -375,7 +375,7 @@ def tables(results: _Results) -> dict[str, DataFrame]:
     names = ["dataset", "seed", "method", "found", *(name for name, _ in COLUMNS.values())]
     return {
         "table1-published": pd.DataFrame([beside_printed(r) for r in results if r["variant"] == PUBLISHED]),
-        "table1-corrected": pd.DataFrame(averaged(corrected)),
+        "table1-corrected": pd.DataFrame(average_seeds(corrected)),
         "table1-seeds": pd.DataFrame([{name: r[name] for name in names} for r in corrected], columns=names),
         "table1-against": pd.DataFrame(against(results)),
         "table1-networks": pd.DataFrame(each_network(results)),

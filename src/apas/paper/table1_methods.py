@@ -98,7 +98,7 @@ def _baseline(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     sources: Mapping[str, CandidateSource] = WACHTERS if method.startswith("Wacht") else PROTOTYPES
     source, robust = sources[preparation.name], method.endswith("-R")
     run = published.run_baseline(preparation, source, robust=robust, retrained=(), method=method)
-    return MethodPoints(_encoded(preparation, run.counterfactuals.numbers, run.counterfactuals.found), run.seconds)
+    return MethodPoints(_encode(preparation, run.counterfactuals.numbers, run.counterfactuals.found), run.seconds)
 
 
 def _roar(preparation: Preparation, method: str, seed: int) -> MethodPoints:
@@ -120,10 +120,10 @@ def _optimum(preparation: Preparation, method: str, seed: int) -> MethodPoints:
     options |= {"shifts": shifts or "linf", "method": asked.claim}
     began, delta = time.process_time(), None if shifts else asked.times * preparation.delta
     found = generate(preparation.network, space.table(rows), delta, **options)
-    return MethodPoints(_encoded(preparation, found.numbers, found.found)[places], time.process_time() - began)
+    return MethodPoints(_encode(preparation, found.numbers, found.found)[places], time.process_time() - began)
 
 
-def _encoded(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:
+def _encode(preparation: Preparation, numbers: Floats, found: Bools) -> Floats:
     points = np.full((len(numbers), preparation.network.n_features), np.nan)
     points[found] = preparation.tables.space.coding.encode(numbers[found])
     return points

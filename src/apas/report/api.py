@@ -37,7 +37,7 @@ from apas.shifts.base import words_of
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&'\u2028\u2029"}
 
 
-def rendered(*, data: dict[str, Any], **parts: Any) -> str:
+def render_page(*, data: dict[str, Any], **parts: Any) -> str:
     """The whole page as text."""
     jinja = require("jinja2", feature="write_report", extra="report")
     offline = require("plotly.offline", feature="write_report", extra="report")
@@ -212,7 +212,7 @@ def report_file(
     entropy = fixed if rng is None else entropy_of(rng)
     curves, bars = draw_curves(subject, later, entropy), draw_histograms(subject, entropy)
     left_out, lines = _left_out(subject.radii, later, curves, bars), lines_of(subject, later)
-    text = rendered(
+    text = render_page(
         title=TITLE if title is None else title,
         headline=headline(subject, later),
         figures=figures(subject, later),

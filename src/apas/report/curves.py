@@ -17,7 +17,7 @@ from apas._validation import is_frame
 from apas.certification.methods.sampling import Sampling
 from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurves, robust_fraction
-from apas.contracts.certified_model import asked, rows_of
+from apas.contracts.certified_model import ask_again, rows_of
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.models.base import offers
@@ -92,7 +92,7 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     deltas = _deltas(subject, later)
     if not len(deltas):
         return UNCERTIFIED
-    question, _ = asked(subject.rows, matched)
+    question, _ = ask_again(subject.rows, matched)
     rows, draws = _affordable(question)
     points: Any = question.X
     if not matched.network_only:
@@ -115,7 +115,7 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
         return UNCERTIFIED
     # where none is certified, a delta in the middle of the others
     deltas = np.where(deltas > 0, deltas, np.median(deltas[deltas > 0]))
-    question = asked(subject.rows, subject.matched)[0].at(deltas)
+    question = ask_again(subject.rows, subject.matched)[0].at(deltas)
     rows, draws = _affordable(question)
     listed = offers(question.shifts, Listed)
     draws = len(question.shifts.models) if offers(question.shifts, Listed) else draws
@@ -127,10 +127,10 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
             parts.append(some.margins(some.directions(stream, start, stop)))
             progress.advance(stop - start)
     margins = np.concatenate(parts)
-    return _counted(margins, np.count_nonzero(~(margins > some.band), axis=0), some.delta, listed=listed)
+    return _count_bars(margins, np.count_nonzero(~(margins > some.band), axis=0), some.delta, listed=listed)
 
 
-def _counted(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) -> Histograms:
+def _count_bars(margins: Floats, failures: Array, deltas: Floats, *, listed: bool) -> Histograms:
     """Count the margins (draws, rows) of each row in bars of its own."""
     finite = np.isfinite(margins)
     ends = np.where(finite, margins, np.inf).min(axis=0), np.where(finite, margins, -np.inf).max(axis=0)

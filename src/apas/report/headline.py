@@ -42,14 +42,14 @@ class Figure:
 
 def headline(subject: Subject, later: Later | None) -> list[str]:
     """What a reader should know after ten seconds, a sentence or two per entry."""
-    found = _certified(subject) if subject.certificates is not None else _reached(subject)
+    found = _certified_words(subject) if subject.certificates is not None else _reached_words(subject)
     total = subject.searches
     if total is not None and (missing := total - len(subject.rows)) > 0:
         found.append(f"For {missing} of the {total} that were asked for nothing was found; they have no line.")
-    return [*found, *_kept(subject, later)]
+    return [*found, *_kept_words(subject, later)]
 
 
-def _certified(subject: Subject) -> list[str]:
+def _certified_words(subject: Subject) -> list[str]:
     certificates = subject.certificates
     assert certificates is not None
     counts = Counter(c.verdict.name for c in certificates if c.valid_today)
@@ -59,7 +59,7 @@ def _certified(subject: Subject) -> list[str]:
         who = "The explanation is" if total == 1 else f"All {total} explanations are"
     others = {"REFUTED": "refuted: there is evidence against the claim", "UNKNOWN": "undecided, which is no promise"}
     rest = [f"{n} {_are(n)} {what}" for name, what in others.items() if (n := counts[name])]
-    first = "; ".join([f"{who} certified to survive {_asked(subject)}", *rest, *_not_today(certificates)]) + "."
+    first = "; ".join([f"{who} certified to survive {_claim_words(subject)}", *rest, *_not_today(certificates)]) + "."
     means = claims_in_words(subject)
     more = f" And {len(means) - SPELLED} more claims, see the table." if len(means) > SPELLED else ""
     return [first, f"Certified means: {' '.join(means[:SPELLED])}{more}"]
@@ -71,7 +71,7 @@ def _not_today(items: Certificates | MaxShifts) -> list[str]:
     return [f"{count} {_are(count)} {NOT_TODAY}"] if count else []
 
 
-def _asked(subject: Subject) -> str:
+def _claim_words(subject: Subject) -> str:
     """What certified explanations survive, in a few words that do not say too much."""
     shares = [c.claim.coverage for c in subject.certificates or ()]
     many = {"every one" if share == 1 else "most" if share > 0.5 else "a share" for share in shares}
@@ -90,7 +90,7 @@ def claims_in_words(subject: Subject) -> list[str]:
     return [capital(sentence) if len(said) > 1 else sentence for sentence in said]
 
 
-def _reached(subject: Subject) -> list[str]:
+def _reached_words(subject: Subject) -> list[str]:
     radii = subject.radii
     assert radii is not None
     some, rest = int(np.count_nonzero(radii.deltas)), _not_today(radii)
@@ -115,7 +115,7 @@ def _reached(subject: Subject) -> list[str]:
     return [first, f"{spread} {'Of that search:' if searched else 'Certified means:'} {' '.join(means[:SPELLED])}"]
 
 
-def _kept(subject: Subject, later: Later | None) -> list[str]:
+def _kept_words(subject: Subject, later: Later | None) -> list[str]:
     if later is None:
         return []
     said, counts = [], later.counts
@@ -205,8 +205,8 @@ def methods(
     first = "What the published search asks" if searched else "What certified means"
     found = {
         first: [capital(said) for said in claims_in_words(subject)][:8],
-        "How it was shown": _shown(subject),
-        "What is assumed": _assumed(subject),
+        "How it was shown": _how_shown(subject),
+        "What is assumed": _assumptions(subject),
         "What is not promised": _not_promised(subject, later),
         "What the plots show": _plots(curves, bars),
     }
@@ -217,7 +217,7 @@ def _claims(subject: Subject) -> list[Claim]:
     return [item.claim for item in [*(subject.certificates or ()), *(subject.radii or ())]]
 
 
-def _shown(subject: Subject) -> list[str]:
+def _how_shown(subject: Subject) -> list[str]:
     said = []
     if kinds := sorted({c.method for c in subject.certificates or ()}):
         said.append(f"Method of the certificates: {', '.join(kinds)}. Each line of the table names its evidence.")
@@ -262,7 +262,7 @@ def _shown(subject: Subject) -> list[str]:
     return said
 
 
-def _assumed(subject: Subject) -> list[str]:
+def _assumptions(subject: Subject) -> list[str]:
     said = [words_of(subject.rows.shifts).assumed]
     if any(claim.risk for claim in _claims(subject)):
         said.append(
@@ -345,8 +345,8 @@ def provenance(
     now = {"apas": sys.modules["apas"].__version__, "numpy": np.__version__, "python": platform.python_version()}
     libraries = {name: version(name) for name in ("jinja2", "plotly")}
     found.append(("page made with", ", ".join(f"{n} {v}" for n, v in {**now, **libraries}.items())))
-    found += _listed("seeds of the certificates", {_seed(c.evidence) for c in subject.certificates or ()})
-    found += _listed("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()})
+    found += _list_seeds("seeds of the certificates", {_seed(c.evidence) for c in subject.certificates or ()})
+    found += _list_seeds("seeds of the largest shifts", {r.trace.get("entropy") for r in subject.radii or ()})
     if isinstance(curves, Curves) or (isinstance(bars, Histograms) and not bars.listed):
         found.append(("seed of the page's own draws", hex(entropy)))
     return found
@@ -357,7 +357,7 @@ def _seed(evidence: Any) -> str | None:
     return None if entropy is None else f"{hex(entropy)} ({evidence.purpose})"
 
 
-def _listed(name: str, seeds: set[Any]) -> list[tuple[str, str]]:
+def _list_seeds(name: str, seeds: set[Any]) -> list[tuple[str, str]]:
     texts = sorted(str(seed) for seed in seeds - {None})
     if not texts:
         return []

@@ -65,9 +65,11 @@ def within_box(base: Floats, radii: ArrayLike, delta: ArrayLike, values: Floats)
     fraction, error, exponent = _product(radii, delta)
     size, size_exponent = np.frexp(np.abs(distance))
     # both sides are a number rounded to nearest and the exact rest: compared in this order they compare as reals do
+    # 0 has no exponent: it gets one below all others, half the least integer, so that its negative is an integer too
     size_exponent = np.where(size == 0, np.iinfo(np.int32).min // 2, size_exponent)
     exponent = np.where(fraction == 0, np.iinfo(np.int32).min // 2, exponent)
     with np.errstate(over="ignore", under="ignore"):
+        # in units of the product; no product of two float64 numbers but 0 has an exponent below -2147
         rest_up = np.where(error == 0, rest, np.ldexp(rest, -np.maximum(exponent, -2200)))
     smaller = (size_exponent < exponent) | ((size_exponent == exponent) & (size < fraction))
     equal = (size_exponent == exponent) & (size == fraction) & (rest_up <= error)

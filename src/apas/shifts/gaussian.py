@@ -1,4 +1,4 @@
-"""Normal shifts: every parameter moves by a normal number of standard deviation delta."""
+"""`GaussianShifts`, normal shifts: every parameter moves by a normal number of standard deviation delta."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes of shifts: every parameter moves by at most delta, independently of the others."""
+"""`LinfShifts`, boxes of shifts: every parameter moves by at most delta, independently of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Balls of shifts: all parameters together move by at most delta, measured by an L_p norm."""
+"""`LpShifts`, balls of shifts: all parameters together move by at most delta, measured by an L_p norm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise on the rows: the explanation is carried out imprecisely, while the model stays as it is."""
+"""`InputNoise`, noise on the rows: the explanation is carried out imprecisely, while the model stays as it is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apas._typing import Floats
 from apas.errors import InputError
 from apas.models.base import Dense, Model, Named, Parameters, Raw, Scaled, offers
 from apas.shifts.base import ShiftWords, magnitudes
-from apas.shifts.selection import placed, plain, read_factors, read_names, read_numbers
+from apas.shifts.selection import placed, read_factors, read_names, read_numbers, scalar
 
 #: How many numbers of moved rows are held at a time.
 NUMBERS = 1 << 18
@@ -73,11 +73,11 @@ class InputNoise(EqualByContent):
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", _check_scale(self.scale))
         if self.features is not None:
-            object.__setattr__(self, "features", tuple(map(plain, _listed(self.features, "features"))))
+            object.__setattr__(self, "features", tuple(map(scalar, _listed(self.features, "features"))))
         if self.integers is not None:
             given = self.integers
             steps = given.items() if isinstance(given, Mapping) else [(f, 1.0) for f in _listed(given, "integers")]
-            object.__setattr__(self, "integers", {plain(feature): _step(step) for feature, step in steps})
+            object.__setattr__(self, "integers", {scalar(feature): _step(step) for feature, step in steps})
 
     def coordinates(self, model: Model) -> Parameters:
         """What moves: the features, in model units."""
@@ -237,7 +237,7 @@ def _check_scale(scale: Any) -> Any:
         return None
     message = f"`scale` of InputNoise must hold finite numbers of at least 0, one or one per feature, got {scale!r}."
     try:
-        copied = {plain(k): float(v) for k, v in scale.items()} if isinstance(scale, Mapping) else None
+        copied = {scalar(k): float(v) for k, v in scale.items()} if isinstance(scale, Mapping) else None
         numbers = np.array(list(copied.values()) if copied is not None else scale, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(message) from None

@@ -1,4 +1,4 @@
-"""Models that exist: checkpoints, or models that a training process has made, in place of shifts of the parameters."""
+"""`ObservedShifts`, models that exist: checkpoints, or what a training process has made, in place of shifts."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class ObservedShifts(ListedModels, EqualByContent):
         if not (offers(model, Model) and offers(other, Model)):
             told = f"but {model if offers(other, Model) else other!r} has no parameters that could move part of the way"
             raise InputError(f"`delta` must be 1 for ObservedShifts of models that can only predict, {told}.")
-        ours, theirs = _described(model), _described(other)
+        ours, theirs = _describe(model), _describe(other)
         if model.parameters.shapes != other.parameters.shapes or ours != theirs:
             what = next((key for key in ours if ours[key] != theirs.get(key)), "layout")
             raise InputError(
@@ -304,11 +304,11 @@ def _towards(model: Model, other: Model, number: int, X: Floats, target: Any) ->
     return margins
 
 
-def _described(model: Model) -> dict[str, Any]:
+def _describe(model: Model) -> dict[str, Any]:
     """All that decides a margin besides the parameters."""
     described = model.describe() if offers(model, Described) else {"classes": list(model.classes)}
     return {key: value for key, value in described.items() if key != "feature_names"}
 
 
 def _preprocessing(model: Model) -> Any:
-    return _described(model).get("preprocessing")
+    return _describe(model).get("preprocessing")

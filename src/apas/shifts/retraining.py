@@ -254,8 +254,8 @@ class _Recipe:
         if not self.warm_start:
             from sklearn.base import clone
 
-            return _seeded(clone(self.estimator), seeds, i).fit(X, y)
-        model = _seeded(copy.deepcopy(self.estimator), seeds, i)
+            return _set_seeds(clone(self.estimator), seeds, i).fit(X, y)
+        model = _set_seeds(copy.deepcopy(self.estimator), seeds, i)
         final = final_step(model)
         rows = model[:-1].transform(X) if final is not model and len(model) > 1 else X
         final.set_params(warm_start=True).fit(rows, y)
@@ -273,7 +273,7 @@ class _Recipe:
         return f"{name} {how} {'a bootstrap sample of ' if self.bootstrap else ''}{data}, with a new seed"
 
 
-def _seeded(estimator: Any, seeds: Stream, i: int) -> Any:
+def _set_seeds(estimator: Any, seeds: Stream, i: int) -> Any:
     """The estimator with a seed in every setting of its own and its steps' that takes one."""
     names = [n for n in sorted(estimator.get_params()) if n == "random_state" or n.endswith("__random_state")]
     return estimator.set_params(**dict(zip(names, drawn_seeds(seeds, i * len(names), len(names)), strict=True)))

@@ -29,7 +29,7 @@ def check_kinds(kinds: Any, owner: str) -> tuple[str, ...]:
 
 def check_layers(layers: Any) -> tuple[str | int, ...] | None:
     """Give `layers` as a tuple of names and indices; whether a model has them is seen when it is known."""
-    return None if layers is None else tuple(plain(layer) for layer in _listed(layers))
+    return None if layers is None else tuple(scalar(layer) for layer in _listed(layers))
 
 
 def chosen_layers(parameters: Parameters, layers: Sequence[str | int] | None, owner: str) -> set[str]:
@@ -79,7 +79,7 @@ def placed(points: Floats, movers: Indices, size: int) -> Floats:
     return directions  # type: ignore[no-any-return]
 
 
-def plain(value: Any) -> Any:
+def scalar(value: Any) -> Any:
     """A scalar of NumPy as one of Python."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -108,7 +108,7 @@ class ScaledShifts(EqualByContent):
         # as checked, and copied from what may change; the dictionary, since attributes of the set are frozen
         own = vars(self)
         own |= {"kinds": check_kinds(self.kinds, self._owner), "layers": check_layers(self.layers)}
-        own |= {"scale": _copied(self.scale, self._owner), "relative": plain(self.relative), "floor": plain(self.floor)}
+        own |= {"scale": _copy(self.scale, self._owner), "relative": scalar(self.relative), "floor": scalar(self.floor)}
         if not isinstance(self.relative, bool | np.bool_):
             raise InputError(f"`relative` of {self._owner} must be True or False, got {self.relative!r}.")
         floor = self.floor
@@ -253,12 +253,12 @@ def read_numbers(about: Fields, key: str, value: Any) -> Any:
 _DEFAULTS = {"relative": False, "kinds": ALL_KINDS, "layers": None, "floor": 0.0}
 
 
-def _copied(scale: Any, owner: str) -> Any:
+def _copy(scale: Any, owner: str) -> Any:
     """The scale as a set of its own: what it was made from may change afterwards."""
     if scale is None:
         return None
     if isinstance(scale, Mapping):
-        return {plain(key): value for key, value in scale.items()}
+        return {scalar(key): value for key, value in scale.items()}
     try:
         return tuple(np.array(s, dtype=np.float64) for s in scale)
     except (TypeError, ValueError):

@@ -102,8 +102,9 @@ def as_risk(confidence: Number | None, log_risk: Number | None) -> Risk:
         size = (Decimal(exponent.numerator) / exponent.denominator).adjusted()
     # Rounding a large exponent costs `size` digits of the result; a small one needs -size to differ from 0.
     guard = _EXPONENTIAL_DIGITS + max(0, -size)
-    with localcontext(precision(guard + abs(size) + 10)):
+    with localcontext(precision(guard + abs(size) + 10)):  # 10 digits are to spare
         risk = (Decimal(exponent.numerator) / exponent.denominator).exp()
+        # less by one in the last digit that is sure: not above the true one, whichever way `exp` was rounded
         return risk - risk.scaleb(-guard)
 
 

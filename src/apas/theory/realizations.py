@@ -16,10 +16,10 @@ from apas._validation import check_probability
 from apas.certification.api import certify
 from apas.certification.certificate import Certificate
 from apas.certification.claims import Every, Verdict
-from apas.certification.question import ROUNDING, SHIFTS, Method, pick
+from apas.certification.question import SHIFTS, Method, pick
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model, encoded_rows
-from apas.models.base import Dense, offers
+from apas.models.base import ROUNDING, Dense, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Bounded, Box, ShiftSet
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign

@@ -148,7 +148,7 @@ def split_phases(
         goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (objective.lin, objective.rho, objective.const)))
         current = tree.lines(cases_.phases, cases_.slopes)
         carried = linear.carried_back(tree.layers, current, goal, top)
-        found, shift = _attacked(pushes, carried.coefficients)
+        found, shift = _attack(pushes, carried.coefficients)
         if found < least:
             least, best = found, shift
         highest = carried.bound
@@ -171,7 +171,7 @@ def split_phases(
         if not len(open_cases):
             return PhaseResult(True, floor - allowance, best, least, nodes)
         # the points at which the bound was least, on average: where the least margin is not at a corner
-        found, shift = _averaged(pushes, [m[open_cases] for m in means])
+        found, shift = _try_activations(pushes, [m[open_cases] for m in means])
         if found < least:
             least, best = found, shift
         if least < -allowance or nodes >= CASES or time.monotonic() > deadline:
@@ -179,7 +179,7 @@ def split_phases(
         _, arguments, points = linear.ascend(tree.layers, current, carried, carried.bound)
         gaps = tree.gaps(cases_.phases, current, carried, arguments, points)
         cases_ = _Cases(cases_.phases, [(line.down_slope, line.up_slope) for line in current[1:]]).take(open_cases)
-        cases_, split = _branched(cases_, [g[open_cases] for g in gaps])
+        cases_, split = _branch(cases_, [g[open_cases] for g in gaps])
         nodes += len(cases_)
         patience -= 0 if split else 1
         if patience < 0:
@@ -187,18 +187,18 @@ def split_phases(
     return PhaseResult(False, min(float(highest.min()), floor) - allowance, best, least, nodes)
 
 
-def _attacked(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
+def _attack(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
     """The least margin among shifts that push every unit against its coefficient, improved where it is least."""
     starts = [np.where(c >= 0, -1.0, 1.0) for c in coefficients]
     several = pushes.take(np.zeros(len(starts[0]), dtype=np.intp))
     margins, _ = several.margins(starts)
     order = np.argsort(margins)[:4]
-    improved, shifts = several.take(order).improved([s[order] for s in starts])
+    improved, shifts = several.take(order).improve([s[order] for s in starts])
     i = int(np.argmin(improved))
     return float(improved[i]), [s[i] for s in shifts]
 
 
-def _averaged(pushes: RivalPushes, points: list[Floats]) -> tuple[float, list[Floats]]:
+def _try_activations(pushes: RivalPushes, points: list[Floats]) -> tuple[float, list[Floats]]:
     """The least margin among shifts that bring the units near given activations."""
     several = pushes.take(np.zeros(len(points[0]), dtype=np.intp))
     starts = several.towards(points)
@@ -207,7 +207,7 @@ def _averaged(pushes: RivalPushes, points: list[Floats]) -> tuple[float, list[Fl
     return float(margins[i]), [s[i] for s in starts]
 
 
-def _branched(open_cases: _Cases, gaps: list[Floats]) -> tuple[_Cases, bool]:
+def _branch(open_cases: _Cases, gaps: list[Floats]) -> tuple[_Cases, bool]:
     """Split each case where that promises most; few cases are split several times, to bound many at once."""
     total = np.hstack(gaps) if gaps else np.zeros((len(open_cases), 0))
     if not total.size or not total.any():

@@ -51,7 +51,7 @@ class RivalBounds:
         best = carried.bound
         if not (best > self.allowance).all():
             starts = [np.where(c >= 0, -1.0, 1.0) for c in carried.coefficients]
-            self.least, self.shifts = self.pushes.improved(starts)
+            self.least, self.shifts = self.pushes.improve(starts)
         for _ in range(STEPS):
             done = (best > self.allowance) | (self.least <= 0)
             if done.all():
@@ -114,7 +114,7 @@ class _RowVerdicts:
         exact = is_exact(self.net)
         if exact or set(self.steps) <= {"interval", "linear"}:  # whose rounding allowance is the smallest
             self._interval(exact=exact)
-        rows = self._open()
+        rows = self._open_rows()
         self.done(len(self.X) - len(rows))
         if not exact and set(self.steps) != {"interval"}:
             self.relaxation = Relaxation(self.net, self.radii, self.delta)
@@ -123,7 +123,7 @@ class _RowVerdicts:
                 self.done(len(rows[start : start + BLOCK]))
         return self.found
 
-    def _open(self) -> Indices:
+    def _open_rows(self) -> Indices:
         return np.array([i for i, f in enumerate(self.found) if f.open], dtype=np.intp)
 
     def _interval(self, *, exact: bool) -> None:
@@ -133,7 +133,7 @@ class _RowVerdicts:
             finding.exact = exact
         self._note(np.arange(len(bound)), bound, "interval")
         if exact:
-            rows = self._open()
+            rows = self._open_rows()
             for start in range(0, len(rows), BLOCK):
                 self._corners(boxes, rows[start : start + BLOCK])
 
@@ -158,23 +158,23 @@ class _RowVerdicts:
 
     def _block(self, rows: Indices) -> None:
         """Linear bounds for some rows together; then each that is left by itself, if there is more to try."""
-        pairs = self._bounded(rows)
+        pairs = self._bound_rivals(rows)
         if set(self.steps) <= {"interval", "linear"}:
             return
         for row in [row for row in rows.tolist() if self.found[row].open]:
             # by itself from the start, so that no last bit depends on the others
             deadline = time.monotonic() + self.time_limit
-            alone = pairs if len(rows) == 1 else self._bounded(np.array([row]))
+            alone = pairs if len(rows) == 1 else self._bound_rivals(np.array([row]))
             for pair in alone:
                 pushes = pair.breaking_pushes(0) if self.found[row].open else None
                 if pushes is not None:
                     self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack")
             if self.found[row].open:
-                self._splitting(row, alone, deadline)
+                self._split_row(row, alone, deadline)
 
-    def _bounded(self, rows: Indices) -> list[RivalBounds]:
+    def _bound_rivals(self, rows: Indices) -> list[RivalBounds]:
         X, wanted = self.X[rows], self.wanted[rows]
-        relaxed = self.relaxation.relaxed(X)
+        relaxed = self.relaxation.relax(X)
         pairs = [RivalBounds(self.relaxation, X, wanted, rival, relaxed) for rival in self.rivals[rows].T]
         least = np.minimum.reduce([pair.interval for pair in pairs])
         self._note(rows, least, "interval" if len(relaxed[0]) == 2 else "linear")
@@ -195,7 +195,7 @@ class _RowVerdicts:
         output = output_push(self.net, int(self.wanted[row]), int(rival))
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
 
-    def _splitting(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
+    def _split_row(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
         """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
         finding = self.found[row]
         proved, step = [], "splitting"
@@ -235,7 +235,7 @@ class _RowVerdicts:
             return None if bound is None else bound - allowance
         if advice.point is not None:
             start = pair.pushes.towards([advice.point[columns] for columns in program.activations])
-            least, pushes = pair.pushes.improved(start)
+            least, pushes = pair.pushes.improve(start)
             if pair.pushes.margins(start)[0][0] <= least[0]:
                 pushes = start
             self._offer(row, self._direction(row, [p[0] for p in pushes], pair.rival[0]), "solver")

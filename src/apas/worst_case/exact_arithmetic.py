@@ -52,7 +52,7 @@ def _margin(
     for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
         scores, power = _layer(scores, power, w, b)
         if i < len(activations):
-            scores, power = _activated(activations[i], scores, power)
+            scores, power = _activate(activations[i], scores, power)
     if len(scores) > 2:  # more than two classes have no threshold
         return scores[wanted] - max(scores[:wanted] + scores[wanted + 1 :]), power
     score = scores[0] if len(scores) == 1 else scores[1] - scores[0]
@@ -78,7 +78,7 @@ def _below_one(numbers: list[int], power: int) -> _Scaled:
     return ([number << power for number in numbers], 0) if power > 0 else (numbers, power)
 
 
-def _activated(name: str, numbers: list[int], power: int) -> _Scaled:
+def _activate(name: str, numbers: list[int], power: int) -> _Scaled:
     if name == "relu":
         return [number if number > 0 else 0 for number in numbers], power
     if name == "leaky_relu":

@@ -19,10 +19,10 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, LOWEST, activate, activation_range
+from apas.models.forward import GELU_STEEPEST_ROUND, LEAKY_SLOPE, LOWEST, activate, activation_range
 
 #: A bound on the derivative where it is not 1.
-STEEPEST = {"gelu": 1.13, "sigmoid": 0.25}
+STEEPEST = {"gelu": GELU_STEEPEST_ROUND, "sigmoid": 0.25}
 #: Activations that are never below 0.
 POSITIVE = ("relu", "sigmoid", "softplus")
 _TURN = 2.0**0.5  # where the derivative of gelu is least (-) and largest (+)
@@ -481,13 +481,13 @@ def worst_corners(boxes: Boxes, delta: Floats) -> Floats | None:
         rival = np.take_along_axis(rivals(net, wanted).T, least.argmin(axis=0)[None, :], axis=0)[0]
     enters = output_signs(net, wanted, rival)
     if net.activations:
-        pushes = _hidden(boxes, enters, delta)
+        pushes = _hidden_pushes(boxes, enters, delta)
     else:
         pushes = [-np.sign(X)[:, :, None] * enters[:, None, :], -enters]
     return np.asarray(np.hstack([push.reshape(len(X), -1) for push in pushes]) * boxes.radii)
 
 
-def _hidden(boxes: Boxes, enters: Floats, delta: Floats) -> list[Floats]:
+def _hidden_pushes(boxes: Boxes, enters: Floats, delta: Floats) -> list[Floats]:
     """Pushes of both layers' weights and biases behind one hidden layer, as signs."""
     net = boxes.net
     spread = delta[:, None] * boxes.spread

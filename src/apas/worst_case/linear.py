@@ -55,7 +55,7 @@ class Pencil:
         """Height at 0 of the lines with such slopes."""
         return self.value - slope * self.at
 
-    def leaning(self, low: Floats, high: Floats) -> Floats:
+    def leaning_slope(self, low: Floats, high: Floats) -> Floats:
         """The slope that loses least: steep where more of the range lies beyond the pivot than before it."""
         return np.where(high - self.at > self.at - low, self.steep, self.flat)
 
@@ -142,7 +142,7 @@ def _smooth(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     convex, concave = _bends(name, low, high, mirrored=mirrored)
     chord = np.divide(at_high - at_low, width, out=np.zeros_like(low), where=width > 0)
     if name in ("tanh", "sigmoid"):  # convex, then concave: below both lies the tangent that ends on the function
-        touch, beyond = _touching(name, low, high, at_high, value)
+        touch, beyond = _touching_point(name, low, high, at_high, value)
         middle, concave, convex = np.where(convex, middle, touch), concave | beyond, ~(concave | beyond)
     # elsewhere a line from the lower end, nowhere steeper than the function
     least = derivative_range(name, *argument)[0] * SAFE
@@ -158,7 +158,7 @@ def _smooth(name: str, low: Floats, high: Floats, *, mirrored: bool) -> Pencil:
     return Pencil(np.zeros_like(low), steep, meeting, least_value)
 
 
-def _touching(
+def _touching_point(
     name: str, low: Floats, high: Floats, at_high: Floats, value: Callable[[Floats], Floats]
 ) -> tuple[Floats, Bools]:
     """Where the tangent to an S-shaped function passes just below its upper end; and where none does, but the chord.
@@ -170,6 +170,7 @@ def _touching(
     def overshoots(t: Floats) -> Bools:
         # the derivatives are even, so the mirror image has the same
         reached = value(t) + derivative(name, t) * (high - t)
+        # values and slopes are at most 1 and off by a few 2**-53, and so is the line: 2**-45 is to spare
         return np.asarray(reached > at_high - 2.0**-45 * (1 + np.abs(reached)))
 
     beyond = overshoots(first)
@@ -254,7 +255,7 @@ class LayerLines:
         low_u, high_l = (units.low_l, units.high_u) if name in LOWEST else (units.low_u, units.high_l)
         down = pencil(name, units.low_l, high_l, mirrored=False)
         up = pencil(name, -units.high_u, -low_u, mirrored=True)
-        slopes = down.leaning(units.low_l, high_l), up.leaning(-units.high_u, -low_u)
+        slopes = down.leaning_slope(units.low_l, high_l), up.leaning_slope(-units.high_u, -low_u)
         none = np.zeros((1, 1))
         magnitude = (none, none) if name in POSITIVE else chord_of_magnitude(units.low, units.high)
         return cls(down, up, *slopes, *magnitude, units.low, units.high, name in POSITIVE)
@@ -355,6 +356,7 @@ def ascend(
         line, small = lines[i], carried.coefficients[i] >= 0
         gradient[np.where(small, line.down.steep <= line.down.flat, line.up.steep <= line.up.flat)] = 0.0
         length += np.einsum("nu,nu->n", gradient, gradient)
+    # a length of 0 means that nothing moves, whatever it is divided by
     step = (np.maximum(target - carried.bound, 0.0) / np.maximum(length, 1e-300))[:, None]
     new = [lines[0]]
     for i, gradient in enumerate(by_slope, start=1):
@@ -378,7 +380,7 @@ class Relaxation:
         self.unit_reach = net.parameters.split(radii)
         self.layers = moving_layers(net, [delta * reach for reach in self.unit_reach])
 
-    def relaxed(self, X: Floats) -> Relaxed:
+    def relax(self, X: Floats) -> Relaxed:
         """Ranges of all pre-activations for the rows `X`, widened by what rounding can do to them, and their lines.
 
         Also what rounding can change in a computed bound on the margin of each row.
@@ -396,7 +398,7 @@ class Relaxation:
             down, up = layer.bias - layer.bias_reach, layer.bias + layer.bias_reach
             ranges: _Ranges = (ends[0] + down, ends[1] + down, ends[2] + up, ends[3] + up)
             if i > 1:
-                ranges = self._tightened(i, lines, ranges)
+                ranges = self._tighten(i, lines, ranges)
             slack = allowance[i][:, None]
             low_l, high_l, low_u, high_u = ranges[0] - slack, ranges[1] + slack, ranges[2] - slack, ranges[3] + slack
             units.append(Units(low_l, high_l, low_u, high_u, *activation_range(names[i], low_l, high_u)))
@@ -418,7 +420,7 @@ class Relaxation:
         v, v_reach, bias, bias_reach = output_terms(self.net, self.unit_reach, wanted, rival)
         return Objective(v, self.delta * v_reach, bias - self.delta * bias_reach)
 
-    def _tightened(self, i: int, lines: list[LayerLines], ranges: _Ranges) -> _Ranges:
+    def _tighten(self, i: int, lines: list[LayerLines], ranges: _Ranges) -> _Ranges:
         """Linear bounds on every unit of layer i where they beat interval arithmetic."""
         layer, rows = self.layers[i], len(ranges[0])
         inputs, outputs = layer.middle.shape

@@ -54,7 +54,7 @@ class _Builder:
             activations.append(columns)
             self._magnitudes(i, columns)
         cost = np.zeros(len(program.low))
-        goal = self._combined(objective.lin[0], -objective.rho[0], float(objective.const[0]))
+        goal = self._combine(objective.lin[0], -objective.rho[0], float(objective.const[0]))
         np.add.at(cost, goal.columns, goal.values)
         return WorstCaseProgram(**vars(program.finish(cost, goal.const)), activations=tuple(activations))
 
@@ -72,7 +72,7 @@ class _Builder:
             program.row(np.array([size, a, s]), np.array([1.0, -1.0, -2 * low[k]]), -np.inf, -2 * low[k])
             program.row(np.array([size, a, s]), np.array([1.0, 1.0, -2 * high[k]]), -np.inf, 0.0)
 
-    def _combined(self, lin: Floats, rho: Floats, const: float) -> _Affine:
+    def _combine(self, lin: Floats, rho: Floats, const: float) -> _Affine:
         """``lin . a + rho . abs(a) + const`` in terms of the current layer's columns."""
         rho = np.broadcast_to(rho, lin.shape)
         columns = np.concatenate([self.current, self.sizes])
@@ -83,10 +83,10 @@ class _Builder:
         layer, unit = self.relaxation.layers[i], self.units[i]
         w, r, b, b_reach = layer.middle[:, k], layer.reach[:, k], float(layer.bias[k]), float(layer.bias_reach[k])
         if small:
-            form, ends = self._combined(w, -r, b - b_reach), (float(unit.low_l[0, k]), float(unit.high_l[0, k]))
+            form, ends = self._combine(w, -r, b - b_reach), (float(unit.low_l[0, k]), float(unit.high_l[0, k]))
             self._bound(h, 1.0, form, name, *ends)
         if large:
-            form, ends = self._combined(w, r, b + b_reach), (float(unit.low_u[0, k]), float(unit.high_u[0, k]))
+            form, ends = self._combine(w, r, b + b_reach), (float(unit.low_u[0, k]), float(unit.high_u[0, k]))
             self._bound(h, -1.0, form, name, *ends)
 
     def _bound(self, h: int, sign: float, form: _Affine, name: str, low: float, high: float) -> None:
@@ -155,6 +155,8 @@ def tolerance(relaxation: Relaxation, units: list[Units], objective: Objective) 
         if i:  # a row is as large as its largest term
             terms = (np.abs(layer.middle) + layer.reach) * sizes[i - 1][:, None]
             reach = np.maximum(reach, terms.max(axis=0))
+        # at most 4 rows of a unit, 2 of its magnitude and the ends of both columns, each off by both tolerances; it
+        # says when the solver may stop, and no proof rests on it
         total += 8 * (FEASIBILITY + INTEGRALITY) * float((weight * reach).sum())
         if i:
             weight = (np.abs(layer.middle) + layer.reach) @ weight

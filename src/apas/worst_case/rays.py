@@ -22,17 +22,20 @@ import numpy as np
 
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
-from apas.models.forward import LEAKY_SLOPE, activate, margins_from_scores
+from apas.models.forward import GELU_STEEPEST, LEAKY_SLOPE, activate, margins_from_scores
 from apas.worst_case.intervals import rivals
 
-#: Largest second derivative of the smooth activations, and the one Lipschitz constant that is not 1.
+#: Largest second derivative of the smooth activations, rounded up in the last digit: 4 / (3 sqrt(3)) of tanh,
+#: 1 / (6 sqrt(3)) of sigmoid, exactly 1/4 and 1 of softplus and elu, 2 phi(0) = sqrt(2 / pi) of gelu.
 CURVATURE = {"tanh": 0.76980036, "sigmoid": 0.09622505, "softplus": 0.25, "elu": 1.0, "gelu": 0.79788457}
-STEEPEST = {"gelu": 1.12890415}
+#: The one Lipschitz constant that is above 1.
+STEEPEST = {"gelu": GELU_STEEPEST}
 
 
 def chord_gaps(name: str, first: Floats, last: Floats) -> tuple[Floats | None, Floats | None]:
     """How far the activation can lie below and above the chord between its values at `first` and `last`; None is 0."""
     if name in CURVATURE:
+        # a function leaves its chord over a width w by at most w**2 / 8 times its largest second derivative
         gap = (last - first) ** 2 * (CURVATURE[name] / 8)
         return gap, gap
     if name == "relu":
@@ -180,7 +183,7 @@ class Rays:
 
 
 #: Activations as sums of kinks: (scale, shift) of each ``max(z + shift, 0)``, then slope and value of the linear part.
-PIECEWISE_LINEAR = {
+KINKS = {
     "relu": ([(1.0, 0.0)], 0.0, 0.0),
     "leaky_relu": ([(1 - LEAKY_SLOPE, 0.0)], LEAKY_SLOPE, 0.0),
     "identity": ([], 1.0, 0.0),
@@ -188,7 +191,7 @@ PIECEWISE_LINEAR = {
 }
 
 
-def first_failures(rays: Rays, rows: Indices, samples: Indices, t: Floats, band: Floats) -> Floats:
+def first_ray_failures(rays: Rays, rows: Indices, samples: Indices, t: Floats, band: Floats) -> Floats:
     """For each pair of a row and a sample the least s in [0, t] at which the margin is not above `band`, else inf."""
     first = np.full(len(rows), np.inf)
     for rival in rivals(rays.net, rays.wanted).T:
@@ -204,17 +207,17 @@ def _terms(
     """The margin as sum of (c0 + t c1) max(z0 + t z1, 0), plus a quadratic with coefficients (pairs, 3)."""
     z0, z1 = rays.z0[rows, :, 0], rays.z1[rows, :, samples]
     if not rays.net.activations:  # the first layer is the output itself
-        value, slope = _scored(rays, rows, rival, z0) - _threshold(rays, rows), _scored(rays, rows, rival, z1)
+        value, slope = (_score_gap(rays, rows, rival, z0) - _threshold(rays, rows), _score_gap(rays, rows, rival, z1))
         empty = np.empty((len(rows), 0))
         return (empty, empty, empty, empty), np.stack([value, slope, np.zeros(len(rows))], axis=1)
     w, b = rays.net.weights[1], rays.net.biases[1]
     slope, bias_slope = rays.slopes[1]
-    c0 = _scored(rays, rows, rival, np.broadcast_to(w.T, (len(rows), *w.T.shape)))
-    c1 = _scored(rays, rows, rival, slope[:, :, samples].transpose(2, 1, 0))
+    c0 = _score_gap(rays, rows, rival, np.broadcast_to(w.T, (len(rows), *w.T.shape)))
+    c1 = _score_gap(rays, rows, rival, slope[:, :, samples].transpose(2, 1, 0))
     smooth = np.zeros((len(rows), 3))
-    smooth[:, 0] = _scored(rays, rows, rival, np.broadcast_to(b, (len(rows), len(b)))) - _threshold(rays, rows)
-    smooth[:, 1] = _scored(rays, rows, rival, bias_slope[:, samples].T)
-    units, tilt, level = PIECEWISE_LINEAR[rays.net.activations[0]]
+    smooth[:, 0] = _score_gap(rays, rows, rival, np.broadcast_to(b, (len(rows), len(b)))) - _threshold(rays, rows)
+    smooth[:, 1] = _score_gap(rays, rows, rival, bias_slope[:, samples].T)
+    units, tilt, level = KINKS[rays.net.activations[0]]
     a0, a1 = tilt * z0 + level, tilt * z1
     smooth[:, 0] += (c0 * a0).sum(axis=1)
     smooth[:, 1] += (c0 * a1 + c1 * a0).sum(axis=1)
@@ -229,7 +232,7 @@ def _terms(
     return kinks, smooth
 
 
-def _scored(rays: Rays, rows: Indices, rival: Indices, values: Floats) -> Floats:
+def _score_gap(rays: Rays, rows: Indices, rival: Indices, values: Floats) -> Floats:
     """Values per output (pairs, outputs, ...) as the wanted one minus the rival, or signed for one output."""
     wanted = rays.wanted[rows]
     if values.shape[1] == 1:
@@ -273,7 +276,7 @@ def _root_in_piece(a: Floats, b: Floats, c: Floats, start: Floats, end: Floats) 
     at_start, at_end = (a * start + b) * start + c, (a * end + b) * end + c
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if not np.isfinite(b * b - 4 * a * c).all():
-            # a quadratic and a multiple of it have the same roots, and that of a large one has a finite discriminant
+            # a quadratic and a multiple of it have the same roots; beyond 1e150 a square may overflow
             largest = np.max([np.abs(a), np.abs(b), np.abs(c)], axis=0)
             a, b, c = (np.where(largest > 1e150, v / largest, v) for v in (a, b, c))
         # the form of the quadratic formula that loses no digits

@@ -28,7 +28,7 @@ def wandered(relaxed: SmoothProblem, rng: np.random.Generator, rows: int = 40) -
 def test_rounded_points_are_allowed_rows_and_the_model_sees_them_as_such(seed: int) -> None:
     relaxed, rng = question(seed)
     search = relaxed.search
-    points = relaxed.rounded(wandered(relaxed, rng))
+    points = relaxed.round_points(wandered(relaxed, rng))
     numbers = relaxed.numbers(points)
     assert search.task.space.allowed(numbers, np.tile(search.input, (len(numbers), 1))).all()
     np.testing.assert_allclose(relaxed.margins(points), search.task.margins(numbers, 1), rtol=1e-9, atol=1e-9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from apas.counterfactuals.sources.roar import BALLS, Surrogate, fitted
+from apas.counterfactuals.sources.roar import BALLS, Surrogate, fit_logistic
 
 
 def corners(size: int, ball: str) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_fit_is_that_of_scikit_learn(seed: int) -> None:
     hit[:2] = True, False
     weights = rng.exponential(size=400) * rng.choice([1.0, 1e-3])
     expected = LogisticRegression(tol=1e-10, max_iter=5000).fit(points, hit, sample_weight=weights)
-    found = fitted(points, hit, weights)
+    found = fit_logistic(points, hit, weights)
     assert found is not None
     assert found.slopes == pytest.approx(expected.coef_[0], abs=1e-5)
     assert found.intercept == pytest.approx(expected.intercept_[0], abs=1e-5)
@@ -68,13 +68,13 @@ def test_fit_is_that_of_scikit_learn(seed: int) -> None:
 
 def test_one_class_has_no_line() -> None:
     points = np.arange(4.0)[:, None]
-    assert fitted(points, np.ones(4, dtype=bool), np.ones(4)) is None
-    assert fitted(points, np.zeros(4, dtype=bool), np.ones(4)) is None
+    assert fit_logistic(points, np.ones(4, dtype=bool), np.ones(4)) is None
+    assert fit_logistic(points, np.zeros(4, dtype=bool), np.ones(4)) is None
 
 
 def test_weights_that_vanish_leave_finite_numbers() -> None:
     points = np.array([[0.0], [50.0], [60.0]])
-    found = fitted(points, np.array([False, True, True]), np.array([1.0, 0.0, 1e-300]))
+    found = fit_logistic(points, np.array([False, True, True]), np.array([1.0, 0.0, 1e-300]))
     assert found is not None
     assert np.isfinite([*found.slopes, found.intercept]).all()
 

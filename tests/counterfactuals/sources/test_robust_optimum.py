@@ -63,8 +63,8 @@ def test_the_optimum_of_a_linear_model_is_known():
     shifts = apas.LinfShifts(scale=[np.array([[1.0], [0.0]]), np.zeros(1)])
     task = Task(net, space)
     test = CertifyingTest(task, shifts, Sampling(coverage=0.95, confidence=0.95, n_samples=4000), 0)
-    search = Search(task, 0, np.array([0.1, 0.2]), 1, trial=test.for_search(1, 0.4))
-    best, _ = cheapest_near(search, search.trial, np.array([3.0, 0.2]))
+    search = Search(task, 0, np.array([0.1, 0.2]), 1, test=test.for_search(1, 0.4))
+    best, _ = cheapest_near(search, search.test, np.array([3.0, 0.2]))
     rank = test.allowance[1]
     question = test.question(np.array([[1.0, 0.2]]), np.array([1], dtype=object), np.array([0.4]))
     u = np.sort(question.directions(apas._random.Stream(0, "generate/search"), 0, 4000)[:, 0])[rank]
@@ -297,8 +297,8 @@ def test_time_is_kept_while_it_descends():
     assert {item.status for item in hurried} == {Status.BUDGET}
     assert rested.found.all()
     task = Task(net, unit_space(net), deadline=0.0)
-    search = Search(task, 0, X[0], 1, trial=CertifyingTest(task, apas.LinfShifts(), SAMPLING, 0).for_search(1, 0.01))
-    assert cheapest_near(search, search.trial, X[0])[0] is None  # no step is taken after the end
+    search = Search(task, 0, X[0], 1, test=CertifyingTest(task, apas.LinfShifts(), SAMPLING, 0).for_search(1, 0.01))
+    assert cheapest_near(search, search.test, X[0])[0] is None  # no step is taken after the end
 
 
 @pytest.mark.parametrize(

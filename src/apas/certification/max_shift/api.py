@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apas._random import Stream
-from apas.certification.max_shift.confirm import confirmed, published
+from apas.certification.max_shift.confirm import confirm_rows, published_search
 from apas.certification.max_shift.grid import along_grid
 from apas.certification.max_shift.proved import proved_deltas
 from apas.certification.max_shift.rays import along_rays
@@ -169,11 +169,11 @@ def sampled_answers(
             return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
         return along_rays(question, claim, entropy, plan, limit, proved, broken, trace)
     if search == "confirm":
-        found = confirmed(question, claim, entropy, samples, limit, proved)
+        found = confirm_rows(question, claim, entropy, samples, limit, proved)
     else:
         if sampler.n_samples is None:  # as published: no more draws than the claim needs
             samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
-        found = published(question, entropy, samples, limit)
+        found = published_search(question, entropy, samples, limit)
     answers = []
     for i, target in enumerate(question.target):
         delta = max(float(found.delta[i]), float(proved[i]))

@@ -32,7 +32,7 @@ class Searched:
     trace: list[dict[str, Any]]
 
 
-def confirmed(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Searched:
+def confirm_rows(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Searched:
     """Search on one stream, then test the candidate on fresh ones until it passes.
 
     A draw fails a test if it fails at any rung between the proved delta and the candidate; the rungs are fixed before
@@ -74,7 +74,7 @@ def confirmed(question: Question, claim: Most, entropy: int, samples: int, limit
     return Searched(delta, reason, trace)
 
 
-def published(question: Question, entropy: int, samples: int, limit: float) -> Searched:
+def published_search(question: Question, entropy: int, samples: int, limit: float) -> Searched:
     """Algorithm 1 as published: double from 1e-4 while no draw fails, then bisect to 1e-4.
 
     Every test draws anew. The confidence holds for each test by itself, not for the delta that comes out: that one was

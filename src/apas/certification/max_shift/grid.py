@@ -68,9 +68,10 @@ def candidates(question: Question, claim: Most, stream: Stream, planned: int, li
 
     Any heuristic would do here. This one climbs, so that a network that recovers does not lure it beyond the failures.
     """
-    samples = min(planned, 4000)
+    samples = min(planned, 4000)  # a pilot: more draws would cost as much as the test itself
     allowed = allowed_failures(planned, coverage=claim.coverage, confidence=claim.row_confidence)
-    # below what the claim allows, so that certifying draws pass as a rule; where none may fail, none may here
+    # below what the claim allows, so that certifying draws pass as a rule; where none may fail, 0.3 of one is still
+    # none here, as the pilot never has more draws than the test
     most = int(max(0.6 * allowed, 0.3) / planned * samples)
     low = np.where(floor > 0, floor, limit * LEAST)
     high = np.full(len(question), limit)
@@ -96,6 +97,7 @@ def candidates(question: Question, claim: Most, stream: Stream, planned: int, li
 def lay_grid(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
     """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
     found = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
+    # fine from 0.8 to 1.6 times the pilot's answer; then 39 steps up to 28,000 times that, and the limit at the latest
     fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
     far = fine[-1] * BEYOND ** np.arange(1, 40)
     grid = np.minimum(np.maximum(found, limit * LEAST)[:, None] * np.concatenate([COARSE, fine, far]), limit)
@@ -115,7 +117,7 @@ def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ra
     rows = np.arange(len(question))
     for rung in range(rungs):
         part = replace(question.take(rows), delta=grid[rows, rung])
-        failed[:, rows] |= _failing(part, stream, samples)
+        failed[:, rows] |= _failing_draws(part, stream, samples)
         counts = failed[:, rows].sum(axis=2)
         for k, rank in enumerate(ranks):
             hit = rows[(counts[k] >= rank) & (found[rows, k] == rungs)]
@@ -126,7 +128,7 @@ def crossings(question: Question, stream: Stream, grid: Floats, samples: int, ra
     return found
 
 
-def _failing(question: Question, stream: Stream, samples: int) -> Bools:
+def _failing_draws(question: Question, stream: Stream, samples: int) -> Bools:
     """Which draws are not clearly valid, and which clearly fail, at each row's delta; shape (2, rows, samples)."""
     failing = np.empty((2, len(question), samples), dtype=bool)
     for begin, end, directions in drawn_blocks(question, stream, samples):

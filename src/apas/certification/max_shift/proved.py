@@ -55,6 +55,7 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     for part in (rows[start : start + step] for start in range(0, len(rows), step)):
         some = question if len(part) == len(question) else question.take(part)
         # a little beyond what could not be proved, so that the corner there fails by more than rounding
+        # (1e-9 is far above the rounding of a margin, and 1e-300 keeps a delta of 0 from having no corners)
         beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
         corners = worst_corners(boxes if len(part) == len(question) else boxes.take(part), beyond)
         if corners is None:
@@ -77,7 +78,7 @@ def first_break(question: Question, directions: Floats, delta: Floats) -> Floats
             part = rows[start : start + TOGETHER]
             some = question if len(part) == len(question) else question.take(part)
             reached = delta[part] * (1 + more)
-            # a shift that stays inside although delta * direction is rounded
+            # a shift that stays inside although delta * direction is rounded: twice, by 2**-53 each
             moves = directions[part] * (reached * (1 - 2.0**-50))[:, None]
             margins = np.diag(some.shifts.margins(some.model, some.X, some.one_target, moves, 1.0))
             fails = margins < -some.at(reached).band
@@ -98,7 +99,7 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
         rows = np.flatnonzero(proved < limit).tolist()
         jobs = [(question.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
         with Progress(len(rows), "closing in on the largest shift") as progress:
-            for i, answer in zip(rows, in_parallel(_bisected, jobs, question.n_jobs), strict=True):
+            for i, answer in zip(rows, in_parallel(_close_bracket, jobs, question.n_jobs), strict=True):
                 proved[i], broken[i] = answer
                 progress.advance(1)
     return [
@@ -119,7 +120,7 @@ def proved_answer(low: float, high: float, limit: float, claim: Every, target: A
     return MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace)
 
 
-def _bisected(
+def _close_bracket(
     alone: Question, kind: str, time_limit: float, proved: float, broken: float, limit: float
 ) -> tuple[float, float]:
     """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row.
@@ -144,12 +145,13 @@ def _bisected(
         return None if found.open else found.proved
 
     low, high = float(proved), min(float(broken), limit)
+    # what is not proved at 1e-12 of the limit counts as not proved at all
     if low == 0.0 and decide(1e-12 * limit) is not True:  # then no bisection by orders of magnitude would end
         return proved, broken
     if high == limit and broken > limit and decide(limit) is True:
         return limit, broken
     while high - low > CLOSED * high:
-        # by orders of magnitude where the bracket is wide
+        # by orders of magnitude where the bracket is wide: below a factor of 4 the two means hardly differ
         middle = (low * high) ** 0.5 if 0 < 4 * low < high else 0.5 * (low + high)
         if not low < middle < high:
             break

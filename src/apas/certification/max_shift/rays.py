@@ -21,14 +21,14 @@ from apas._typing import Floats, Indices, Integers
 from apas.certification.claims import Most
 from apas.certification.max_shift.proved import first_break
 from apas.certification.max_shift.result import MaxShift, Plan, Trace
-from apas.certification.question import ROUNDING, Question
+from apas.certification.question import Question
 from apas.display.progress import Progress
-from apas.models.base import class_indices
+from apas.models.base import ROUNDING, class_indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, margins_from_scores
-from apas.worst_case.rays import PIECEWISE_LINEAR, Rays, first_failures
+from apas.worst_case.rays import KINKS, Rays, first_ray_failures
 
-#: Neighbouring values of the grid on which networks without exact roots are looked at.
+#: Ratio of neighbouring values of the grid for networks without exact roots: what is lost by it is at most 0.5 %.
 RATIO = 1.005
 #: How many rays are looked at together, by how many guess the reach, and how many activations are held at a time.
 RAYS, GUESSING, BLOCK = 512, (128, 1024), 1 << 17
@@ -48,7 +48,7 @@ _NOTHING = RayFailures(np.empty(0), np.empty(0), None)
 
 def has_exact_roots(net: FeedForward) -> bool:
     """Whether the first failure along a ray is known exactly: at most one hidden layer, piecewise linear."""
-    return len(net.activations) <= 1 and all(name in PIECEWISE_LINEAR for name in net.activations)
+    return len(net.activations) <= 1 and all(name in KINKS for name in net.activations)
 
 
 def smallest_failures(
@@ -65,6 +65,7 @@ def smallest_failures(
                 found[row] = answer
             short = np.array([len(found[row].sure) < rank for row in rows]) & (reach[rows] < limit)
             rows = rows[short]
+            # a guess that was too short is so by a little as a rule: what is looked at again should not be much
             reach[rows] = np.minimum(1.4 * reach[rows], limit)
     return found
 
@@ -79,8 +80,10 @@ class RaySearch:
         self.limit, self.start, self.parameters = limit, start, question.model.parameters
         self.wanted = class_indices(question.model.classes, question.one_target, len(question))
         self.exact = has_exact_roots(net)
+        # behind one hidden layer chords are close enough over the whole reach; deeper, half of it is needed
         self.shares = (0.0, 1.0) if len(net.activations) < 2 else (0.0, 0.5, 1.0)
         widest = max(w.shape[1] for w in net.weights)
+        # directions of a block hold 2**18 numbers: in tiles of 128 as they are drawn, or 16 of a large network
         self.rays = max(1, min(RAYS, (1 << 18) // max(1, len(net.parameters)) // 128 * 128 or 16))
         self.rows = max(1, BLOCK // (widest * self.rays))
 
@@ -95,6 +98,7 @@ class RaySearch:
     def guess(self, rank: int) -> Floats:
         """A delta per row at which somewhat more rays have failed than are needed."""
         count = min(self.samples, GUESSING[self.samples > 4096])
+        # half as many again, and 3: with fewer rays than are certified, the share that fails is a guess
         wanted = min(count, int(np.ceil(1.5 * rank / self.samples * count)) + 3)
         reach = np.empty(len(self.question))
         directions = self.draw(0, count)
@@ -104,7 +108,7 @@ class RaySearch:
             rays = Rays(self.net, self.question.X[part], self.wanted[part], directions)
             low = np.log(self.start[part])
             high = np.full(len(low), np.log(self.limit))
-            for _ in range(10):
+            for _ in range(10):  # to a 1024th of the orders of magnitude: a guess needs no more
                 middle = 0.5 * (low + high)
                 enough = (rays.margins(np.exp(middle)) <= 0).sum(axis=1) >= wanted
                 low, high = np.where(enough, low, middle), np.where(enough, middle, high)
@@ -132,7 +136,7 @@ class RaySearch:
                     mine = hit & (row == i)
                     pairs[first + i].append((radii[mine], sure[mine], begin + sample[mine]))
             progress.advance(end - begin)
-        return [_sorted(p) for p in pairs]
+        return [_sort_failures(p) for p in pairs]
 
     def refine(
         self, rays: Rays, rows: Indices, row: Indices, sample: Indices, begin: Floats, reach: Floats, band: Floats
@@ -142,9 +146,9 @@ class RaySearch:
             return np.empty(0), np.empty(0)
         if self.exact:
             allowance = band[row]
-            first = first_failures(rays, row, sample, reach[row], allowance)
+            first = first_ray_failures(rays, row, sample, reach[row], allowance)
             # a margin of exactly 0 is no clear failure, even where there is nothing to round
-            sure = first_failures(rays, row, sample, reach[row], -np.maximum(allowance, 1e-300))
+            sure = first_ray_failures(rays, row, sample, reach[row], -np.maximum(allowance, 1e-300))
             # where numbers overflow on the way no root is known: nothing is clearly valid, and nothing clearly fails
             known = np.isfinite(allowance)
             return np.where(known, first, 0.0), np.where(known, sure, np.inf)
@@ -192,7 +196,7 @@ def _along(rays: Rays, row: Indices, sample: Indices, values: Floats) -> Floats:
     return margins_from_scores(z.transpose(1, 0, 2), rays.wanted[row], rays.net.offset).T
 
 
-def _sorted(pairs: list[tuple[Floats, Floats, Integers]]) -> RayFailures:
+def _sort_failures(pairs: list[tuple[Floats, Floats, Integers]]) -> RayFailures:
     if not pairs:
         return _NOTHING
     radii, sure, draws = (np.concatenate(column) for column in zip(*pairs, strict=True))
@@ -221,7 +225,7 @@ def along_rays(
     network = question.network
     assert network is not None  # it alone has rays
     stream, (samples, allowed, refuting) = Stream(entropy, "max_shift/rays"), plan
-    start = np.where(proved > 0, proved, limit * 1e-6)
+    start = np.where(proved > 0, proved, limit * 1e-6)  # where a grid begins of which nothing is proved
     exact = has_exact_roots(network)
     if question.n_jobs == 1 or len(start) == 1:
         found_rays = smallest_failures(question, network, stream, samples, refuting, limit, start)

@@ -186,7 +186,7 @@ def within_rounding(target: Any, claim: Claim) -> MaxShift:
     return MaxShift(0.0, math.inf, 0.0, math.inf, False, False, claim, target, NEAR_BOUNDARY, {})
 
 
-def _claimed(item: MaxShift, count: int) -> str:
+def _claim_words(item: MaxShift, count: int) -> str:
     """What the delta of an item, one of so many, is worth."""
     said = item.claim.among(count)
     return f"{said}{' and' if said != str(item.claim) else ''} {ONLY_TESTS}" if item.per_test else said
@@ -220,7 +220,7 @@ class MaxShifts(UnderShifts[MaxShift]):
         write = at_least if all(item.rungs is None for item in self if item.delta) else exactly
         low, middle, high = (write(float(delta)) for delta in np.percentile(self.deltas, [0, 50, 100]))
         asked = [item for item in self if item.valid_today] or list(self)
-        claims = "; or ".join(dict.fromkeys(_claimed(item, len(self)) for item in asked))
+        claims = "; or ".join(dict.fromkeys(_claim_words(item, len(self)) for item in asked))
         measures = "; or ".join(dict.fromkeys(item.claim.measure for item in self))
         not_today = sum(not item.valid_today for item in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
@@ -239,4 +239,4 @@ class MaxShifts(UnderShifts[MaxShift]):
         return super()._shown_frame().assign(**shown, **limits).rename(columns={"upper": "way_refuted_at"})
 
     def _line(self, item: MaxShift) -> dict[str, Any]:
-        return {**super()._line(item), "claim": _claimed(item, 1)}
+        return {**super()._line(item), "claim": _claim_words(item, 1)}

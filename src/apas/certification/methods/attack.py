@@ -199,7 +199,7 @@ def broken_deltas(
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 space = AttackSpace.of(question.take(rows), own)
                 delta, points = _least(space, start[rows], limit, attack)
-                found = [_confirmed(space, i, points[i], float(delta[i]), limit) for i in range(len(rows))]
+                found = [_confirm(space, i, points[i], float(delta[i]), limit) for i in range(len(rows))]
             deltas[rows] = [d for d, _ in found]
             witnesses += [witness for _, witness in found]
             progress.advance(len(rows))
@@ -214,13 +214,13 @@ def _parts(question: Question) -> list[Indices]:
 
 def _least(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
     """Deltas at which the rows break, as small as can be found, and the points that break them."""
-    delta, points = _bracketed(space, start, limit, attack)
+    delta, points = _bracket_deltas(space, start, limit, attack)
     rows = np.flatnonzero(np.isfinite(delta))
     for _ in range(ROUNDS):
         if not len(rows):
             break
         before = delta[rows]
-        delta[rows] = _lowered(space.take(rows), points[rows], start[rows], before)
+        delta[rows] = _lower_deltas(space.take(rows), points[rows], start[rows], before)
         if space.closed_form:
             break
         part = space.take(rows).at(delta[rows])
@@ -230,7 +230,7 @@ def _least(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> t
     return delta, points
 
 
-def _bracketed(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
+def _bracket_deltas(space: AttackSpace, start: Floats, limit: float, attack: Attack) -> tuple[Floats, Floats]:
     """Deltas at which the rows break, up to twice as large as need be, and the points that break them."""
     broken, points = np.full(len(start), np.inf), np.zeros((len(start), space.landscape.size))
     tried = np.minimum(np.where(start > 0, 2 * start, limit * FAR_BELOW), limit)
@@ -251,7 +251,7 @@ def _bracketed(space: AttackSpace, start: Floats, limit: float, attack: Attack) 
     return broken, points
 
 
-def _lowered(space: AttackSpace, points: Floats, low: Floats, high: Floats) -> Floats:
+def _lower_deltas(space: AttackSpace, points: Floats, low: Floats, high: Floats) -> Floats:
     """Bisect for the delta from which on each row fails at its point; the upper end, which does, is returned."""
     goal = space.at(high).goal
     for _ in range(HALVINGS):
@@ -261,7 +261,7 @@ def _lowered(space: AttackSpace, points: Floats, low: Floats, high: Floats) -> F
     return high
 
 
-def _confirmed(space: AttackSpace, row: int, point: Floats, delta: float, limit: float) -> tuple[float, Witness | None]:
+def _confirm(space: AttackSpace, row: int, point: Floats, delta: float, limit: float) -> tuple[float, Witness | None]:
     if not np.isfinite(delta):
         return np.inf, None
     alone = space.take(np.array([row]))

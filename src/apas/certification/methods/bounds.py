@@ -45,7 +45,7 @@ def every(question: Question) -> Every:
     return Every(question.region, question.claim_rows)
 
 
-def decided(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
+def decide_rows(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
     """One certificate per row in a box; `steps` are those of `apas.worst_case.decide`."""
     parts = row_parts(len(question), question.n_jobs)
     found: list[tuple[Finding, Witness | None]] = []
@@ -136,7 +136,7 @@ def proved_ranges(
     network, binary = question.network, len(question.model.classes) == 2
     assert network is not None
     claim, base = every(question), question.base_margins
-    low, high = _enclosed(question, network)
+    low, high = _enclose_margins(question, network)
     # where the bounds overflow, infinity less infinity may stand for an end: none is known then
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
     closed = is_exact(network) and isinstance(question.geometry, Box)
@@ -153,7 +153,7 @@ def proved_ranges(
     return items
 
 
-def _enclosed(question: Question, network: FeedForward) -> tuple[Floats, Floats]:
+def _enclose_margins(question: Question, network: FeedForward) -> tuple[Floats, Floats]:
     """Ends of a set that contains the margin of every shifted model."""
     geometry, X, delta, radii = question.geometry, question.X, question.delta, question.radii
 
@@ -246,7 +246,7 @@ class IntervalBounds(Proof):
         """One certificate per row."""
         if isinstance(question.geometry, Ball):
             return decided_in_ball(question, self.name)
-        return decided(question, self.name, ("interval",))
+        return decide_rows(question, self.name, ("interval",))
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """A set that contains every margin, per row."""
@@ -272,4 +272,4 @@ class LinearBounds(Proof):
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        return decided(question, self.name, ("interval", "linear"))
+        return decide_rows(question, self.name, ("interval", "linear"))

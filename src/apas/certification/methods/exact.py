@@ -13,7 +13,7 @@ from apas._random import Stream
 from apas._typing import Floats
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Verdict
-from apas.certification.methods.bounds import Proof, decided, decided_in_ball, every, proved_ranges
+from apas.certification.methods.bounds import Proof, decide_rows, decided_in_ball, every, proved_ranges
 from apas.certification.methods.sampling import drawn_blocks
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
@@ -37,7 +37,7 @@ class Exact(Proof):
     Intervals, linear bounds and a quick attack come first; what they leave open is decided by branch and bound on the
     phases of units, and where that takes too many cases by a mixed-integer program in HiGHS. The solver is not
     believed: its point must break the row when evaluated on its own, in float64 and in exact rational arithmetic, and
-    its bound, if it exceeds its tolerances, is proved again from multipliers.
+    its bound, if it exceeds its tolerances, is proved again from dual variables.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Exact(Proof):
             return _asked_each(question, len(question.geometry.models), self.name)
         if isinstance(question.geometry, Ball):
             return decided_in_ball(question, self.name)
-        return decided(question, self.name, ALL_STEPS, self.time_limit)
+        return decide_rows(question, self.name, ALL_STEPS, self.time_limit)
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """The least and the largest margin, attained up to rounding where two classes allow it."""
@@ -150,7 +150,7 @@ def _edge(
 
     def above(level: float) -> bool | None:
         nonlocal high
-        lowered = _lowered(network, wanted, level)
+        lowered = _lower_margin(network, wanted, level)
 
         def accept(_: int, direction: Floats) -> bool:
             nonlocal high
@@ -174,7 +174,7 @@ def _edge(
     return low, high - low <= 2 * CLOSED * scale  # open only where a verdict was undecided
 
 
-def _lowered(network: FeedForward, wanted: int, level: float) -> FeedForward:
+def _lower_margin(network: FeedForward, wanted: int, level: float) -> FeedForward:
     """The network whose margin towards a class is less by `level`, or by a rounding error more: never by less."""
     biases = network.biases[-1].copy()
     place, sign = (0, 1.0 if wanted == 1 else -1.0) if len(biases) == 1 else (wanted, 1.0)

@@ -127,7 +127,7 @@ def _scan(question: Question, stream: Stream, cut: _Pair, most: _Pair, block: in
         directions = shifts.directions(moving, stream, begin, whole)
         for chunk in range(0, len(active), ROWS):
             rows = active[chunk : chunk + ROWS]
-            column, sample, sure = _failing(question, rows, directions, end - begin)
+            column, sample, sure = _failing_pairs(question, rows, directions, end - begin)
             if len(column):
                 found.append((rows[column], begin + sample, sure))
                 failed[0] += np.bincount(rows[column], minlength=rows_asked)
@@ -148,7 +148,7 @@ def join(parts: list[_Part]) -> _Part:
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def _failing(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
+def _failing_pairs(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
     """Row and sample of each margin of the first `count` directions that is not clearly positive, and if it is sure."""
     some = slice(None) if len(rows) == len(question.X) else rows
     band, margins = question.band[some], question.margins(directions, some)[:count]
@@ -163,7 +163,7 @@ _NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.e
 
 
 @lru_cache(maxsize=1024)  # exact arithmetic on long numbers, and most calls ask for the same few
-def _needed(coverage: float, confidence: Fraction) -> int:
+def _least_draws(coverage: float, confidence: Fraction) -> int:
     """The least number of draws with which a claim can be certified."""
     return sample_size(coverage=coverage, confidence=confidence)
 
@@ -333,7 +333,7 @@ class Sampling:
         if self.n_samples is not None:
             return self.n_samples
         cheap = min(20_000, 10**8 // max(1, int(np.count_nonzero(question.radii))))
-        return max(_needed(claim.coverage, claim.row_confidence), cheap)
+        return max(_least_draws(claim.coverage, claim.row_confidence), cheap)
 
     def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
@@ -343,7 +343,7 @@ class Sampling:
         if allowed < 0 and question.listed is not None and samples == len(question.listed):
             raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
-            needed, together = _needed(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
+            needed, together = _least_draws(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
             wanted = f"at least {needed} for coverage {coverage} with confidence {claim.confidence}{together}"
             raise InputError(f"`n_samples` of Sampling must be {wanted}, got {samples}; draw more, or leave it out.")
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
@@ -360,7 +360,7 @@ class Sampling:
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Clopper-Pearson bands from the same draws at every delta."""
         samples = self.samples(question, self.claim(question))
-        failures, sure = _counted(question, deltas, Stream(stream.entropy, "fraction"), samples)
+        failures, sure = _count_failures(question, deltas, Stream(stream.entropy, "fraction"), samples)
         # every end of every band has the same part of the risk
         level = 1 - (1 - Fraction(repr(self.confidence))) / (2 * len(deltas))
         measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
@@ -426,7 +426,7 @@ def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
     return Verdict.UNKNOWN, f"{counts}: more than the {allowed} that certify, fewer than the {refuting} that refute"
 
 
-def _counted(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
+def _count_failures(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
     """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
     questions = [replace(question, delta=np.full(len(question), delta)) for delta in deltas]
     block = block_size(question)

@@ -67,7 +67,7 @@ class BoundSearchTest:
         return self._bounds(points) - self.demand
 
     def _bounds(self, points: Floats) -> Floats:
-        looks = self.test.look(points, *_repeated(self.target, self.delta, len(points)))
+        looks = self.test.look(points, *_repeat(self.target, self.delta, len(points)))
         return np.array([np.nan if look.slack is None else look.slack for look in looks])
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
@@ -79,7 +79,7 @@ class BoundSearchTest:
         """Itself: a bound costs the same everywhere."""
         return self
 
-    def demanding(self, more: float) -> BoundSearchTest:
+    def with_more_slack(self, more: float) -> BoundSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
 
@@ -108,7 +108,7 @@ class DrawnSearchTest:
         found = [np.empty(0)]
         for start in range(0, len(points), TOGETHER):
             margins, band = self._margins_and_band(points[start : start + TOGETHER])
-            found.append(least_margins(margins, self.rank + 1).max(axis=0) - band)
+            found.append(smallest_margins(margins, self.rank + 1).max(axis=0) - band)
         return np.concatenate(found) - self.demand
 
     def _margins_and_band(self, points: Floats) -> tuple[Iterator[Floats], Floats]:
@@ -139,7 +139,7 @@ class DrawnSearchTest:
         kept = [block[worst[a : a + len(block)]] for (block, _), a in zip(blocks, ends[:-1], strict=True)]
         return replace(self, directions=np.concatenate(kept))
 
-    def demanding(self, more: float) -> DrawnSearchTest:
+    def with_more_slack(self, more: float) -> DrawnSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
 
@@ -149,7 +149,7 @@ class DrawnSearchTest:
         return question.margins(directions)
 
     def _question(self, points: Floats) -> Question:
-        labels, deltas = _repeated(self.target, self.delta, len(points))
+        labels, deltas = _repeat(self.target, self.delta, len(points))
         if not self.fixed and (self.test.searched is not None or offers(self.test.shifts, OnPoints)):
             return self.test.question(points, labels, deltas, shifts=self.test.searched)
         task = self.test.task  # without a detour through data frames, which costs more than the margins
@@ -160,16 +160,16 @@ class DrawnSearchTest:
         if self.directions is not None:
             return [self.directions]
         if self.test.searched is None and self.samples * len(question.coordinates) <= HELD:
-            return self.test.task.once("search draws", lambda: list(self._drawn(question)))
-        return self._drawn(question)
+            return self.test.task.once("search draws", lambda: list(self._directions(question)))
+        return self._directions(question)
 
-    def _drawn(self, question: Question) -> Iterator[Floats]:
+    def _directions(self, question: Question) -> Iterator[Floats]:
         stream, block = Stream(self.test.entropy, "generate/search"), block_size(question)
         for start in range(0, self.samples, block):
             yield question.directions(stream, start, min(start + block, self.samples)).copy()
 
 
-def least_margins(blocks: Iterable[Floats], count: int) -> Floats:
+def smallest_margins(blocks: Iterable[Floats], count: int) -> Floats:
     """The least margins of each row over all blocks of draws, shape (count, rows); NaN is least of all."""
     least: Floats | None = None
     for margins in blocks:
@@ -179,7 +179,7 @@ def least_margins(blocks: Iterable[Floats], count: int) -> Floats:
     return np.empty((count, 0)) if least is None else least
 
 
-def _repeated(target: Any, delta: float, count: int) -> tuple[Array, Floats]:
+def _repeat(target: Any, delta: float, count: int) -> tuple[Array, Floats]:
     labels = np.empty(count, dtype=object)
     labels[:] = [target] * count
     return labels, np.full(count, delta)
@@ -249,7 +249,7 @@ class CertifyingTest:
             return BoundSearchTest(self, target, delta)
         samples, allowed = self.allowance
         if rank:  # its test allows fewer failures, so that the search had better aim at fewer
-            allowed = max(0, _allowed(samples, self._claim(self.draws, search_tries(rank, 0))))
+            allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
         changes = self.changes if delta == 1 else None
         models = self.additive_models if delta == 1 and changes is None else None
         return DrawnSearchTest(self, target, delta, samples, allowed, changes, changes is not None, models)
@@ -273,7 +273,7 @@ class CertifyingTest:
         model, claim = self.task.model, self._claim(self.draws)
         nobody = np.empty((0, model.n_features)), np.empty(0, dtype=object), np.empty(0)
         samples = self.draws.samples(Question(model, *nobody, self.shifts), claim)
-        return samples, _allowed(samples, claim)
+        return samples, _most_failures(samples, claim)
 
     def _claim(self, method: Draws, tries: int = 1) -> Most:
         """What a test of so many tries claims, without words: nobody reads it."""
@@ -283,7 +283,7 @@ class CertifyingTest:
         """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
         claim, stream = self._claim(method, question.tries), Stream(self.entropy, "generate/search")
         samples = method.samples(question, claim)
-        allowed = _allowed(samples, claim)
+        allowed = _most_failures(samples, claim)
         if allowed < 0:  # enough for the one test of a path only, which has the whole risk
             allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
         # the largest m with m + CAUTION sqrt(m) <= allowed: counts of failures have a standard deviation of about
@@ -291,7 +291,7 @@ class CertifyingTest:
         bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
         block = block_size(question)
         drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
-        least = least_margins((question.margins(directions) for directions in drawn), allowed + 1)
+        least = smallest_margins((question.margins(directions) for directions in drawn), allowed + 1)
         slacks = np.partition(least, bearable, axis=0)[bearable] - question.band
         # rounded down to multiples of a power of two, which is exact; what is negative stays so
         grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(question.band, np.finfo(float).tiny))))
@@ -300,7 +300,7 @@ class CertifyingTest:
         return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
 
 
-def _allowed(samples: int, claim: Most) -> int:
+def _most_failures(samples: int, claim: Most) -> int:
     return allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
 
 
@@ -533,8 +533,8 @@ def _next_rank(row: RowSearch, test: CertifyingTest, limits: Limits, done: _Answ
     answer, point = done[row.search.row, row.rank]
     if answer.is_found and row.rank + 1 < limits.k:
         changed = frozenset(np.flatnonzero(point != row.search.input).tolist())
-        trial = test.for_search(row.search.target, row.delta, row.rank + 1)
-        search = replace(row.search, avoid=(*row.search.avoid, changed), trial=trial)
+        of_row = test.for_search(row.search.target, row.delta, row.rank + 1)
+        search = replace(row.search, avoid=(*row.search.avoid, changed), test=of_row)
         return [RowSearch(search, row.rank + 1, row.delta, row.source)]
     for rank in range(row.rank + 1, limits.k):
         done[row.search.row, rank] = replace(answer, rank=rank, candidates=0, tests=0), point

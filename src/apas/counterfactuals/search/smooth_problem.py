@@ -188,7 +188,7 @@ class SmoothProblem:
         scaled = probabilities(margins / self._heat)
         return scaled * (1.0 - scaled) / self._heat
 
-    def rounded(self, points: Floats) -> Floats:
+    def round_points(self, points: Floats) -> Floats:
         """The nearest allowed points, in coordinates."""
         if not (self._rough or len(self._levels) or len(self._categories)):
             return points
@@ -263,7 +263,7 @@ class SmoothProblem:
     def _encode_parts(self) -> PiecewiseLinear:
         """Find what each coordinate adds to the columns, by encoding the input with one feature changed."""
         bent: list[tuple[int, Floats, Floats]] = []
-        task, tried = self.search.task, [self._tried(i) for i in range(len(self._free))]
+        task, tried = self.search.task, [self._tried_numbers(i) for i in range(len(self._free))]
         owner = np.repeat(np.arange(len(tried)), [len(t) for t in tried])
         rows = np.repeat(self.search.input[None], len(owner), axis=0)
         rows[np.arange(len(rows)), owner] = np.concatenate(tried)
@@ -282,7 +282,7 @@ class SmoothProblem:
                     bent.append((part.start, knots, values))
         return PiecewiseLinear([b[0] for b in bent], [b[1] for b in bent], [b[2] for b in bent])
 
-    def _tried(self, i: int) -> Floats:
+    def _tried_numbers(self, i: int) -> Floats:
         """Numbers of a feature that are encoded, in ascending order."""
         task, feature, x = self.search.task, self.search.task.space.features[i], float(self.search.input[i])
         if not self._free[i]:
@@ -364,11 +364,11 @@ def try_strengths(descend: Descend, asked: Floats, first: Floats, rounds: int) -
             points = found[every, least].copy()
         nearer = costs[every, least] < best
         best[nearer], points[nearer] = costs[every, least][nearer], found[every, least][nearer]
-        grid = _narrowed(grid, np.isfinite(costs))
+        grid = _next_strengths(grid, np.isfinite(costs))
     return best, points
 
 
-def _narrowed(grid: Floats, reached: Bools) -> Floats:
+def _next_strengths(grid: Floats, reached: Bools) -> Floats:
     """The strengths to try next: between those that failed and those that did not, or beyond all of them."""
     enough = np.where(reached, grid, np.inf).min(axis=1, keepdims=True)
     weak = np.where(reached, 0.0, grid).max(axis=1, keepdims=True)
@@ -379,7 +379,7 @@ def _narrowed(grid: Floats, reached: Bools) -> Floats:
         return np.asarray(np.where(np.isfinite(enough), weak ** (1 - part) * enough**part, stronger))
 
 
-def levels_of(problem: SmoothProblem, asked: Floats, costs: Floats, points: Floats) -> Iterator[Level]:
+def sort_into_levels(problem: SmoothProblem, asked: Floats, costs: Floats, points: Floats) -> Iterator[Level]:
     """Descents gathered by what they were asked for, in that order."""
     for value in np.unique(asked):
         mine = np.flatnonzero((asked == value) & np.isfinite(costs))
@@ -394,7 +394,7 @@ def usable(search: Search, rows: Floats) -> Floats:
     return found[search.task.valid(found, search.target)] if kept else found  # not all models take an empty table
 
 
-def offered(problem: SmoothProblem, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
+def offer_levels(problem: SmoothProblem, levels: Iterator[Level], name: str) -> Generator[Candidate, Any, str]:
     """The rows of the first level as candidates, then those of the others; returns why there are no more."""
     note = "found by finite differences, since the model has no derivatives" if problem.differences else ""
     found = yield from first_and_by_cost(problem.search, (level.points for level in levels), note)

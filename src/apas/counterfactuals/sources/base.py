@@ -129,7 +129,7 @@ class Search:
     avoid : tuple of frozenset of int
         Sets of features changed by the counterfactuals this row already has: a further one must leave at least one
         feature of each set as it is.
-    trial : SearchTest or None
+    test : SearchTest or None
         Shifted models that the search may look at as often as it likes.
     """
 
@@ -138,7 +138,7 @@ class Search:
     input: Floats
     target: Any
     avoid: tuple[frozenset[int], ...] = ()
-    trial: SearchTest | None = None
+    test: SearchTest | None = None
 
     def cost(self, point: Floats) -> float:
         """What it costs to get to a point."""
@@ -178,7 +178,7 @@ class SearchTest(Protocol):
     def near(self, point: Floats) -> SearchTest:
         """The same for points near `point`, at a lower price."""
 
-    def demanding(self, more: float) -> SearchTest:
+    def with_more_slack(self, more: float) -> SearchTest:
         """The same test, which asks for some slack more."""
 
 

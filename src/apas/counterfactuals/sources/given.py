@@ -1,4 +1,4 @@
-"""Counterfactuals of other tools: tested as they are and, if they fail, moved towards a robust point."""
+"""`Given`: counterfactuals of other tools, tested as they are and, if they fail, moved towards a robust point."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ class Given:
         points = self.numbers(search.task)
         if search.row >= len(points):
             self.check_rows(search.row + 1)
-        return _offered(search, points[search.row], self.repair)
+        return _offer_points(search, points[search.row], self.repair)
 
 
-def _offered(search: Search, given: Floats, repair: bool) -> _Asking:
+def _offer_points(search: Search, given: Floats, repair: bool) -> _Asking:
     if np.isnan(given).any():
         return "`points` has no counterfactual for this input"
     given, space = search.settled(given), search.task.space
@@ -104,7 +104,7 @@ def _offered(search: Search, given: Floats, repair: bool) -> _Asking:
         which = f"{complaint}, and the nearest that does not" if broken else "the given point"
         complaint = f"{which} is not of class {search.target!r}, or not different from what there is already"
     if repair:
-        yield from _repaired(search, start, slack)
+        yield from _repair_points(search, start, slack)
     return complaint
 
 
@@ -112,7 +112,7 @@ def _is_usable(search: Search, point: Floats) -> bool:
     return bool((point != search.input).any()) and search.is_different(point) and search.is_valid(point)
 
 
-def _repaired(search: Search, start: Floats, slack: float | None) -> Generator[Candidate, float | None, None]:
+def _repair_points(search: Search, start: Floats, slack: float | None) -> Generator[Candidate, float | None, None]:
     """Points between the start and robust points, the nearest to the start first."""
     offered = {start.tobytes()}
     for anchor in chain(_known_anchors(search, start), _ray_anchors(search, start)):

@@ -1,4 +1,4 @@
-"""Candidates among known rows: the nearest ones that the model puts into the wanted class."""
+"""`NearestNeighbours`: the nearest known rows that the model puts into the wanted class."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _KnownRows:
 
         self.task, self.rows = task, rows
         self.power = 1.0 if task.distance == "l1" else np.inf
-        moved = np.stack([_moved(f, rows[:, i]) for i, f in enumerate(task.space)], axis=1)
+        moved = np.stack([_distances_to_allowed(f, rows[:, i]) for i, f in enumerate(task.space)], axis=1)
         self.free: Bools = np.asarray(np.isfinite(moved).all(axis=0))
         moved = moved[:, self.free].sum(axis=1) if self.power == 1 else moved[:, self.free].max(axis=1, initial=0.0)
         #: How much nearer than the row itself what is made of it can be, at most.
@@ -108,7 +108,7 @@ class _KnownRows:
         return np.concatenate(columns, axis=1)
 
 
-def _moved(feature: Feature, values: Floats) -> Floats:
+def _distances_to_allowed(feature: Feature, values: Floats) -> Floats:
     """How far values are from the nearest allowed ones, in units of the range; infinite for what is not free."""
     if not feature.mutable or feature.direction is not None:
         return np.full(len(values), np.inf)

@@ -15,9 +15,9 @@ from apas._validation import check_integer, check_number
 from apas.counterfactuals.search.smooth_problem import (
     Level,
     SmoothProblem,
-    levels_of,
-    offered,
+    offer_levels,
     rising_levels,
+    sort_into_levels,
     try_strengths,
 )
 from apas.counterfactuals.sources.base import Candidate, Search, Task
@@ -125,7 +125,7 @@ class Prototype:
                 "make a prototype; give more rows, or use another source"
             )
         problem = SmoothProblem(search)
-        return (yield from offered(problem, self._levels(problem), "Prototype"))
+        return (yield from offer_levels(problem, self._levels(problem), "Prototype"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each higher confidence, that of its own."""
@@ -141,7 +141,7 @@ class Prototype:
     def _levels_of_descents(self, problem: SmoothProblem, asked: Floats, prototype: Floats) -> Iterator[Level]:
         first, descend = np.full(len(asked), float(self.weight)), partial(self._descend, problem, prototype)
         costs, points = try_strengths(descend, asked, first, self.rounds)
-        return levels_of(problem, asked, costs, _draw_back(problem, asked, points))
+        return sort_into_levels(problem, asked, costs, _draw_back(problem, asked, points))
 
     def _descend(
         self, problem: SmoothProblem, prototype: Floats, asked: Floats, weights: Floats
@@ -154,7 +154,7 @@ class Prototype:
         for t in range(self.iterations):
             if time.monotonic() > problem.search.task.deadline:
                 break
-            allowed = problem.rounded(np.concatenate([at, ahead]))
+            allowed = problem.round_points(np.concatenate([at, ahead]))
             margins, slopes = problem.gradients(allowed)
             excess, moved = np.tanh(0.5 * margins), allowed[:count] - start
             costs = self.sparsity * problem.costs(allowed[:count]) + (moved * moved).sum(axis=1)
@@ -176,7 +176,7 @@ def _draw_back(problem: SmoothProblem, asked: Floats, points: Floats) -> Floats:
     found = points.copy()
     for _ in range(HALVINGS):
         middle = (near + far) / 2
-        between = problem.rounded(problem.start + middle[:, None] * (points - problem.start))
+        between = problem.round_points(problem.start + middle[:, None] * (points - problem.start))
         margins = problem.margins(between)
         good = (np.tanh(0.5 * margins) >= asked) & (margins >= 0)
         found[good] = between[good]

@@ -59,12 +59,12 @@ class Surrogate:
         slopes = self.slopes / units
         return Surrogate(slopes, self.intercept - float(slopes @ origin))
 
-    def rounded(self) -> Surrogate:
+    def round_off(self) -> Surrogate:
         """The line with the decimals that are kept."""
         return Surrogate(self.slopes.round(DECIMALS), round(self.intercept, DECIMALS))
 
 
-def fitted(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
+def fit_logistic(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
     """Logistic regression of hits on points, each with its weight, and half the squared slopes as a penalty."""
     from scipy.special import expit
 
@@ -98,7 +98,7 @@ def fitted(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
     return Surrogate(found[:-1], float(found[-1]))
 
 
-def fitted_by_default(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
+def fit_by_default(points: Floats, hit: Bools, weights: Floats) -> Surrogate | None:
     """The same by scikit-learn with its default settings: the published lines are where its 100 iterations ended."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -129,18 +129,18 @@ class Columns:
         self.start = self.task.encoded(search.input[None])[0]
         self.weights, self.width = np.ones(len(self.start)), len(self.start)
 
-    def drawn(self, normals: Floats, local: bool) -> Neighbours:
+    def draw(self, normals: Floats, local: bool) -> Neighbours:
         """Draw points around the row, or around the mean of the known rows."""
         mean, spread = _mean_and_spread(self._known)
         points = (self.start if local else mean) + normals * spread
         points[0] = self.start
         return Neighbours(points, self.valid(points), mean, spread)
 
-    def reversed(self, normals: Floats) -> Neighbours:
+    def draw_reversed(self, normals: Floats) -> Neighbours:
         """Draw what the published experiments fitted the last line to where features have levels: see `Roar`."""
         # Columns of levels are drawn as frequent as they are and replaced by whether they are the row's, and the class
         # is turned round. Without such columns it is what `drawn` gives.
-        found, bits = self.drawn(normals, local=False), self._bits
+        found, bits = self.draw(normals, local=False), self._bits
         if not bits.any():
             return found
         points = found.points.copy()
@@ -195,7 +195,7 @@ class InSpace:
         self.start, self.weights = self._problem.start - self._origin, self._problem.weights
         self.width = len(task.space)
 
-    def drawn(self, normals: Floats, local: bool) -> Neighbours:
+    def draw(self, normals: Floats, local: bool) -> Neighbours:
         """Draw rows around the row, or around the mean of the known rows."""
         # Numbers and ordinal levels are normal with the spread of the known rows, other levels as frequent as there;
         # what a feature cannot be becomes the nearest that it can, whether or not the row may change so.
@@ -399,20 +399,20 @@ class Roar:
         if self.surrogate == "gradient":
             line = place.tangent()
             return line, line
-        found = [self._fitted(search, place, number) for number in range(2 if self.surrogate == "published" else 1)]
+        found = [self._fit(search, place, number) for number in range(2 if self.surrogate == "published" else 1)]
         return None if found[0] is None or found[-1] is None else (found[0], found[-1])
 
-    def _fitted(self, search: Search, place: _Row, number: int) -> Surrogate | None:
+    def _fit(self, search: Search, place: _Row, number: int) -> Surrogate | None:
         """A regression on neighbours, of which the row itself is one."""
         stream = Stream(search.task.entropy, f"roar/{search.row}/{number}")
         normals, local = standard_normals(place.width, stream, 0, self.samples), self.surrogate == "local"
-        near = place.reversed(normals) if number and isinstance(place, Columns) else place.drawn(normals, local)
+        near = place.draw_reversed(normals) if number and isinstance(place, Columns) else place.draw(normals, local)
         scaled = (near.points - near.mean) / near.spread
         far = np.square(scaled - scaled[0]).sum(axis=1) / (KERNEL**2 * len(near.mean))
-        line = (fitted if local else fitted_by_default)(scaled, near.hit, np.exp(-0.5 * far))
+        line = (fit_logistic if local else fit_by_default)(scaled, near.hit, np.exp(-0.5 * far))
         if line is None:
             return None
-        return (line.in_units(near.mean, near.spread) if local else line).rounded()
+        return (line.in_units(near.mean, near.spread) if local else line).round_off()
 
     def _descend(self, place: _Row, line: Surrogate, radii: float | Floats, prices: Floats) -> Floats:
         """Where the loss stops falling, one point per price, shape (prices, coordinates)."""

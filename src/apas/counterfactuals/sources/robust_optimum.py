@@ -53,7 +53,7 @@ class Plausible:
         """Which rows are no outliers."""
         return np.asarray(self.fitted.predict(self.task.encoded(points)) > 0) if len(points) else np.ones(0, dtype=bool)
 
-    def pull_in(self, search: Search, trial: SearchTest, points: Floats) -> Floats:
+    def pull_in(self, search: Search, test: SearchTest, points: Floats) -> Floats:
         """The rows that are no outliers; and, towards known rows, the nearest to each that are none either."""
         fine = self.inside(points)
         if fine.all() or self.task.background is None:
@@ -66,7 +66,7 @@ class Plausible:
         rows = [search.snapped(e + t * (k - e)) for e in ends for k in near for t in np.linspace(0.1, 1.0, 10)]
         found = np.unique(np.vstack([points[fine], np.array(rows)]), axis=0)
         found = found[self.inside(found) & self.task.valid(found, search.target)]
-        slacks = np.nan_to_num(trial.slacks(found), nan=-np.inf) if len(found) else np.empty(0)
+        slacks = np.nan_to_num(test.slacks(found), nan=-np.inf) if len(found) else np.empty(0)
         return found[slacks >= 0] if (slacks >= 0).any() else found
 
 
@@ -77,7 +77,7 @@ EXTRA = np.array([0.0, 0.1])
 #: Present width at the start and where it ends, in units of the ranges; and by what part a cost must fall to go on.
 FIRST, LAST, GAIN = 0.02, 2e-4, 3e-4
 STEP = 1e-4  # a derivative is a difference over this part of the range
-ROUNDS = 40
+ROUNDS = 40  # steps of a trust region, far more than most take: three in a row without a gain end it
 _Step = tuple[Floats, float, float]  # a point, its slack and the width of its region
 
 
@@ -97,11 +97,11 @@ class _RowUnits:
         smooth = np.array([not f.is_level and f.step is None and f.listed is None for f in features])
         return cls(search, np.array([f.span for f in features]), mutable & smooth, mutable & ~smooth)
 
-    def held(self, trial: SearchTest, start: Floats) -> _RowUnits:
+    def hold_back(self, test: SearchTest, start: Floats) -> _RowUnits:
         """One feature of each set that must not change as a whole is left alone: what would help least."""
         if not self.search.avoid:
             return self
-        slopes, keep = np.abs(_slopes(self, trial, start)), np.ones(len(start), dtype=bool)
+        slopes, keep = np.abs(_slopes(self, test, start)), np.ones(len(start), dtype=bool)
         for known in self.search.avoid:
             same = [j for j in sorted(known) if start[j] == self.search.input[j]]
             if same and keep[same].all():
@@ -112,19 +112,19 @@ class _RowUnits:
         space, x = self.search.task.space, self.search.input
         return space.costs(points, np.broadcast_to(x, points.shape), self.search.task.distance)
 
-    def snapped(self, points: Floats) -> Floats:
+    def snap(self, points: Floats) -> Floats:
         return self.search.task.space.snapped(points, np.broadcast_to(self.search.input, points.shape).copy())
 
 
-def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Floats | None, SearchTest]:
-    """A cheap point near `start` with slack on all draws, None if none was met, and the trial of points near it."""
-    row = _RowUnits.of(search).held(trial, start)
+def cheapest_near(search: Search, test: SearchTest, start: Floats) -> tuple[Floats | None, SearchTest]:
+    """A cheap point near `start` with slack on all draws, None if none was met, and the test of points near it."""
+    row = _RowUnits.of(search).hold_back(test, start)
     best: Floats | None = None
-    point, near = start, trial
+    point, near = start, test
     for _ in range(3):  # the draws that matter at the end need not be those that mattered at the start
-        near = trial.near(point)
+        near = test.near(point)
         point = _trust_region(row, near, point)
-        whole = float(trial.slacks(point[None])[0])
+        whole = float(test.slacks(point[None])[0])
         if whole >= 0 and (best is None or row.costs(point[None])[0] < row.costs(best[None])[0] * (1 - GAIN)):
             best = point
         elif best is not None:
@@ -132,14 +132,14 @@ def cheapest_near(search: Search, trial: SearchTest, start: Floats) -> tuple[Flo
     return best, near
 
 
-def _trust_region(row: _RowUnits, trial: SearchTest, start: Floats) -> Floats:
-    point, slack, width = start, float(trial.slacks(start[None])[0]), FIRST
+def _trust_region(row: _RowUnits, test: SearchTest, start: Floats) -> Floats:
+    point, slack, width = start, float(test.slacks(start[None])[0]), FIRST
     for _ in range(ROUNDS):
         if time.monotonic() > row.search.task.deadline:
             break
-        slopes = _slopes(row, trial, point)
-        found = _linear_step(row, trial, point, slack, slopes, width)
-        found = found or _discrete_step(row, trial, point, slack, slopes)
+        slopes = _slopes(row, test, point)
+        found = _linear_step(row, test, point, slack, slopes, width)
+        found = found or _discrete_step(row, test, point, slack, slopes)
         if found is not None:
             point, slack, width = found[0], found[1], max(found[2] or width, 8 * LAST)
         elif (width := width / 8) < LAST:
@@ -147,7 +147,7 @@ def _trust_region(row: _RowUnits, trial: SearchTest, start: Floats) -> Floats:
     return point
 
 
-def _slopes(row: _RowUnits, trial: SearchTest, point: Floats) -> Floats:
+def _slopes(row: _RowUnits, test: SearchTest, point: Floats) -> Floats:
     """Slack per range of each smooth feature, 0 for the others."""
     places, slopes = np.flatnonzero(row.smooth), np.zeros(len(point))
     if not len(places):
@@ -156,12 +156,12 @@ def _slopes(row: _RowUnits, trial: SearchTest, point: Floats) -> Floats:
     highs = np.array([row.search.task.space.features[int(j)].ends[1] for j in places])
     steps = STEP * row.spans[places] * np.where(point[places] + STEP * row.spans[places] > highs, -1.0, 1.0)
     others[np.arange(len(places)), places] += steps
-    slopes[places] = trial.slopes(point, others) / steps * row.spans[places]
+    slopes[places] = test.slopes(point, others) / steps * row.spans[places]
     return slopes
 
 
 def _linear_step(
-    row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats, width: float
+    row: _RowUnits, test: SearchTest, point: Floats, slack: float, slopes: Floats, width: float
 ) -> _Step | None:
     """The best of several steps: cheapest with slack, or with most slack if none has; and the width of its region."""
     if not row.smooth.any():
@@ -169,8 +169,8 @@ def _linear_step(
     widths = np.repeat(WIDTHS * width, len(EXTRA))
     extra = np.tile(EXTRA, len(WIDTHS)) * widths * np.abs(slopes).max(initial=0.0)
     tries = [_linear_optimum(row, point, slack - e, slopes, w) for e, w in zip(extra, widths, strict=True)]
-    points = row.snapped(np.array(tries))
-    return _better(row, points, np.nan_to_num(trial.slacks(points), nan=-np.inf), widths, point, slack)
+    points = row.snap(np.array(tries))
+    return _better(row, points, np.nan_to_num(test.slacks(points), nan=-np.inf), widths, point, slack)
 
 
 def _better(
@@ -229,19 +229,19 @@ def _linear_optimum_linf(
     return np.clip(base + np.sign(slopes) * np.clip(b - already, 0.0, room) * row.spans, low, high)
 
 
-def _discrete_step(row: _RowUnits, trial: SearchTest, point: Floats, slack: float, slopes: Floats) -> _Step | None:
+def _discrete_step(row: _RowUnits, test: SearchTest, point: Floats, slack: float, slopes: Floats) -> _Step | None:
     """The best change of one feature that moves in steps, the smooth ones making up for it."""
     others = _discrete_neighbours(row, point)
     if not len(others):
         return None
-    slacks = np.nan_to_num(trial.slacks(others), nan=-np.inf)
+    slacks = np.nan_to_num(test.slacks(others), nan=-np.inf)
     tries = [
         _linear_optimum(row, other, s, slopes, w) if np.isfinite(s) else other
         for other, s in zip(others, slacks, strict=True)
         for w in (FIRST, 4 * FIRST, 1.0)
     ]
-    points = row.snapped(np.array([*others, *tries]))
-    again = np.concatenate([slacks, np.nan_to_num(trial.slacks(points[len(others) :]), nan=-np.inf)])
+    points = row.snap(np.array([*others, *tries]))
+    again = np.concatenate([slacks, np.nan_to_num(test.slacks(points[len(others) :]), nan=-np.inf)])
     return _better(row, points, again, np.full(len(points), FIRST), point, slack)
 
 
@@ -262,7 +262,7 @@ def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
             found[-1][j] = other
     if not found:
         return np.empty((0, len(point)))
-    points = np.unique(row.snapped(np.array(found)), axis=0)
+    points = np.unique(row.snap(np.array(found)), axis=0)
     return points[[row.search.is_different(p) for p in points]]
 
 
@@ -318,17 +318,17 @@ class RobustOptimum:
 
     def candidates(self, search: Search) -> Generator[Candidate, float | None, None]:
         """A path through the optimum; then rows that are safer and cost more."""
-        trial = search.trial
-        start, more = yield from _first_row(search, trial)
-        if trial is None:
+        test = search.test
+        start, more = yield from _first_row(search, test)
+        if test is None:
             yield from more
             return
-        best, near = cheapest_near(search, trial, search.input if start is None else start)
+        best, near = cheapest_near(search, test, search.input if start is None else start)
         anchors = [a for a in (best, start) if a is not None]
-        if trial.few:
-            anchors += _safer(search, trial, best, search.input if start is None else start)
+        if test.few:
+            anchors += _safer(search, test, best, search.input if start is None else start)
         elif best is not None:
-            anchors += _clearly_safer(search, trial, near, *anchors)
+            anchors += _clearly_safer(search, test, near, *anchors)
         allowed = Plausible.of(search.task) if self.plausible else None
         path = _path(search, near, anchors, allowed)
         if path is not None:
@@ -337,35 +337,35 @@ class RobustOptimum:
             yield from more
 
 
-def _safer(search: Search, trial: SearchTest, best: Floats | None, start: Floats) -> list[Floats]:
+def _safer(search: Search, test: SearchTest, best: Floats | None, start: Floats) -> list[Floats]:
     """The cheapest rows with some slack left, and one with most: of few models the next may be worse than all seen."""
     anchor = start if best is None else best
-    lost = abs(float(search.task.margins(anchor[None], search.target)[0] - trial.slacks(anchor[None])[0]))
+    lost = abs(float(search.task.margins(anchor[None], search.target)[0] - test.slacks(anchor[None])[0]))
     found: list[Floats] = []
     for part in SPARE if best is not None else ():
-        point, _ = cheapest_near(search, trial.demanding(part * lost), anchor if not found else found[-1])
+        point, _ = cheapest_near(search, test.with_more_slack(part * lost), anchor if not found else found[-1])
         if point is None or time.monotonic() > search.task.deadline:
             break
         found.append(point)
     last = found[-1] if found else anchor
-    most = trial.demanding(2 * SPARE[-1] * lost)
-    top = _trust_region(_RowUnits.of(search).held(most, last), most, last)
+    most = test.with_more_slack(2 * SPARE[-1] * lost)
+    top = _trust_region(_RowUnits.of(search).hold_back(most, last), most, last)
     return [*found, *(search.snapped(last + part * (top - last)) for part in BETWEEN), top]
 
 
-def _clearly_safer(search: Search, trial: SearchTest, near: SearchTest, *anchors: Floats) -> list[Floats]:
+def _clearly_safer(search: Search, test: SearchTest, near: SearchTest, *anchors: Floats) -> list[Floats]:
     """A row that is clearly safer, where to go on along the way is not: steps and categories may have no way to go."""
     best = anchors[0]
     slacks = np.nan_to_num(near.slacks(np.vstack([_along(search, best, WAY[:1]), *anchors])), nan=-np.inf)
     wanted = CLEARLY * float(search.task.margins(best[None], search.target)[0] - near.slacks(best[None])[0])
     if slacks.max() >= wanted:
         return []
-    point, _ = cheapest_near(search, trial.demanding(wanted), best)
+    point, _ = cheapest_near(search, test.with_more_slack(wanted), best)
     return [] if point is None else [point]
 
 
 def _first_row(
-    search: Search, trial: SearchTest | None
+    search: Search, test: SearchTest | None
 ) -> Generator[Candidate, float | None, tuple[Floats | None, Iterator[Candidate]]]:
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
@@ -377,31 +377,31 @@ def _first_row(
             except StopIteration:
                 return None, iter(())
             # of a row that does not pass nothing may tell how far it is from that: then a larger margin is asked for
-            is_open = candidate.final and trial is not None and np.isnan(trial.slacks(candidate.point[None])[0])
+            is_open = candidate.final and test is not None and np.isnan(test.slacks(candidate.point[None])[0])
             if candidate.final and not is_open:
                 return candidate.point, asking
             begun, slack = True, (yield replace(candidate, final=False))
-    if trial is not None and len(rows_of_class(search.task, search.target)):
-        return _between_known(search, trial), iter(())
+    if test is not None and len(rows_of_class(search.task, search.target)):
+        return _between_known(search, test), iter(())
     return None, iter(())
 
 
-def _between_known(search: Search, trial: SearchTest) -> Floats | None:
+def _between_known(search: Search, test: SearchTest) -> Floats | None:
     """The cheapest row that survives on the way from the input to a known row that does."""
     known = [candidate.point for candidate in islice(NearestNeighbours().candidates(search), KNOWN)]
     if not known:
         return None
-    slacks = np.nan_to_num(trial.slacks(np.array(known)), nan=-np.inf)
+    slacks = np.nan_to_num(test.slacks(np.array(known)), nan=-np.inf)
     robust = [known[i] for i in np.flatnonzero(slacks >= 0)[:5]] or [known[int(slacks.argmax())]]
     ways = [w for row in robust for w in _along(search, row, np.linspace(1.0, 0.05, 20))]
     ways = [w for w in [*robust, *ways] if search.is_different(w)]
-    good = np.nan_to_num(trial.slacks(np.array(ways)), nan=-np.inf)
+    good = np.nan_to_num(test.slacks(np.array(ways)), nan=-np.inf)
     costs = [search.cost(w) if s >= 0 else np.inf for w, s in zip(ways, good, strict=True)]
     best: Floats = ways[int(np.argmin(costs))] if np.isfinite(min(costs)) else robust[0]
     return best
 
 
-def _path(search: Search, trial: SearchTest, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
+def _path(search: Search, test: SearchTest, anchors: list[Floats], allowed: Plausible | None) -> Floats | None:
     """Rows around the optimum from the safest to the cheapest, without those that cost no less than a safer one."""
     if not anchors:
         return None
@@ -409,10 +409,10 @@ def _path(search: Search, trial: SearchTest, anchors: list[Floats], allowed: Pla
     points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
     points = points[search.task.valid(points, search.target)] if len(points) else points
     if allowed is not None and len(points):
-        points = allowed.pull_in(search, trial, points)
+        points = allowed.pull_in(search, test, points)
     if not len(points):
         return None
-    slacks, costs = np.nan_to_num(trial.slacks(points), nan=-np.inf), [search.cost(p) for p in points]
+    slacks, costs = np.nan_to_num(test.slacks(points), nan=-np.inf), [search.cost(p) for p in points]
     kept: list[int] = []
     for i in np.argsort(-slacks, kind="stable").tolist():
         if not kept or costs[i] < costs[kept[-1]]:

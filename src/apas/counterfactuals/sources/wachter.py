@@ -106,7 +106,7 @@ class Wachter:
         The generator returns why there are no more.
         """
         problem = SmoothProblem(search)
-        return (yield from smooth_problem.offered(problem, self._levels(problem), "Wachter"))
+        return (yield from smooth_problem.offer_levels(problem, self._levels(problem), "Wachter"))
 
     def levels(self, search: Search) -> Iterator[Level]:
         """The row of the first descents; then, for each target probability, those of all `penalties`."""
@@ -127,7 +127,7 @@ class Wachter:
         costs, points = smooth_problem.try_strengths(
             partial(self._descend, problem), asked, 1.0 / penalties, self.rounds
         )
-        return smooth_problem.levels_of(problem, asked, costs, points)
+        return smooth_problem.sort_into_levels(problem, asked, costs, points)
 
     def _descend(self, problem: SmoothProblem, targets: Floats, strengths: Floats) -> tuple[Floats, Floats]:
         """Cost and place of the nearest point that each descent came across, infinite where there is none."""
@@ -139,7 +139,7 @@ class Wachter:
         for t in range(self.iterations):
             if time.monotonic() > problem.search.task.deadline:
                 break
-            allowed = problem.rounded(at)
+            allowed = problem.round_points(at)
             margins, slopes = problem.gradients(allowed)
             probability, costs = probabilities(margins), problem.costs(allowed)
             good = (probability >= targets - self.tolerance) & (margins >= 0)

@@ -92,7 +92,7 @@ def _level_numbers(feature: Feature, cells: Array, argument: str, rows: Indices 
     return found
 
 
-def levels_of(feature: Feature, numbers: Floats) -> Array | list[Any]:
+def level_values(feature: Feature, numbers: Floats) -> Array | list[Any]:
     """Raw cells of a column: levels for their numbers, integers where the feature is one."""
     if feature.is_level:
         values = feature.values or ()
@@ -127,7 +127,7 @@ class Coding:
         """Numbers per cell (see `FeatureSpace`) as the columns of the model."""
         found = np.empty((len(rows), self.n_columns))
         for i, (feature, part) in enumerate(zip(self.features, self.slices, strict=True)):
-            found[:, part] = self._coded(i, feature, rows[:, i])
+            found[:, part] = self._code_cells(i, feature, rows[:, i])
         return found
 
     def decode(self, columns: Floats) -> Floats:
@@ -139,11 +139,11 @@ class Coding:
                 base, width_ = self.lines[i]
                 found[:, i] = _on_feature_grid(feature, base + width_ * block[:, 0], abs(base) + width_)
                 continue
-            table = self._coded(i, feature, np.arange(len(feature.values or ()), dtype=np.float64))
+            table = self._code_cells(i, feature, np.arange(len(feature.values or ()), dtype=np.float64))
             found[:, i] = np.abs(block[:, None, :] - table).sum(axis=2).argmin(axis=1)
         return found
 
-    def _coded(self, i: int, feature: Feature, cells: Floats) -> Floats:
+    def _code_cells(self, i: int, feature: Feature, cells: Floats) -> Floats:
         if feature.code == "number":
             base, width_ = self.lines[i]
             if feature.is_level and _own_numbers(feature):

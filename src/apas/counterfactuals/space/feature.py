@@ -17,7 +17,7 @@ from apas._typing import Bools, Floats
 from apas.errors import InputError
 
 
-def checked(feature: Feature) -> dict[str, Any]:
+def check_attributes(feature: Feature) -> dict[str, Any]:
     """The attributes of a feature as they are kept, or one sentence about what is wrong with them."""
     owner = f"feature {feature.name!r}"
     if not isinstance(feature.name, str) or not feature.name:
@@ -170,7 +170,7 @@ class Feature:
     code: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value in checked(self).items():
+        for name, value in check_attributes(self).items():
             object.__setattr__(self, name, value)
 
     @property

@@ -18,7 +18,7 @@ from apas._atomic import write_text
 from apas._sanitise import shown
 from apas._typing import Bools, Floats, Indices
 from apas._validation import is_frame, is_path
-from apas.counterfactuals.space.encoder import Coding, bound, checked_table, levels_of, missing_rows, numbers_of
+from apas.counterfactuals.space.encoder import Coding, bound, checked_table, level_values, missing_rows, numbers_of
 from apas.counterfactuals.space.feature import Feature, is_same
 from apas.errors import InputError
 from apas.models.base import Model, Named, Raw, offers
@@ -257,7 +257,7 @@ class FeatureSpace:
         lines = [f"scale = {_value(self.scale)}", ""] if self.scale else []
         for feature in self.features:
             exact = feature.kind not in ("continuous", "integer")  # the level 1.0 must not come back as 1
-            said = [f"{key} = {_value(value, exact)}" for key, value in _described(feature).items()]
+            said = [f"{key} = {_value(value, exact)}" for key, value in _describe(feature).items()]
             key = feature.name if re.fullmatch(r"[A-Za-z0-9_-]+", feature.name) else _value(feature.name)
             lines += [f"[features.{key}]", *said, ""]
         text = "\n".join(lines)
@@ -271,7 +271,7 @@ class FeatureSpace:
     def to_dict(self) -> dict[str, Any]:
         """The space as JSON values."""
         described: dict[str, Any] = {"scale": self.scale} if self.scale else {}
-        return {**described, "features": {f.name: _described(f) for f in self.features}}
+        return {**described, "features": {f.name: _describe(f) for f in self.features}}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -311,7 +311,7 @@ class FeatureSpace:
 
         if all(f.kind == "continuous" for f in self.features):  # one block is much faster than one column at a time
             return pd.DataFrame(np.array(numbers, order="F"), columns=[f.name for f in self.features], index=index)
-        return pd.DataFrame({f.name: levels_of(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index)
+        return pd.DataFrame({f.name: level_values(f, numbers[:, i]) for i, f in enumerate(self.features)}, index=index)
 
     def like(self, numbers: Floats, X: Any, rows: Any = None) -> Any:
         """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from."""
@@ -382,7 +382,7 @@ class FeatureSpace:
         return self.table(self.coding.decode(columns))
 
 
-def _described(feature: Feature) -> dict[str, Any]:
+def _describe(feature: Feature) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": feature.kind}
     if feature.low is not None and feature.high is not None:
         found["range"] = [feature.low, feature.high]

@@ -70,7 +70,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     suffix = Path(path).suffix.lower() if is_path(path) else ""
     if suffix in _ELSEWHERE:
         raise InputError(
-            f"`path` must end in {_listed(_WRITTEN)} to be written by apas, got {str(path)!r}; such a file is written "
+            f"`path` must end in {_list_of(_WRITTEN)} to be written by apas, got {str(path)!r}; such a file is written "
             f"by {_ELSEWHERE[suffix]}."
         )
     file, network = _path(path, _WRITTEN), _network(model, suffix)
@@ -140,10 +140,10 @@ def load_model(
     """
     source = _path(path, [*_FORMATS])
     module, name, _ = _FORMATS[source.suffix.lower()]
-    stated = LoadOptions(activation, output, threshold, classes, feature_names)
+    options = LoadOptions(activation, output, threshold, classes, feature_names)
     try:
         read: Callable[[Path, bytes, LoadOptions], Model] = getattr(import_module(f"apas.models.files.{module}"), name)
-        return read(source, _content(source), stated)
+        return read(source, _content(source), options)
     except MemoryError:
         raise InputError(f"{source} needs more memory than there is, so it is no model for this machine.") from None
     except RecursionError:
@@ -158,7 +158,7 @@ def _path(path: str | os.PathLike[str], known: list[str]) -> Path:
     if target.suffix.lower() in _RUNS_CODE:
         raise UnsafeFile(f"{target} could run code when read, so apas does not; {CONVERT}.")
     if target.suffix.lower() not in known:
-        raise InputError(f"`path` must end in {_listed(known)}, got {str(target)!r}; {CONVERT}.")
+        raise InputError(f"`path` must end in {_list_of(known)}, got {str(target)!r}; {CONVERT}.")
     return target
 
 
@@ -178,7 +178,7 @@ def _content(path: Path) -> bytes:
         raise InputError(f"`path` must be the name of a file, got {str(path)!r}: {error}.") from error
 
 
-def _listed(words: Sequence[str]) -> str:
+def _list_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
@@ -238,19 +238,19 @@ class LoadOptions:
     classes: Sequence[Any] | None = None
     feature_names: Sequence[str] | None = None
 
-    def said(self) -> list[str]:
+    def given_names(self) -> list[str]:
         """Names of the arguments that were given."""
         return [name for name, value in vars(self).items() if value is not None]
 
     def confirm(self, path: Path, model: _Kind) -> _Kind:
         """Refuse what contradicts a file that speaks for itself; give the model."""
-        if not self.said() or not offers(model, Dense):
+        if not self.given_names() or not offers(model, Dense):
             return model
         network = model.as_feedforward()
         names = model.feature_names if offers(model, Named) else None
         found = {name: getattr(network, name) for name in ("output", "threshold", "classes")}
         found |= {"activation": network.activations, "feature_names": names}
-        for name in self.said():
+        for name in self.given_names():
             given: Any = getattr(self, name)
             if name == "activation":
                 given = check_activations(given, len(network.activations))

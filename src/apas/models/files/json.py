@@ -38,14 +38,14 @@ def json_bytes(network: FeedForward) -> bytes:
     return (json.dumps(content, allow_nan=False) + "\n").encode()
 
 
-def read_json(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
+def read_json(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     if raw[:1] == b"\x80" or raw[:2] == b"PK":
         raise UnsafeFile(
             f"{path} is not JSON but looks like a pickle or an archive, which could run code when read; {CONVERT}."
         )
     fields = check_description(parse_json(path, raw), path, arrays=("weights", "biases"))
-    return stated.confirm(path, build_network(path, fields))
+    return options.confirm(path, build_network(path, fields))
 
 
 def parse_json(path: Path, raw: bytes, what: str = "", *, finite: bool = False) -> Any:

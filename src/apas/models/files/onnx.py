@@ -61,7 +61,7 @@ class Graph:
         """Say what has no place in a dense network."""
         return Unsupported(f"{self.path} is not a graph of dense layers: {for_error(why, 300)}.")
 
-    def damaged(self, why: str) -> InputError:
+    def damage(self, why: str) -> InputError:
         """Say what does not fit together."""
         return InputError(f"{self.path} does not hold a usable network: {for_error(why, 300)}.")
 
@@ -122,7 +122,7 @@ def _nodes_behind(graph: Graph, chain: Chain) -> list[Any]:
     while name not in graph.inputs:
         node = graph.makers.get(name)
         if node is None or len(found) > len(graph.makers):
-            raise graph.damaged(f"{name!r} comes from nowhere")
+            raise graph.damage(f"{name!r} comes from nowhere")
         computed = [i for i in node.input if i and graph.constant(i) is None]
         if len(computed) != 1:
             raise graph.refuse(f"the node {node.op_type} brings {len(computed)} values together, where layers have one")
@@ -138,10 +138,10 @@ def _without_classes(graph: Graph, chain: Chain, name: str) -> str:
         settings = graph.attributes(node)
         labels = settings.get("classlabels_int64s") or settings.get("classlabels_strings") or []
         chain.classes = [label.decode() if isinstance(label, bytes) else int(label) for label in labels]
-        name = _given(node, 0)
+        name = _input_name(node, 0)
         node = graph.makers.get(name)
     for other in graph.makers.values():  # labels are looked up by the position of the largest probability
-        if other.op_type == "ArrayFeatureExtractor" and (known := graph.constant(_given(other, 0))) is not None:
+        if other.op_type == "ArrayFeatureExtractor" and (known := graph.constant(_input_name(other, 0))) is not None:
             listed = [v.decode() if isinstance(v, bytes) else v for v in known.ravel().tolist()]
             if chain.classes is not None and chain.classes != listed:
                 raise graph.refuse("its labels and its map of probabilities name different classes")
@@ -150,14 +150,14 @@ def _without_classes(graph: Graph, chain: Chain, name: str) -> str:
         return name
     below, above = node.input if len(node.input) == 2 else ("", "")
     less, last = graph.makers.get(below), graph.makers.get(above)
-    one = graph.constant(_given(less, 0)) if less is not None and less.op_type == "Sub" else None
-    fits = one is not None and one.size == 1 and one.item() == 1 and less is not None and _given(less, 1) == above
+    one = graph.constant(_input_name(less, 0)) if less is not None and less.op_type == "Sub" else None
+    fits = one is not None and one.size == 1 and one.item() == 1 and less is not None and _input_name(less, 1) == above
     if not fits or last is None or last.op_type != "Sigmoid" or graph.attributes(node).get("axis") not in (1, -1):
         raise graph.refuse("the node Concat puts values together, where layers have one")
     return above
 
 
-def _given(node: Any, place: int) -> str:
+def _input_name(node: Any, place: int) -> str:
     """The name of what goes into a node at a place; empty if nothing does."""
     return str(node.input[place]) if place < len(node.input) else ""
 
@@ -211,7 +211,7 @@ def _add_bias(graph: Graph, chain: Chain, constants: list[Any]) -> None:
     width = chain.weights[-1].shape[1]
     # one number for all units would be one parameter, not many
     if bias.dtype.kind != "f" or bias.size != width or any(n != 1 for n in bias.shape[:-1]):
-        raise graph.damaged(f"a layer of {width} outputs has biases of shape {bias.shape}")
+        raise graph.damage(f"a layer of {width} outputs has biases of shape {bias.shape}")
     chain.biases[-1] = np.asarray(bias, dtype=np.float64).ravel()
 
 
@@ -340,7 +340,7 @@ def onnx_bytes(network: FeedForward) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def read_onnx(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
+def read_onnx(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     """Read a graph of dense layers, and compare it with onnxruntime if that is installed."""
     onnx = require("onnx", feature="an .onnx file", extra="onnx")
     decode_error = require("google.protobuf.message", feature="an .onnx file", extra="onnx").DecodeError
@@ -362,13 +362,13 @@ def read_onnx(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
     how: dict[str, Any] = {"activation": chain.activation, "output": chain.output}
     if said is None:
         dtype = "float32" if chain.single else "float64"
-        network = stated.network(*layers, **how, classes=chain.classes, dtype=dtype)
+        network = options.network(*layers, **how, classes=chain.classes, dtype=dtype)
     else:
         fields = check_description(parse_json(path, said.encode(), "the metadata of "), path)
         dtype = fields.pop("dtype", "float64")  # of the network that was written, in double precision
         # an output that is compared with the threshold itself ends in nothing
         network = LoadOptions(**fields).network(*layers, **how, dtype=dtype)
-        stated.confirm(path, network)
+        options.confirm(path, network)
     check_with_onnxruntime(path, model, graph, chain, network)
     return network
 
@@ -428,7 +428,7 @@ def _check_input(graph: Graph, model: Any, width: int, flattens: bool) -> None:
     if not flattens and len(sizes) != 1:
         raise graph.refuse(f"its input has {len(sizes) + 1} dimensions, not rows of numbers")
     if all(sizes) and math.prod(sizes) != width:
-        raise graph.damaged(f"its input has {math.prod(sizes)} numbers per row, but its first layer takes {width}")
+        raise graph.damage(f"its input has {math.prod(sizes)} numbers per row, but its first layer takes {width}")
 
 
 def _check_place(onnx: Any, path: Path, tensor: Any) -> None:

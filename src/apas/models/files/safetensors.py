@@ -44,13 +44,13 @@ def safetensors_bytes(network: FeedForward) -> bytes:
     return content
 
 
-def read_safetensors(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
+def read_safetensors(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     """Read the network that `raw`, the bytes of `path`, holds."""
     header, arrays = _header(path, raw), _arrays(path, raw)
     said = header.get("__metadata__")
     if not isinstance(said, dict) or KEY not in said:
         weights, biases = state_layers(path, arrays, ordered=False)
-        return stated.network(path, weights, biases, dtype=state_dtype(arrays))
+        return options.network(path, weights, biases, dtype=state_dtype(arrays))
     fields = formats.check_description(parse_json(path, str(said[KEY]).encode(), "the metadata of "), path)
     count = sum(name.endswith(".weight") for name in arrays)
     known = [f"layer{i}.{kind}" for i in range(count) for kind in ("weight", "bias")]
@@ -60,7 +60,7 @@ def read_safetensors(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward
         wrong = f"has {strange[0]!r}" if strange else "has no 'layer0.weight'" if not count else f"lacks {missing[0]!r}"
         raise InputError(f"{path} must have tensors called layer0.weight, layer0.bias and so on, but {wrong}.")
     weights, biases = [arrays[name] for name in known[::2]], [arrays.get(name) for name in known[1::2]]
-    return stated.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
+    return options.confirm(path, formats.build_network(path, {"weights": weights, "biases": biases, **fields}))
 
 
 def _header(path: Path, raw: bytes) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def public_module(loader: str, module: str) -> str:
 SCHEMA = "schema.json"
 
 
-def read_skops(path: Path, raw: bytes, stated: LoadOptions) -> Any:
+def read_skops(path: Path, raw: bytes, options: LoadOptions) -> Any:
     """Read a classifier or pipeline that ``skops.io.dump`` wrote."""
     # Every type in the file is looked up in a list of our own first. What skops then reads is a new archive of what was
     # looked at, so that both see the same.
@@ -97,19 +97,19 @@ def read_skops(path: Path, raw: bytes, stated: LoadOptions) -> Any:
     schema = parse_json(path, members[SCHEMA], f"{SCHEMA} in ")
     trusted = _check_types(path, schema)
     members[SCHEMA] = json.dumps(schema).encode()
-    estimator = _made(path, pack(members), sorted(trusted))
+    estimator = _load_estimator(path, pack(members), sorted(trusted))
     if type(estimator).__module__.split(".")[0] != "sklearn":
         raise InputError(f"{path} must hold a scikit-learn classifier, but holds a {type(estimator).__name__}.")
-    threshold = 0.5 if stated.threshold is None else stated.threshold
+    threshold = 0.5 if options.threshold is None else options.threshold
     try:
-        model = from_sklearn(estimator, threshold=threshold, feature_names=stated.feature_names)
+        model = from_sklearn(estimator, threshold=threshold, feature_names=options.feature_names)
     except BROKEN as error:  # those of our own say so themselves
         raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from error
-    said = LoadOptions(activation=stated.activation, output=stated.output, classes=stated.classes)
+    said = LoadOptions(activation=options.activation, output=options.output, classes=options.classes)
     return said.confirm(path, model)
 
 
-def _made(path: Path, content: bytes, trusted: list[str]) -> Any:
+def _load_estimator(path: Path, content: bytes, trusted: list[str]) -> Any:
     library = require("skops.io", feature="a .skops file", extra="skops")
     from sklearn.exceptions import InconsistentVersionWarning
 

@@ -139,7 +139,7 @@ class _RecordReader:
             stack.append(Storage(key, kind.name.removeprefix("torch "), count))
         elif name == "REDUCE":
             arguments, function = stack.pop(), stack.pop()
-            stack.append(_made(function.name, arguments))
+            stack.append(_call_result(function.name, arguments))
         elif name != "PROTO":
             raise UnsafeFile(
                 f"{self._path} could run code when read (its record has the instruction {name}), so apas does not; a "
@@ -153,7 +153,7 @@ class _RecordReader:
         return parts[::-1]
 
 
-def _made(name: str, arguments: Any) -> Any:
+def _call_result(name: str, arguments: Any) -> Any:
     """What the call would give, as data."""
     if name == DICTIONARY:
         return dict(*arguments)
@@ -175,7 +175,7 @@ ALONE = "write the state alone, by torch.save(module.state_dict(), path)"
 DTYPES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2"}
 
 
-def read_state(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
+def read_state(path: Path, raw: bytes, options: LoadOptions) -> FeedForward:
     """Read a ``.pt`` file that ``torch.save(module.state_dict(), path)`` wrote, without PyTorch and without pickle."""
     # Layers are taken in the order in which the module registered them.
     if raw[:4] != b"PK\x03\x04":
@@ -191,7 +191,7 @@ def read_state(path: Path, raw: bytes, stated: LoadOptions) -> FeedForward:
                 f"{path} holds {owners[value.key]!r} and {name!r} in the same memory: tied parameters move together, "
                 "which a dense network cannot do."
             )
-    return stated.network(path, *state_layers(path, arrays, ordered=True), dtype=state_dtype(arrays))
+    return options.network(path, *state_layers(path, arrays, ordered=True), dtype=state_dtype(arrays))
 
 
 def _array(path: Path, name: str, value: Any, storages: Mapping[str, bytes], order: str) -> Array:

@@ -24,7 +24,7 @@ from apas.models.feedforward import FeedForward
 from apas.models.torch.head import SILENT, Head, chosen_output, final_layer, unhooked
 from apas.models.torch.passes import Passes, Stage, answer, gradients
 from apas.models.torch.rounding import Rounding
-from apas.models.torch.trace import input_size, probed
+from apas.models.torch.trace import input_size, probe
 
 _Layers = tuple[list[Floats], list[Floats | None], list[str]]
 _NAMES = {
@@ -165,11 +165,11 @@ class TorchModel:
         if isinstance(delta, np.ndarray) and delta.ndim:
             for value in np.unique(delta):  # rows that share a delta share the shifted modules
                 rows = np.flatnonzero(delta == value)
-                margins[:, rows] = self._shifted(X[rows], wanted[rows], directions, float(value))
+                margins[:, rows] = self._shifted_margins(X[rows], wanted[rows], directions, float(value))
             return margins
-        return self._shifted(X, wanted, directions, float(delta))
+        return self._shifted_margins(X, wanted, directions, float(delta))
 
-    def _shifted(self, X: Floats, wanted: Indices, directions: Floats, delta: float) -> Floats:
+    def _shifted_margins(self, X: Floats, wanted: Indices, directions: Floats, delta: float) -> Floats:
         margins = np.empty((len(directions), len(X)))
         if not len(X):
             return margins
@@ -284,7 +284,7 @@ def from_torch(
             GuaranteeWarning,
             stacklevel=3,
         )
-    own = _copied(module).eval()
+    own = _copy(module).eval()
     dtype, last = next(own.parameters()).dtype, final_layer(own)
     layers = dense_layers(own, input_shape)
     # a linear layer without a sigmoid gives no probabilities, whatever is said about it: trying it out will show
@@ -307,7 +307,7 @@ def from_torch(
         last = None
     if last is not None:  # the logits before a sigmoid or softmax say more than the probabilities behind it
         last[0][last[1]] = nn.Identity()
-    passes, outputs = probed(Stage(own, parameters), shape)
+    passes, outputs = probe(Stage(own, parameters), shape)
     head = Head.of(kind, classes, threshold, outputs, dtype)
     if last is not None:
         head = replace(head, kind="logit" if outputs == 1 else "logits")
@@ -368,7 +368,7 @@ def _check_memory(module: Any, named: list[tuple[str, Any]]) -> None:
             )
 
 
-def _copied(module: Any) -> Any:
+def _copy(module: Any) -> Any:
     # PyTorch does not copy results of a call, which some modules keep, together with the way they were computed
     values = [value for part in module.modules() for value in vars(part).values()]
     kept = {id(t): t.detach().clone() for t in values if isinstance(t, torch.Tensor) and not t.is_leaf}

@@ -73,9 +73,10 @@ class Head:
         if self.kind in ("logit", "logits"):
             return raw
         p = torch.where((raw >= -SLACK) & (raw <= 1 + SLACK), raw, torch.nan)
+        # the least normal number of float32, whose eps is 1.2e-7 (half precision: 1e-3), or of float64 (2.2e-16)
         least = torch.finfo(torch.float32 if self.eps > 1e-10 else torch.float64).tiny
         if self.kind == "probability":
-            p = p.clamp(least, 1 - self.eps / 2)
+            p = p.clamp(least, 1 - self.eps / 2)  # the largest number below 1 of the dtype
             return torch.log(p) - torch.log1p(-p)
         return torch.log(p.clamp(min=least))
 

@@ -59,12 +59,12 @@ class Stage:
         # as views of one vector, parameters would be written to a pickle with the whole vector each; copies are not
         return Stage, (copy.deepcopy(self.module), self.layout)
 
-    def doubled(self) -> Stage:
+    def in_float64(self) -> Stage:
         """The same in float64."""
         return Stage(copy.deepcopy(self.module).double(), self.layout)
 
     @contextmanager
-    def moved(self, direction: Floats | None = None, delta: float = 1.0) -> Iterator[Any]:
+    def move(self, direction: Floats | None = None, delta: float = 1.0) -> Iterator[Any]:
         """Give the module with parameters ``base + delta * direction``; nobody else can move them meanwhile."""
         with self._lock:
             self._write(direction, delta)
@@ -92,7 +92,7 @@ class Stage:
         return dict(zip(self.layout.names, self.layout.split(host.to(self.device)), strict=True))
 
     @contextmanager
-    def held(self) -> Iterator[Callable[[dict[str, Any], Any], Any]]:
+    def hold(self) -> Iterator[Callable[[dict[str, Any], Any], Any]]:
         """Give a function that calls the module with other tensors in place of its parameters."""
 
         def call(tensors: dict[str, Any], x: Any) -> Any:
@@ -151,7 +151,7 @@ class Passes:
         return self._one(self.rows(X), direction, delta)
 
     def _one(self, x: Any, direction: Floats | None, delta: float) -> Any:
-        with torch.no_grad(), self.calm(), self.stage.moved(direction, delta) as module:
+        with torch.no_grad(), self.calm(), self.stage.move(direction, delta) as module:
             if len(x) <= self.step():
                 return answer(module, x)
             return torch.cat([answer(module, some) for some in x.split(self.step())])
@@ -173,7 +173,7 @@ class Passes:
         """Outputs of all copies at once, or None if `vmap` turns out not to be able to."""
         tensors = self.stage.shifted(directions, delta)
         try:
-            with torch.no_grad(), self.calm(), self.stage.held() as call, self.vmappable():
+            with torch.no_grad(), self.calm(), self.stage.hold() as call, self.vmappable():
                 out = vmap(call, in_dims=(0, None))(tensors, x)
             return out.reshape(len(directions), len(x), -1)
         except NO_VMAP:
@@ -273,7 +273,7 @@ def gradients(
 def _alone(
     passes: Passes, head: Head, X: Floats, wanted: int, move: Floats | None, *, by_input: bool
 ) -> tuple[Floats, Floats]:
-    with torch.inference_mode(False), torch.enable_grad(), passes.calm(), passes.stage.moved(move) as module:
+    with torch.inference_mode(False), torch.enable_grad(), passes.calm(), passes.stage.move(move) as module:
         x = passes.rows(X)
         x = x.requires_grad_(True) if by_input else x
         margin = head.margin(head.scores(answer(module, x)[0]), wanted)
@@ -297,7 +297,7 @@ def _together(
     tensors = stage.shifted(np.zeros((1, len(stage.base))) if moves is None else moves, 1.0)
     tensors = {name: t[0] for name, t in tensors.items()} if shared else tensors
     try:
-        with torch.inference_mode(False), passes.calm(), stage.held() as call, passes.vmappable():
+        with torch.inference_mode(False), passes.calm(), stage.hold() as call, passes.vmappable():
 
             def margin(tensors: Any, x: Any, place: Any) -> tuple[Any, Any]:
                 value = head.margin(head.scores(call(tensors, x[None]).reshape(-1)), place)

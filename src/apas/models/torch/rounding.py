@@ -19,7 +19,7 @@ import torch
 from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas.errors import InputError
-from apas.models.feedforward import UNIT
+from apas.models.base import ROUNDING
 from apas.models.torch.head import Head
 from apas.models.torch.passes import LARGE, Passes
 
@@ -52,10 +52,10 @@ class Rounding:
         return bool(self.passes.stage.dtype != torch.float64)
 
     def scale(self, X: Floats, wanted: Indices, delta: float | Floats, radius: float) -> Floats:
-        """Magnitudes per row while parameters move by at most ``delta * radius``, in units of `UNIT`."""
+        """Magnitudes per row while parameters move by at most ``delta * radius``, in units of `ROUNDING`."""
         still, moving = self._magnitudes(X, wanted)
         roundoff = float(torch.finfo(self.passes.stage.dtype).eps) / 2
-        return np.asarray(max(1.0, ROUNDOFFS * roundoff / UNIT) * (still + delta * radius * moving))
+        return np.asarray(max(1.0, ROUNDOFFS * roundoff / ROUNDING) * (still + delta * radius * moving))
 
     def settle(self, margins: Floats, X: Floats, wanted: Indices, directions: Floats | None, delta: float) -> None:
         """Compute the margins (copies, rows) near 0 again, in float64; without directions on the module itself."""
@@ -70,7 +70,7 @@ class Rounding:
             return
         # how far the parameters move: one layer may move much farther than all others
         radius = 0.0 if directions is None else max(1.0, float(directions.max()), -float(directions.min()))
-        limit = np.maximum(AGAIN * UNIT * self.scale(X[some], wanted[some], delta, radius), far[some])
+        limit = np.maximum(AGAIN * ROUNDING * self.scale(X[some], wanted[some], delta, radius), far[some])
         for sample, place in np.argwhere(sizes[:, some] <= limit):
             row, direction = some[place], None if directions is None else directions[sample]
             x = X[row : row + 1]
@@ -81,7 +81,7 @@ class Rounding:
     def _precise_passes(self, x: Floats) -> Passes:
         if self._precise is None:
             passes = self.passes
-            doubled = Passes(passes.stage.doubled(), passes.shape, passes.integers, passes.widest)
+            doubled = Passes(passes.stage.in_float64(), passes.shape, passes.integers, passes.widest)
             try:
                 doubled.raw(x)
             except InputError:  # it makes float32 numbers itself: the row alone, in float32, is all there is
@@ -99,12 +99,12 @@ class Rounding:
             self._known.clear()
             new = np.arange(len(keys))
         if len(new):
-            for i, sizes in zip(new.tolist(), self._measured(X[new], wanted[new]).tolist(), strict=True):
+            for i, sizes in zip(new.tolist(), self._measure(X[new], wanted[new]).tolist(), strict=True):
                 self._known[keys[i]] = sizes
         known = np.array([self._known[key] for key in keys]).reshape(-1, 2)
         return known[:, 0], known[:, 1]
 
-    def _measured(self, X: Floats, wanted: Indices) -> Floats:
+    def _measure(self, X: Floats, wanted: Indices) -> Floats:
         """Magnitudes (rows, 2): of the margins as they are, and per size of the moves."""
         margins = self.head.margins(self.passes.raw(X), wanted)
         # how far the logit of a probability at the threshold moves when the probability is rounded

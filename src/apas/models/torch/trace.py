@@ -47,7 +47,7 @@ def input_size(module: Any, given: Sequence[int] | None, names: Sequence[str] | 
     )
 
 
-def probed(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
+def probe(stage: Stage, shape: tuple[int, ...]) -> tuple[Passes, int]:
     """How to give rows to a module, and how many numbers it gives back per row."""
     # Numbers from (0, 1) are tried first, then the whole numbers 0 and 1. A module is refused if it answers at random,
     # or if its answer to a row depends on the other rows of a batch: a claim about a row would then mean nothing.
@@ -93,7 +93,7 @@ def _check_moves(passes: Passes, numbers: Any, raw: Any) -> None:
         if not torch.equal(raw.nan_to_num(), moved.nan_to_num()):
             return
     # saturated probabilities, for example: autograd knows whether the answers are computed from the parameters
-    with torch.enable_grad(), passes.stage.moved() as module:
+    with torch.enable_grad(), passes.stage.move() as module:
         out = answer(module, passes.rows(numbers))
         sources = passes.stage.parameters if out.requires_grad else []
         slopes = torch.autograd.grad(out.sum(), sources, allow_unused=True) if sources else ()
@@ -137,7 +137,7 @@ def _look_inside(passes: Passes, numbers: Any) -> None:
     """Find out how many numbers the largest intermediate result has per row, and whether there is fused attention."""
     few, many = _Operations(), _Operations()
     for n, seen in ((1, few), (2, many)):
-        with torch.no_grad(), passes.stage.moved() as module, seen:
+        with torch.no_grad(), passes.stage.move() as module, seen:
             answer(module, passes.rows(np.tile(numbers, (n, 1))))
     # results that do not grow with the rows, such as transposed weights, do not count
     sizes = [b - a for a, b in zip(few.sizes, many.sizes, strict=False)]

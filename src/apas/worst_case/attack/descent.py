@@ -215,12 +215,12 @@ class ParameterMoves:
         What happens inside the model is unknown, so that `softness` changes nothing.
         """
         if isinstance(self.model, FeedForward):  # whose answers do not depend on the batch
-            return self._asked(points)
-        alone = [self.take(np.array([i]))._asked(points[i : i + 1]) for i in range(len(points))]
+            return self._ask(points)
+        alone = [self.take(np.array([i]))._ask(points[i : i + 1]) for i in range(len(points))]
         margins, gradients = zip(*alone, strict=True)
         return np.concatenate(margins), np.concatenate(gradients)
 
-    def _asked(self, points: Floats) -> tuple[Floats, Floats]:
+    def _ask(self, points: Floats) -> tuple[Floats, Floats]:
         rows, count, size = points.shape
         moves = (points * self.delta[:, None, None]).reshape(-1, size)
         same = all(label == self.target[0] for label in self.target)

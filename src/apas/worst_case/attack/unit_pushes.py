@@ -42,7 +42,7 @@ class _PushedLayers:
         moving = self.layers[layer]
         return a @ moving.middle + moving.bias, moving.spread(np.abs(a))
 
-    def _reached(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
+    def _reached_ranges(self, layer: int, a: Floats) -> tuple[Floats, Floats]:
         middle, spread = self.first if layer == 0 else self._ranges(layer, a)
         return middle, self.scale * spread
 
@@ -72,7 +72,7 @@ class RivalPushes(_PushedLayers):
         """Margins, one per item, and all pre-activations; `pushes` holds one (items, units) array per layer."""
         a, arguments = self.X, []
         for i, (name, push) in enumerate(zip(self.names, pushes, strict=True)):
-            middle, spread = self._reached(i, a)
+            middle, spread = self._reached_ranges(i, a)
             arguments.append(middle + push * spread)
             a = activate(name, arguments[-1].copy())
         goal = self.objective
@@ -90,7 +90,7 @@ class RivalPushes(_PushedLayers):
             found.append(c * derivative(self.names[i], arguments[i]))
         return found[::-1]
 
-    def improved(self, pushes: list[Floats]) -> tuple[Floats, list[Floats]]:
+    def improve(self, pushes: list[Floats]) -> tuple[Floats, list[Floats]]:
         """Turn all pushes against the gradient, again and again, and keep the least margin found and its pushes."""
         least, arguments = self.margins(pushes)
         going = np.ones((len(least), 1), dtype=bool)  # an item whose margin does not fall any more stays where it is
@@ -127,6 +127,7 @@ class RivalPushes(_PushedLayers):
 
 def output_push(net: FeedForward, wanted: int, rival: int) -> Floats:
     """How the outputs are pushed: the wanted score down, the rival's up."""
+    # 0.0 minus: a mere minus sign would make -0.0 of outputs that are not pushed
     return np.asarray(0.0 - output_signs(net, np.array([wanted]), np.array([rival]))[0])
 
 
@@ -187,7 +188,7 @@ class UnitPushes(_PushedLayers):
         """Margins (rows, points) on the pushes (rows, points, units)."""
         a = self.X[:, None, :]
         for i, part in enumerate(self.parts):
-            middle, spread = self._reached(i, a)
+            middle, spread = self._reached_ranges(i, a)
             a = activate(self.names[i], middle + points[..., part] * spread)
         return np.broadcast_to(self._worst(a)[0], points.shape[:2])
 
@@ -201,17 +202,17 @@ class UnitPushes(_PushedLayers):
         soft = np.asarray(softness)[..., None]
         for i, part in enumerate(self.parts):
             name, push = self.names[i], points[..., part]
-            middle, spread = self._reached(i, a)
+            middle, spread = self._reached_ranges(i, a)
             z = middle + push * spread
-            kept.append((a, push, spread, _softened(derivative(name, z), soft)))
+            kept.append((a, push, spread, _soften(derivative(name, z), soft)))
             a = activate(name, z)
         margins, pushes, weights = self._worst(a)
         gradients = np.empty(points.shape)
         if not self.parts:
             return np.broadcast_to(margins, points.shape[:2]), gradients
         last = len(self.parts)
-        middle, spread = self._reached(last, a)
-        slope = _softened(derivative(self.names[last], middle + pushes * spread), soft)
+        middle, spread = self._reached_ranges(last, a)
+        slope = _soften(derivative(self.names[last], middle + pushes * spread), soft)
         g = self._back(last, a, weights * slope, pushes)
         for i in reversed(range(last)):
             before, push, spread, slope = kept[i]
@@ -226,12 +227,12 @@ class UnitPushes(_PushedLayers):
         alone = self.take(np.array([row]))
         inputs, pushes = [alone.X[:, None, :]], [point[part] for part in alone.parts]
         for i, push in enumerate(pushes):
-            middle, spread = alone._reached(i, inputs[-1])
+            middle, spread = alone._reached_ranges(i, inputs[-1])
             inputs.append(activate(alone.names[i], middle + push * spread))
         a = inputs[-1]
         worst = int(np.argmin([alone._against(a, rival)[0][0, 0] for rival in range(len(alone.outputs))]))
         if alone.names:
-            middle, spread = alone._reached(len(alone.parts), a)
+            middle, spread = alone._reached_ranges(len(alone.parts), a)
             pushes.append(alone._against(a, worst)[1][0, 0])
             inputs.append(activate(alone.names[-1], middle + pushes[-1] * spread))
         rival = rivals(self.net, alone.wanted)[0, worst]
@@ -256,7 +257,7 @@ class UnitPushes(_PushedLayers):
             return (a * v - np.abs(a) * v_reach).sum(axis=-1) + bias, a, v
         last = len(self.parts)
         name = self.names[last]
-        middle, spread = self._reached(last, a)
+        middle, spread = self._reached_ranges(last, a)
         pushes: list[Floats | float] = [-1.0, 1.0]
         if name in LOWEST:  # between its ends the activation can be lower than at either
             room = np.where(spread > 0, spread, np.inf)
@@ -270,7 +271,7 @@ class UnitPushes(_PushedLayers):
         return least.sum(axis=-1) + bias, push, v - np.sign(h) * v_reach
 
 
-def _softened(slopes: Floats, soft: Floats) -> Floats:
+def _soften(slopes: Floats, soft: Floats) -> Floats:
     return np.where(np.abs(slopes) < soft, soft, slopes) if soft.any() else slopes
 
 
@@ -287,17 +288,17 @@ def broken_radius(
     units = UnitPushes(net, X, wanted, radii, np.ones(len(X)))
     points = np.zeros((len(X), units.size))
     low, high = proved.copy(), np.minimum(np.maximum(2 * proved, 1e-3 * limit), limit)
-    fails, points = _turned(units, points, high)
+    fails, points = _turn_pushes(units, points, high)
     while (~fails & (high < limit)).any():  # larger and larger until it breaks
         low, high = np.where(fails, low, high), np.where(fails, high, np.minimum(4 * high, limit))
-        fails, points = _turned(units, points, high)
+        fails, points = _turn_pushes(units, points, high)
     broken, kept = np.where(fails, high, np.inf), points.copy()
     for _ in range(HALVINGS):
         wide = fails & (broken - low > CLOSED * broken)
         if not wide.any():
             break
         middle = np.where(wide, 0.5 * (low + np.where(fails, broken, low)), high)
-        now, points = _turned(units, points, middle)
+        now, points = _turn_pushes(units, points, middle)
         broken, low = np.where(wide & now, middle, broken), np.where(wide & ~now, middle, low)
         kept[wide & now] = points[wide & now]
     at = units.at(np.where(fails, broken, limit))
@@ -307,7 +308,7 @@ def broken_radius(
     return broken, directions
 
 
-def _turned(units: UnitPushes, points: Floats, delta: Floats) -> tuple[Bools, Floats]:
+def _turn_pushes(units: UnitPushes, points: Floats, delta: Floats) -> tuple[Bools, Floats]:
     """Turn the pushes against the gradient again and again: whether each row breaks, and the worst pushes found."""
     at = units.at(delta)
     # from the pushes given and, in case these lead into a corner, from none

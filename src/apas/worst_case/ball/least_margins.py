@@ -45,7 +45,7 @@ def least_margins_ball(
         error[rows] = boxes.error(delta[rows])
         lowered = net.rounding(X[rows], mask, delta[rows])
         against = margins_against(net, X[rows], wanted[rows], mask)
-        parts = [_least(margin.lowered(lowered), norms, delta[rows]) for margin in against]
+        parts = [_least(margin.lower(lowered), norms, delta[rows]) for margin in against]
         safe[rows] = np.fmax(np.minimum.reduce(parts), boxes.bound(delta[rows]) - error[rows])
     return np.where(np.isnan(safe), -np.inf, safe + error), error
 
@@ -58,7 +58,7 @@ def ball_radius(net: FeedForward, X: Floats, wanted: Indices, mask: Floats, p: f
         parts = [_radius(margin, norms, limit) for margin in against]
         if net.dtype != "float64":  # no more is proved than in real arithmetic, and rounding never falls with delta
             lowered = net.rounding(X[rows], mask, np.minimum.reduce(parts))
-            parts = [_radius(margin.lowered(lowered), norms, limit) for margin in against]
+            parts = [_radius(margin.lower(lowered), norms, limit) for margin in against]
         boxes, least = Boxes(net, X[rows], wanted[rows], mask), np.minimum.reduce(parts)
         # where intervals over the box around the ball prove more, which is seldom, that counts
         beyond = np.minimum(1.001 * least, limit)

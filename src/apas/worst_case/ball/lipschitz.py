@@ -53,7 +53,7 @@ class BallMargin:
         names = ("X", "weights", "weight_moves", "bias", "bias_moves", "bias_size", "enters")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def lowered(self, by: Floats) -> BallMargin:
+    def lower(self, by: Floats) -> BallMargin:
         """The same rows with margins that are less by so much."""
         return replace(self, bias=self.bias - by, bias_size=self.bias_size + by) if by.any() else self
 
@@ -275,7 +275,7 @@ class BallSlopes:
         rounding = self._rounding(i, before.size, direct)
         ends = self.sums - direct - rounding, self.sums + direct + rounding
         none = np.zeros(len(radius))
-        return self._activated(i, self.sums, *ends, reach.max(axis=1), up(rounding.sum(axis=1), len(rounding.T)), none)
+        return self._activate(i, self.sums, *ends, reach.max(axis=1), up(rounding.sum(axis=1), len(rounding.T)), none)
 
     def _next(self, i: int, before: _BallLayer, radius: Floats, reach: Floats) -> _BallLayer:
         """What enters the next layer."""
@@ -292,20 +292,22 @@ class BallSlopes:
         low, high = np.minimum(np.maximum(low, sums - change), sums), np.maximum(np.minimum(high, sums + change), sums)
         moved = joint_norm(self.q, norm * before.moved, reach.max(axis=1))
         error = up(norm * before.error + rounding.sum(axis=1), len(b))
-        return self._activated(i, sums, low, high, moved, error, norm)
+        return self._activate(i, sums, low, high, moved, error, norm)
 
     def _rounding(self, i: int, size: Floats, direct: Floats) -> Floats:
         """What rounding can do to the sums of a layer, activations before it included."""
         size = size.max(axis=1, keepdims=True) * self.norms[i].column_sums + np.abs(self.net.biases[i]) + direct
+        # one per product of the sum and one for the bias; the rest of 16 is for the activation before it, and to spare
         return np.asarray((len(self.net.weights[i]) + 16) * STEP * size + TINY)
 
-    def _activated(
+    def _activate(
         self, i: int, sums: Floats, low: Floats, high: Floats, moved: Floats, error: Floats, norm: Floats
     ) -> _BallLayer:
         name = self.net.activations[i]
         values = activate(name, sums.copy())
         size = np.maximum(np.abs(sums), 1.0) if name in ABSOLUTE else np.abs(values)
         least, most = derivative_range(name, low, high)
+        # functions of a library are off by a few units in the last place, of values up to about 1: 8 are allowed
         slopes = (least, most) if name in PLAIN else (least - 8 * STEP, most + 8 * STEP)
         return _BallLayer(_values(name, low, high), values, size, slopes, moved, error, norm)
 

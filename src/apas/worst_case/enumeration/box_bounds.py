@@ -93,7 +93,7 @@ class BoxPass:
         sums, slack = [], [np.zeros_like(X)]
         size, steps = np.abs(X), 0
         for i, (w, b) in enumerate(zip(weights, parts[1::2], strict=True)):
-            steps += w[0].shape[1] + 8
+            steps += w[0].shape[1] + 8  # 8: bias and activation, whose last few bits may be off, and to spare
             size = _times(size, np.maximum(-w[0], w[1])) + np.maximum(-b[0], b[1])
             if i == len(net.activations):
                 break
@@ -102,6 +102,7 @@ class BoxPass:
             error = rounding(steps) * size + TINY
             sums.append((least + b[0] - error, most + b[1] + error))
             values.append(activation_range(name, least + b[0], most + b[1]))
+            # no activation exceeds its value at 0 by more than its steepest slope times the argument
             size = STEEPEST.get(name, 1.0) * size + {"softplus": math.log(2.0), "sigmoid": 0.5}.get(name, 0.0)
             slack.append(rounding(steps) * size + TINY)
         total = size.sum(axis=1) + abs(net.offset)

@@ -9,7 +9,7 @@ from enumerable_problems import enumerated, random_problem
 from apas import FeedForward
 from apas.counterfactuals.sources.base import NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import source as attempt
-from apas.counterfactuals.sources.milp.changes import ChangeBudget, changes_of, unit_ranges
+from apas.counterfactuals.sources.milp.changes import ChangeBudget, possible_changes, unit_ranges
 from apas.counterfactuals.sources.milp.program import cheapest_program, widest_program
 from apas.counterfactuals.sources.milp.source import Nearest, NearestPoint, network_of
 from apas.counterfactuals.space.feature import Feature
@@ -122,7 +122,7 @@ def test_the_largest_margin_is_found_or_proved_to_be_too_small(seed: int) -> Non
 def test_ranges_hold_for_every_point_within_the_budget(seed: int, budget: float, distance: str) -> None:
     task, row = random_problem(seed, distance, continuous=1)
     search, (net, parts) = Search(task, 0, row, task.model.classes[0]), network_of(task)
-    changes = changes_of(search, parts, net.weights[0], net.biases[0])
+    changes = possible_changes(search, parts, net.weights[0], net.biases[0])
     ranges = unit_ranges(net, ChangeBudget(changes, budget, distance), scores=True)
     rng = np.random.default_rng(seed)
     points = task.space.snapped(row + rng.normal(size=(400, len(row))), np.broadcast_to(row, (400, len(row))))

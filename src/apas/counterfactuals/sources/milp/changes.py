@@ -64,7 +64,7 @@ class Changes:
         return row
 
 
-def changes_of(search: Search, parts: Sequence[Piece | None], weights: Floats, bias: Floats) -> Changes:
+def possible_changes(search: Search, parts: Sequence[Piece | None], weights: Floats, bias: Floats) -> Changes:
     """All that may be done to the input of a search."""
     x, space = search.input, search.task.space
     strange = {i: p.numbers[0] for i, p in enumerate(parts) if p is not None and not p.covers(float(x[i]))}
@@ -263,5 +263,5 @@ def _carried_back(net: FeedForward, budget: ChangeBudget, ranges: UnitRanges, fo
 def _lines(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Slopes and heights of a line above an activation and of one below it."""
     above, below = pencil(name, -high, -low, mirrored=True), pencil(name, low, high, mirrored=False)
-    up, down = above.leaning(-high, -low), below.leaning(low, high)
+    up, down = above.leaning_slope(-high, -low), below.leaning_slope(low, high)
     return up, -above.height(up), down, below.height(down)

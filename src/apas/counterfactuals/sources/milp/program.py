@@ -72,7 +72,7 @@ class _Writer(ProgramBuilder):
         super().__init__()
         self.total, self.phases = total, list[PhaseBinary]()
 
-    def finished(self, cost: Floats, activations: Sequence[str]) -> ChangeProgram:
+    def finish_changes(self, cost: Floats, activations: Sequence[str]) -> ChangeProgram:
         phases = PhaseBinaries(self.phases, activations) if self.phases else None
         return ChangeProgram(**vars(self.finish(cost).scaled_rows()), phases=phases)
 
@@ -131,7 +131,7 @@ def count_columns(net: FeedForward, ranges: UnitRanges, needs: _Sides) -> int:
     """How many columns `write_units` will add."""
     count = 0
     for name, (low, high), (large, small) in zip(net.activations, ranges, needs, strict=False):
-        unsettled = np.isnan(_settled(name, low, high)[0])
+        unsettled = np.isnan(_straight_line(name, low, high)[0])
         count += int(unsettled.sum())
         if name == "hard_tanh":
             count += int((unsettled & large & (low < -1)).sum() + (unsettled & small & (high > 1)).sum())
@@ -148,7 +148,7 @@ def write_units(
     form[:, : len(changes)] = changes.gain.T
     for i, (name, weight) in enumerate(zip(net.activations, goal.weights(net), strict=True)):
         (low, high), (large, small) = ranges[i], needs[i]
-        slope, height = _settled(name, low, high)
+        slope, height = _straight_line(name, low, high)
         unsettled, slope = np.flatnonzero(np.isnan(slope)).tolist(), np.nan_to_num(slope)
         after, after_const = slope[:, None] * form, slope * const + height
         least, most = activation_range(name, low, high)
@@ -159,9 +159,9 @@ def write_units(
             ends = float(low[k]), float(high[k])
             unit = _Unit(writer, (i, k), a, scale, form[k], float(const[k]), *ends, float(weight[k]))
             if name == "hard_tanh":
-                unit.clipped(large=bool(large[k]), small=bool(small[k]))
+                unit.add_clip(large=bool(large[k]), small=bool(small[k]))
             else:
-                unit.kinked(0.0 if name == "relu" else LEAKY_SLOPE, large=bool(large[k]), small=bool(small[k]))
+                unit.add_kink(0.0 if name == "relu" else LEAKY_SLOPE, large=bool(large[k]), small=bool(small[k]))
         form, const = net.weights[i + 1].T @ after, after_const @ net.weights[i + 1] + net.biases[i + 1]
     return form, const
 
@@ -198,7 +198,7 @@ class _Unit:
         side = slope * self.const + sign * height
         self.writer.row(None, values, *((-np.inf, side) if sign > 0 else (side, np.inf)))
 
-    def kinked(self, slope: float, *, large: bool, small: bool) -> None:
+    def add_kink(self, slope: float, *, large: bool, small: bool) -> None:
         """Relu, or leaky relu with its slope left of 0: the larger of two lines."""
         if small:
             self.at_most(1.0, 0.0, sign=-1.0)
@@ -209,7 +209,7 @@ class _Unit:
             self.at_most(1.0, -rest * self.low, (alive, rest * self.low))
             self.at_most(slope, 0.0, (alive, rest * self.high))
 
-    def clipped(self, *, large: bool, small: bool) -> None:
+    def add_clip(self, *, large: bool, small: bool) -> None:
         """Hard tanh: at most max(z, -1) and, mirrored, at least min(z, 1); its other ends are those of its column."""
         for needed, sign, low, high in ((large, 1.0, self.low, self.high), (small, -1.0, -self.high, -self.low)):
             if needed and low >= -1:
@@ -220,7 +220,7 @@ class _Unit:
                 self.at_most(0.0, -1.0, (free, min(high, 1.0) + 1), sign)
 
 
-def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+def _straight_line(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Slope and height of an activation that is a straight line on a range; slope NaN where it is not."""
     nothing = np.zeros_like(low)
     if name == "identity":
@@ -245,7 +245,7 @@ class Effect:
     distance: str
     avoid: Sequence[frozenset[int]] = ()
 
-    def rounded(self, values: Floats) -> Floats | None:
+    def round_amounts(self, values: Floats) -> Floats | None:
         """Amounts that can be taken, near the values of the first columns; None if they would change too much."""
         changes = self.changes
         amounts = np.clip(values[: len(changes)], 0.0, changes.top)
@@ -318,7 +318,7 @@ def cheapest_program(
     _write_changes(writer, budget, avoid)
     if not largest and np.isfinite(budget.cost):
         writer.row(None, cost.copy(), -np.inf, budget.cost)
-    return writer.finished(cost, net.activations)
+    return writer.finish_changes(cost, net.activations)
 
 
 def widest_program(net: FeedForward, budget: ChangeBudget, goal: Contrast, avoid: _Sets = ()) -> ChangeProgram:
@@ -339,7 +339,7 @@ def widest_program(net: FeedForward, budget: ChangeBudget, goal: Contrast, avoid
     _write_changes(writer, budget, avoid)
     cost = np.zeros(writer.total)
     cost[t] = -1.0
-    return writer.finished(cost, net.activations)
+    return writer.finish_changes(cost, net.activations)
 
 
 def _by_feature(budget: ChangeBudget) -> list[list[int]]:

@@ -17,7 +17,7 @@ from apas._typing import Floats
 from apas._validation import check_number
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
-from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, changes_of, unit_ranges
+from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, possible_changes, unit_ranges
 from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.display.numbers import at_most
@@ -34,7 +34,7 @@ OUTWARD = 1e-9  # ranges are wider than what was proved by this part
 CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
 
 
-def climb(effect: Effect, margin: float, deadline: float) -> Floats | None:
+def climb_margin(effect: Effect, margin: float, deadline: float) -> Floats | None:
     """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none does."""
     amounts, paid = np.zeros(len(effect.changes)), 0.0
     reached = effect.margin(amounts)[0]
@@ -66,7 +66,7 @@ def _steps(effect: Effect, amounts: Floats) -> Floats:
             step[column] += np.ceil(rest) if changes.integer[column] else rest
             if changes.parent[column] >= 0:
                 step[changes.parent[column]] = 1.0
-            kept = effect.rounded(step)
+            kept = effect.round_amounts(step)
             if kept is not None and (kept != amounts).any():
                 found.append(kept)
     return np.array(found).reshape(-1, len(changes))
@@ -97,11 +97,11 @@ class BudgetedSearch:
         if best.complete:
             return best
         if best.values is None:  # some point, within the limit or not
-            amounts = None if self.beyond.values is not None else climb(self.effect, self.margin, self.deadline)
+            amounts = None if self.beyond.values is not None else climb_margin(self.effect, self.margin, self.deadline)
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
-            best = self._improved(best)
-        program = self._tightened()
+            best = self._improve(best)
+        program = self._tighten_program()
         if program is None:
             return best
         best = self._least(program, HARD, best)
@@ -113,7 +113,7 @@ class BudgetedSearch:
 
     def accept(self, values: Floats) -> tuple[Floats, float] | None:
         """The point that values stand for, or one beyond it, if it has the margin and is within the limit."""
-        amounts = self.effect.rounded(values)
+        amounts = self.effect.round_amounts(values)
         if amounts is None:
             return None
         reached, size = self.effect.margin(amounts)
@@ -149,7 +149,7 @@ class BudgetedSearch:
         cost, total = self.effect.cost(amounts)
         return cost if self.effect.distance == "l1" else cost + TIE * total
 
-    def _improved(self, best: Incumbent) -> Incumbent:
+    def _improve(self, best: Incumbent) -> Incumbent:
         """A cheaper point near a point, while only units close to their kinks change phase; it becomes the limit."""
         self.budget = best.cost
         program = self._program()  # within that budget
@@ -170,19 +170,19 @@ class BudgetedSearch:
         self.budget = best.cost
         return best
 
-    def _tightened(self) -> ChangeProgram | None:
+    def _tighten_program(self) -> ChangeProgram | None:
         """The program with ranges of units that take it into account; None if that leaves nothing."""
         ranges = unit_ranges(self.effect.net, self._change_budget)
         program = self._program(ranges)
         for _ in range(ROUNDS):
-            if not self._tighten(program, ranges):
+            if not self._tighten_ranges(program, ranges):
                 return None
             before, program = program.binaries, self._program(ranges)
             if program.binaries > (1 - WORTHWHILE) * before:
                 break
         return program
 
-    def _tighten(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
+    def _tighten_ranges(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
         """Narrow the ranges of units whose phase is open to what dual bounds prove; False if there is no point."""
         phases = program.phases
         if phases is None:
@@ -257,7 +257,7 @@ class Nearest:
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
         self.search, self.net, self.time_limit = search, net, time_limit
-        self.changes = changes_of(search, parts, net.weights[0], net.biases[0])
+        self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
@@ -265,8 +265,9 @@ class Nearest:
 
     def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
+        # each try asks for 4 `MISS` more, four of them for 16: who is not valid then is so for another reason
         for _ in range(4 if len(self.changes) else 0):
-            best = self._solved(margin)
+            best = self._solve(margin)
             if best.values is None:
                 return None
             found = self._proper(best.values)
@@ -283,7 +284,7 @@ class Nearest:
         deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
-            amounts = self.effect.rounded(advice.point)
+            amounts = self.effect.round_amounts(advice.point)
             found = None if amounts is None else self._proper(amounts)
             if found is not None:
                 return found
@@ -300,7 +301,7 @@ class Nearest:
     def _deadline(self) -> float:
         return min(time.monotonic() + self.time_limit, self.search.task.deadline)
 
-    def _solved(self, margin: float) -> Incumbent:
+    def _solve(self, margin: float) -> Incumbent:
         """The search is limited to a cost that is likely to do, and that is raised if it does not."""
         deadline, budget = self._deadline(), self.guess.cost(margin)
         while True:
@@ -447,9 +448,9 @@ class MilpSource:
         last = found if slack is None else bracket.passing
         if last is not None:
             yield Candidate(last.point)
-            yield from self._growing(nearest, last)
+            yield from self._growing_margins(nearest, last)
 
-    def _growing(self, nearest: Nearest, found: NearestPoint) -> Iterator[Candidate]:
+    def _growing_margins(self, nearest: Nearest, found: NearestPoint) -> Iterator[Candidate]:
         """Candidates with margins that grow slowly at first, then faster."""
         growth, last = FIRST_GROWTH, found if found.margin <= self.max_margin else None
         while last is not None:
