@@ -93,8 +93,8 @@ def as_model(
             return from_torch(obj, **chosen, threshold=threshold, feature_names=feature_names)
     raise Unsupported(
         f"`model` is a {type(obj).__module__}.{type(obj).__name__}, which apas cannot read; pass a fitted classifier "
-        "with classes_ and predict_proba or decision_function, a PyTorch module, a Keras model, an apas.FeedForward, an "
-        f"object with the members {_MEMBERS}, or an apas.Predictor of a function."
+        "with classes_ and predict_proba or decision_function, a PyTorch module, a Keras model, an apas.FeedForward, "
+        f"an object with the members {_MEMBERS}, or an apas.Predictor of a function."
     )
 
 

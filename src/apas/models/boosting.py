@@ -47,7 +47,9 @@ def _check_fitted(estimator: Any) -> None:
     except Exception:  # noqa: BLE001  (each library says in its own way that there is nothing yet)
         fitted = False
     if not fitted:
-        raise InputError(f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first.")
+        raise InputError(
+            f"the model must be fitted, but this {type(estimator).__name__} is not; call .fit(X, y) first."
+        )
 
 
 def _xgboost_names(estimator: Any) -> list[str] | None:

@@ -125,8 +125,8 @@ class Predictor:
     Parameters
     ----------
     function : callable
-        Takes rows, a data frame with the columns `feature_names` if they are given, else a float64 matrix, and gives one
-        number per row (of class 1 of two) or one column per class; or one class per row.
+        Takes rows, a data frame with the columns `feature_names` if they are given, else a float64 matrix, and gives
+        one number per row (of class 1 of two) or one column per class; or one class per row.
     output : {"probability", "score", "class"}
         What it gives. A score is compared with `threshold`, or with the other classes' scores. A class has no size:
         margins are 1 and -1.
@@ -216,7 +216,7 @@ class Predictor:
         return self._settle(margins, rows, wanted)
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
-        """Margins with the sign that the model's own decision gives them; of a function its numbers are all there is."""
+        """Margins with the sign that the model's own decision gives them; a function has no other than its numbers."""
         return margins
 
     def _rows(self, X: Floats) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import math
 import warnings
 from collections import Counter
@@ -121,6 +122,10 @@ def retrain(
     *,
     n_models: int,
     bootstrap: bool = True,
+    fraction: float = 1.0,
+    when: Any = None,
+    window: int | None = None,
+    keep: str | None = None,
     warm_start: bool = False,
     n_jobs: int = 1,
     rng: int | np.random.Generator | None = None,
@@ -134,8 +139,9 @@ def retrain(
     Parameters
     ----------
     estimator : object
-        A scikit-learn classifier or `Pipeline`, which is cloned and never changed, or a function ``(X, y, seed)`` that
-        trains a model and returns it (anything that `as_model` takes).
+        A classifier with the manners of scikit-learn (boosted trees of XGBoost, LightGBM and CatBoost too) or a
+        `Pipeline`, which is cloned and never changed, or a function ``(X, y, seed)`` that trains a model and returns it
+        (anything that `as_model` takes).
     X, y : array_like or data frame
         The training data, in the user's units.
     n_models : int
@@ -143,6 +149,15 @@ def retrain(
     bootstrap : bool, default True
         Draw as many rows as there are, with replacement, for each model; else all models see the same rows and differ
         by their seeds alone.
+    fraction : float, default 1.0
+        Which share of the rows each model sees; without `bootstrap`, each of them once.
+    when : array_like, optional
+        The period of each row, such as its month; with it each model is trained on a window of periods in a row, which
+        begins at random.
+    window : int, optional
+        How many of the periods a window has; needed with `when`.
+    keep : {"preprocessing"}, optional
+        Keep the fitted preprocessing of a pipeline and fit its last step alone; else all steps are fitted anew.
     warm_start : bool, default False
         Let each model go on from the fitted `estimator` rather than from scratch; of a pipeline the last step, behind
         the preprocessing as it is. The estimator must have the option `warm_start`.
@@ -195,6 +210,7 @@ def retrain(
     check_flag(warm_start, "warm_start")
     jobs = check_jobs(n_jobs)
     _check_estimator(estimator, bool(warm_start))
+    _check_keep(keep, estimator)
     try:
         rows = X if hasattr(X, "shape") else np.asarray(X)
     except ValueError:
@@ -202,7 +218,8 @@ def retrain(
     if not rows.shape or not rows.shape[0]:
         raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
     labels = check_labels(y, int(rows.shape[0]), owner="retrain")
-    recipe = _Recipe(estimator, rows, labels, bool(bootstrap), bool(warm_start), entropy_of(rng))
+    sample = _Sample(int(rows.shape[0]), bool(bootstrap), fraction, *_read_periods(when, window, int(rows.shape[0])))
+    recipe = _Recipe(estimator, rows, labels, sample, bool(warm_start), keep is not None, entropy_of(rng))
     results: list[tuple[Any, _Caught]] = []
     with Progress(n_models, "training models") as progress:
         for result in in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs):
@@ -214,23 +231,100 @@ def retrain(
 
 
 @dataclass(frozen=True)
+class _Sample:
+    """Which rows model number i sees."""
+
+    rows: int
+    bootstrap: bool
+    fraction: float
+    periods: Integers | None
+    window: int
+
+    def __post_init__(self) -> None:
+        _check_share(self.fraction, self.rows, "retrain", "the rows")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every model sees all rows."""
+        return not self.bootstrap and self.fraction == 1 and self.periods is None
+
+    def draw(self, entropy: int, i: int) -> Integers:
+        """Numbers of the rows of model number i, a pure function of the seed and i."""
+        stream, among = Stream(entropy, "retrain/rows"), np.arange(self.rows)
+        if self.periods is not None:
+            starts = int(self.periods.max()) + 2 - self.window
+            first = int(drawn_rows(Stream(entropy, "retrain/windows"), i, 1, starts)[0])
+            among = np.flatnonzero((self.periods >= first) & (self.periods < first + self.window))
+        size = _share_of(self.fraction, len(among))
+        if self.bootstrap:
+            return among[drawn_rows(stream, i * self.rows, size, len(among))]
+        # in the order of random numbers any row is as likely as another to come first
+        order = np.argsort(stream.words(i * self.rows, len(among)), kind="stable")[:size]
+        return np.sort(among[order])
+
+    def words(self) -> str:
+        """How the rows are drawn."""
+        how = "a bootstrap sample of " if self.bootstrap else ""
+        if self.fraction != 1:
+            how = f"{how or 'a random part of '}{float(self.fraction):g} of "
+        if self.periods is not None:
+            how = (
+                f"{how}a window of {self.window} of {int(self.periods.max()) + 1} periods, which begins at random, of "
+            )
+        return how
+
+
+def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, int]:
+    """The number of each row's period, in their order, and the length of a window."""
+    if when is None and window is None:
+        return None, 0
+    if when is None or window is None:
+        given, other = ("window", "when") if when is None else ("when", "window")
+        raise InputError(f"`{given}` of retrain goes with `{other}`, which is missing; pass both or none.")
+    given = np.asarray(when)
+    if given.shape != (rows,) or np.asarray(given != given).any():
+        raise InputError(f"`when` of retrain must hold one period per row ({rows}), none missing, got {given.shape}.")
+    try:
+        distinct, periods = np.unique(given, return_inverse=True)
+    except TypeError:
+        raise InputError(
+            "`when` of retrain must hold periods that have an order, got ones of different types."
+        ) from None
+    length = check_integer(window, "window", "retrain", least=1)
+    if length > len(distinct):
+        raise InputError(f"`window` of retrain must be at most the number of periods ({len(distinct)}), got {length}.")
+    return periods.astype(np.int64), length
+
+
+def _check_keep(keep: Any, estimator: Any) -> None:
+    if keep is None:
+        return
+    if keep != "preprocessing":
+        raise InputError(f'`keep` of retrain must be "preprocessing" or None, got {keep!r}.')
+    if final_step(estimator) is estimator or len(estimator) < 2:
+        raise InputError("`keep` of retrain needs a Pipeline with preprocessing; leave it out.")
+    read_model(estimator, "`estimator` of retrain, whose preprocessing is kept,")
+
+
+@dataclass(frozen=True)
 class _Recipe:
     """Everything that makes model number i, for workers."""
 
     estimator: Any
     X: Any
     y: Any
-    bootstrap: bool
+    sample: _Sample
     warm_start: bool
+    keep: bool
     entropy: int
 
     def train(self, i: int) -> tuple[Any, _Caught]:
         """The model, and what its training warned about."""
         from threadpoolctl import threadpool_limits
 
-        X, y, size = self.X, self.y, int(self.X.shape[0])
-        if self.bootstrap:
-            rows = drawn_rows(Stream(self.entropy, "retrain/rows"), i * size, size, size)
+        X, y = self.X, self.y
+        if not self.sample.is_whole:
+            rows = self.sample.draw(self.entropy, i)
             X, y = take_rows(X, rows), take_rows(y, rows)
         # more threads add up in another order, and workers have fewer of them
         with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
@@ -251,14 +345,15 @@ class _Recipe:
         seeds = Stream(self.entropy, "retrain/seeds")
         if not hasattr(self.estimator, "fit"):
             return self.estimator(X, y, drawn_seeds(seeds, i, 1)[0])
-        if not self.warm_start:
-            from sklearn.base import clone
-
-            return _set_seeds(clone(self.estimator), seeds, i).fit(X, y)
+        if not self.warm_start and not self.keep:
+            return _set_seeds(_clone(self.estimator), seeds, i).fit(X, y)
         model = _set_seeds(copy.deepcopy(self.estimator), seeds, i)
         final = final_step(model)
         rows = model[:-1].transform(X) if final is not model and len(model) > 1 else X
-        final.set_params(warm_start=True).fit(rows, y)
+        if self.warm_start:
+            final.set_params(warm_start=True).fit(rows, y)
+        else:
+            model.steps[-1] = (model.steps[-1][0], _clone(final).fit(rows, y))
         return model
 
     def process(self) -> str:
@@ -269,14 +364,37 @@ class _Recipe:
         name = f"a pipeline that ends in {name}" if final is not estimator else name
         name = name if hasattr(estimator, "fit") else f"the function {name}"
         how = "trained further from the fitted model on" if self.warm_start else "fitted to"
+        how = f"behind the same preprocessing {how}" if self.keep else how
         data = f"the same {self.X.shape[0]} rows (data {data_digest(self.X, self.y)})"
-        return f"{name} {how} {'a bootstrap sample of ' if self.bootstrap else ''}{data}, with a new seed"
+        return f"{name} {how} {self.sample.words()}{data}, with a new seed"
+
+
+def _clone(estimator: Any) -> Any:
+    """An unfitted copy."""
+    from sklearn.base import clone
+
+    try:
+        return clone(estimator)
+    except RuntimeError:  # CatBoost keeps its settings in another form than they were given in; it forgets when fitted
+        return copy.deepcopy(estimator)
 
 
 def _set_seeds(estimator: Any, seeds: Stream, i: int) -> Any:
     """The estimator with a seed in every setting of its own and its steps' that takes one."""
-    names = [n for n in sorted(estimator.get_params()) if n == "random_state" or n.endswith("__random_state")]
+    names = _seed_names(estimator)
     return estimator.set_params(**dict(zip(names, drawn_seeds(seeds, i * len(names), len(names)), strict=True)))
+
+
+def _seed_names(estimator: Any) -> list[str]:
+    """Settings that are seeds, under either name that libraries have for them."""
+    settings = estimator.get_params()
+    names = {name for name in settings if name.split("__")[-1] in ("random_state", "random_seed")}
+    parts = {"": estimator} | {f"{k}__": v for k, v in settings.items() if hasattr(v, "get_params")}
+    for prefix, part in parts.items():  # CatBoost tells of a setting only once it was given
+        known = inspect.signature(type(part)).parameters
+        if "random_seed" in known and not names & {f"{prefix}random_state", f"{prefix}random_seed"}:
+            names.add(f"{prefix}random_seed")
+    return sorted(names)
 
 
 def _check_estimator(estimator: Any, warm_start: bool) -> None:
@@ -393,7 +511,9 @@ def estimate_delta(
         raise InputError(str(error).replace("`X`", "`X_new`")) from error
     classes = base.classes if update is None else None
     labels = check_labels(y_new, len(points), classes, name="y_new", of="X_new", owner="estimate_delta")
-    entropy, draws, seeds = _draw(rng, rounds, len(points), _check_size(fraction, len(points)))
+    entropy, draws, seeds = _draw(
+        rng, rounds, len(points), _check_share(fraction, len(points), "estimate_delta", "the new rows", "X_new")
+    )
     models, columns = [], [f"round {i}" for i in range(1, rounds + 1)]
     names = [f"the model of {column} of estimate_delta" for column in columns]
     for name, rows, seed in zip(names, draws, seeds, strict=True):
@@ -459,18 +579,21 @@ def _one_pass(estimator: Any, X: Floats, y: Any, seed: int) -> Any:
     return estimator
 
 
-def _check_size(fraction: Any, rows: int) -> int:
-    """How many rows a round draws; 0.29 of 100 rows are 29, as it is read, not the 28 of floating point."""
+def _check_share(fraction: Any, rows: int, owner: str, what: str, argument: str = "X") -> int:
+    """How many rows a share of them is; 0.29 of 100 rows are 29, as it is read, not the 28 of floating point."""
     if not isinstance(fraction, Real) or isinstance(fraction, bool) or not 0 < float(fraction) <= 1:
-        wanted = "must lie in (0, 1]"
-        raise InputError(f"`fraction` of estimate_delta {wanted}, got {fraction!r}; it is a share of the new rows.")
-    size = int(Fraction(str(fraction)) * rows)
+        raise InputError(f"`fraction` of {owner} must lie in (0, 1], got {fraction!r}; it is a share of {what}.")
+    size = _share_of(fraction, rows)
     if size < 1:
         raise InputError(
-            f"`X_new` of estimate_delta must have rows enough, but {float(fraction):g} of {rows} rows is less "
+            f"`{argument}` of {owner} must have rows enough, but {float(fraction):g} of {rows} rows is less "
             f"than one; pass more rows{'' if rows == 0 else f', or a fraction of at least 1/{rows}'}."
         )
     return size
+
+
+def _share_of(fraction: Any, rows: int) -> int:
+    return int(Fraction(str(fraction)) * rows)
 
 
 def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list[Integers], list[int]]:
