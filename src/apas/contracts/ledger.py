@@ -221,7 +221,7 @@ class Ledger:
         gone = self._book.count_expired(today)
         report = joint_audit(texts, names, new_model, base=base, expired=gone, strict=strict, **how)
         if record:
-            with self._book.transaction():
+            with self._book.write_transaction():
                 for (number, _, _), row in zip(owed, report, strict=True):
                     self._book.record(number, row, report.new_digest)
         return report
@@ -249,7 +249,7 @@ class Ledger:
         names = check_texts(references, "references")
         query = "SELECT id, digest FROM promises WHERE reference = ? AND state IN ('open', 'broken')"
         closed = 0
-        with self._book.transaction():
+        with self._book.write_transaction():
             for name in names:
                 chosen = [number for number, known in self._book.rows(query, name) if known.startswith(digest)]
                 if not chosen:

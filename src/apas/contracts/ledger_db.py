@@ -228,8 +228,8 @@ class Book:
             )
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A transaction."""
+    def write_transaction(self) -> Iterator[None]:
+        """Everything in it is written, or nothing."""
         with readable_errors(self.path), transaction(self.connection):
             yield
 
@@ -249,7 +249,7 @@ class Book:
 
     def insert(self, reference: str, part: Promise, expires: str | None) -> bool:
         """Add a promise in a transaction of its own, unless it is there; whether it was new."""
-        with self.transaction():
+        with self.write_transaction():
             done = self.connection.execute(
                 "INSERT INTO promises (reference, digest, model, content, issued, expires, state) "
                 "VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT (reference, digest) DO NOTHING",
