@@ -150,7 +150,7 @@ def check_matrix(X: Any, n_features: int, feature_names: Sequence[str] | None) -
 
 
 def _check_width(columns: int, n_features: int) -> None:
-    if columns != n_features:
+    if columns != n_features and n_features:  # a function does not know before it has seen rows
         raise InputError(f"`X` must have {n_features} columns, as the model has features, got {columns}.")
 
 

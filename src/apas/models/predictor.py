@@ -16,7 +16,7 @@ import numpy as np
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_integer, check_names, check_number, check_probability, is_frame
 from apas.errors import InputError, Unsupported
-from apas.models.base import NO_PARAMETERS, class_indices
+from apas.models.base import NO_PARAMETERS, Parameters, class_indices
 from apas.models.digest import canonical
 
 #: What a function gives: numbers of class 1 of two, or one column of them per class; or the class itself.
@@ -146,7 +146,7 @@ class Predictor:
     array([-1.,  1.])
     """
 
-    parameters = NO_PARAMETERS
+    parameters: Parameters = NO_PARAMETERS
 
     def __init__(
         self,
@@ -186,10 +186,8 @@ class Predictor:
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
-        if self._width is None:
-            raise InputError("`n_features` of Predictor is not known before it has seen rows; pass it, or names.")
-        return self._width
+        """Number of columns; 0 as long as nobody has told it."""
+        return self._width or 0
 
     @property
     def n_raw_features(self) -> int:
@@ -198,15 +196,20 @@ class Predictor:
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers; cells that are none, and missing ones, by codes that `margin` knows again."""
-        return self._cells.encode(X)
+        codes = self._cells.encode(X)
+        self._width = self._width or codes.shape[1]
+        return codes
 
     def margin(self, X: Floats, target: Any) -> Floats:
         """Margins of encoded rows towards `target`: at least 0 where the model gives class 1 of two, else above 0."""
+        return self._margin(X, target, self.function)
+
+    def _margin(self, X: Floats, target: Any, function: Callable[[Any], Any]) -> Floats:
         wanted = class_indices(self.classes, target, len(X))
         if not len(X):
             return np.empty(0)
         rows = self._rows(X)
-        numbers = self._numbers(rows)
+        numbers = self._numbers(rows, function)
         if numbers.ndim == 1:
             margins = np.where(wanted == 1, numbers, -numbers)
         else:
@@ -223,13 +226,13 @@ class Predictor:
         """Encoded rows as the function takes them."""
         return self._cells.decode(X, self.feature_names)
 
-    def _numbers(self, rows: Any) -> Floats:
+    def _numbers(self, rows: Any, function: Callable[[Any], Any]) -> Floats:
         """Scores, or logits and logarithms of probabilities, (rows,) for two classes and (rows, classes) for more."""
         count, classes = len(rows), len(self.classes)
         if self.output == "class":
-            given = self._class_numbers(np.asarray(self.function(rows), dtype=object), count)
+            given = self._class_numbers(np.asarray(function(rows), dtype=object), count)
             return 2.0 * given - 1.0 if classes == 2 else np.eye(classes)[given]
-        numbers = np.asarray(self.function(rows), dtype=np.float64)
+        numbers = np.asarray(function(rows), dtype=np.float64)
         if numbers.ndim == 2 and numbers.shape[1] == 1:
             numbers = numbers[:, 0]
         if numbers.shape not in {(count, classes), (count,) if classes == 2 else None}:
@@ -328,7 +331,7 @@ class LibraryPredictor(Predictor):
         rows = self._rows(self.encode(X))
         if self._decide is not None:
             return self._labels(self._decide(rows))
-        return np.array(self.classes, dtype=object)[(self._numbers(rows) >= 0).astype(int)]
+        return np.array(self.classes, dtype=object)[(self._numbers(rows, self.function) >= 0).astype(int)]
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers, see `Predictor.encode`."""
