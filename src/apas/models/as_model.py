@@ -71,9 +71,11 @@ def as_model(
     if offers(obj, Predicts):
         chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}
         return _without_options(obj if hasattr(obj, "parameters") else ModelWrapper(obj), chosen)
-    if type(obj).__module__.split(".")[0] == "skorch":
-        obj, chosen["output"], chosen["classes"] = read_skorch(obj, output, classes)
     libraries = {cls.__module__.split(".")[0] for cls in type(obj).__mro__}
+    if "skorch" in libraries:
+        from apas.models.torch.adapter import from_skorch
+
+        return from_skorch(obj, **chosen, threshold=threshold, feature_names=feature_names)
     if libraries & {"xgboost", "lightgbm", "catboost"}:  # before scikit-learn, whose classes they inherit from
         from apas.models.boosting import from_booster
 

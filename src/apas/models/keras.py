@@ -12,6 +12,7 @@ from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, check_probability
 from apas.errors import InputError, Unsupported
 from apas.models.base import ModelWrapper
+from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 
 OUTPUTS = ("logit", "probability", "logits", "probabilities")
@@ -59,7 +60,24 @@ def from_keras(
         raise Unsupported(f"the Keras model takes inputs of shape {shape}, but does not begin with a Flatten layer.")
     if None in shape or np.prod(shape, dtype=int) != net.n_features:
         raise InputError(f"`input_shape` of as_model is {shape}, but the first layer takes {net.n_features} numbers.")
-    return KerasModel(model, net, head, shape)
+    scaler = _normalization(model)
+    return (
+        KerasModel(model, net, head, shape) if scaler is None else NormalizedKerasModel(model, net, head, shape, scaler)
+    )
+
+
+def _normalization(model: Any) -> tuple[Floats, Floats] | None:
+    """Mean and standard deviation of the Normalization layer that a model begins with, in its own arithmetic."""
+    found = [layer for kind, layer, _ in _chain(model) if kind == "normalization"]
+    if not found:
+        return None
+    if len(found) > 1 or next(iter(_chain(model)))[1] is not found[0] or found[0].get_config().get("invert"):
+        raise Unsupported(
+            "the Keras model has a Normalization layer elsewhere than at its beginning, or an inverted one."
+        )
+    mean, variance = (np.asarray(_array(part)).reshape(-1) for part in (found[0].mean, found[0].variance))
+    # Keras divides by the square root, and never by less than its epsilon, 1e-7
+    return mean, np.maximum(np.sqrt(variance), np.asarray(1e-7, dtype=variance.dtype))
 
 
 def _layers(model: Any) -> tuple[list[Floats], list[Floats | None], list[str]]:
@@ -67,7 +85,7 @@ def _layers(model: Any) -> tuple[list[Floats], list[Floats | None], list[str]]:
     dense: list[Any] = []
     steps: list[str] = []
     for kind, layer, name in _chain(model):
-        if kind == "flatten":
+        if kind in ("flatten", "normalization"):
             continue  # before the first layer it joins the numbers of an input, later it does nothing
         if kind == "dense":
             dense.append(layer)
@@ -118,8 +136,8 @@ def _chain(model: Any) -> Iterator[tuple[str, Any, str]]:
             if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
                 raise Unsupported("the Keras model has a Dense layer that is quantized or has LoRA weights.")
             yield "dense", layer, _activation(layer.get_config()["activation"])
-        elif kind == "Flatten":
-            yield "flatten", layer, ""
+        elif kind in ("Flatten", "Normalization"):
+            yield kind.lower(), layer, ""
         elif kind == "Activation":
             yield "activation", layer, _activation(layer.get_config()["activation"])
         elif kind in _LAYERS:
@@ -199,3 +217,23 @@ class KerasModel(ModelWrapper):
 
     def __repr__(self) -> str:
         return f"<{type(self._model).__name__} as {self._inner!r}>"
+
+
+class NormalizedKerasModel(KerasModel):
+    """A Keras model of dense layers behind a Normalization layer, which is its preprocessing."""
+
+    def __init__(
+        self, model: Any, network: FeedForward, head: str, shape: tuple[int, ...], scaler: tuple[Floats, Floats]
+    ) -> None:
+        super().__init__(model, network, head, shape)
+        self._mean, self._deviation = scaler
+        self.n_raw_features = network.n_features
+
+    def encode(self, X: Any) -> Floats:
+        """Rows scaled as the layer does it, in its arithmetic."""
+        rows = check_numbers(X, self.feature_names).astype(self._mean.dtype)
+        return np.asarray((rows - self._mean) / self._deviation, dtype=np.float64)
+
+    def describe(self) -> dict[str, Any]:
+        """Architecture and scaling as JSON values."""
+        return {**self._inner.describe(), "preprocessing": canonical([self._mean, self._deviation])}

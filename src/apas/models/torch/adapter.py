@@ -262,6 +262,26 @@ def _code(module: Any) -> list[Any]:
     return told
 
 
+#: What the module of a skorch classifier gives, by the loss that it was trained with.
+_BY_LOSS = {"NLLLoss": "probabilities", "CrossEntropyLoss": "logits"}
+_BY_LOSS |= {"BCEWithLogitsLoss": "logit", "BCELoss": "probability"}
+
+
+def from_skorch(net: Any, *, output: str | None = None, threshold: float = 0.5, **options: Any) -> Any:
+    """Read the module of a fitted skorch classifier, with its classes and its threshold."""
+    if not getattr(net, "initialized_", False):
+        raise InputError(f"the model must be fitted, but this {type(net).__name__} is not; call .fit(X, y) first.")
+    told = _BY_LOSS.get(type(getattr(net.criterion_, "_orig_mod", net.criterion_)).__name__)
+    if net.predict_nonlinearity not in ("auto", None) or (told or output) is None:
+        raise Unsupported(
+            f"this {type(net).__name__} turns its module's numbers into probabilities in a way of its own; pass its "
+            'module: apas.as_model(net.module_, output="logits").'
+        )
+    level = getattr(net, "threshold", 0.5) if threshold == 0.5 else threshold
+    options["classes"] = list(net.classes_) if options.get("classes") is None else options["classes"]
+    return from_torch(net.module_.eval(), output=output or told, threshold=level, **options)
+
+
 def from_torch(
     module: Any,
     *,
