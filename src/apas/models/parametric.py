@@ -33,7 +33,7 @@ class ParametricModel(Predictor):
 
     Notes
     -----
-    The function is called once per shifted model, so a claim from 1,379 draws takes 1,379 calls. It has no gradients and
+    The function is called once per shifted model: a claim from 1,379 draws takes 1,379 calls. It has no gradients and
     no intervals: `Sampling` speaks of it, worst-case methods do not.
 
     Examples
