@@ -389,10 +389,11 @@ def _published_tables(results: Sequence[Mapping[str, Any]], own: Sequence[Mappin
             line |= {f"delta {delta}": round(float(at[j, 0]), 6) + 0.0 for delta, at in added.items()}
             causes.append(line | {f"tests {delta}": round(INPUTS * at[j, 1]) for delta, at in added.items()})
     for result in (result for result in results if result["dataset"] == "news"):
-        lines = zip(result["rows"], _gaps(result), result["versions"]["run again"], strict=True)
-        news += [(i + 1, row, 1, int(line["flips"]), gap) for i, (row, gap, line) in enumerate(lines)]
-    rows = pd.DataFrame(news, columns=["input", "row", "logs", "flipping", "largest gap"])
-    found = rows.groupby(["input", "row"]).agg({"logs": "sum", "flipping": "sum", "largest gap": "max"}).reset_index()
+        for i, line in enumerate(result["versions"]["run again"]):
+            seen = (1, int(line["candidates"] == 1), int(line["flips"]))
+            news.append((i + 1, result["rows"][i], _gaps(result)[i], *seen))
+    rows = pd.DataFrame(news, columns=["input", "row", "largest gap", *(counts := ["logs", "alone", "flipping"])])
+    found = rows.groupby(["input", "row"]).agg(dict.fromkeys(counts, "sum") | {"largest gap": "max"}).reset_index()
     found["largest gap"] = [f"{gap:.0e}" for gap in found["largest gap"]]
     published = pd.DataFrame([_published_line(result, reached[_case(result)]) for result in results])
     steps = pd.DataFrame(causes)
