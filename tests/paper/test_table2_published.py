@@ -160,6 +160,16 @@ def test_from_logs_to_tables(invented, tmp_path, dataset):
         np.testing.assert_array_equal(run.rows[again["rows"][:1]], explained)
 
 
+def test_of_many_rows_the_logged_mean_tells_the_one(invented, monkeypatch):
+    with data_from(invented):
+        (_, unit) = OneCell("news").units({})
+        alone = unit.work(**unit.settings)
+        monkeypatch.setattr(table2, "NEAR", 1.0)
+        among_all = unit.work(**unit.settings)
+    assert [line["candidates"] for line in among_all["versions"]["run again"]] == [400] * 10
+    assert among_all["rows"] == alone["rows"]
+
+
 def test_every_cause_is_one_step():
     """Ten numbers each, so that a version that is left out or taken twice is seen."""
     steps = [[(0.01 * (j + 1), j % 2)] * 10 for j in range(4)]
@@ -260,6 +270,7 @@ def test_explanations_that_flip_do(dataset):
     assert not (before != published).any(), "the page says that none of the published ones does"
     if dataset == "credit":
         assert (outputs(run.network, run.rows) > 0.5).all(), "the page says that no row in class 0 is known"
+        assert outputs(run.network, run.flipping(tests)).round(4).tolist() == [0.4975] * 10, "the page says so"
     else:
         itself = (run.rows[chosen] == run.inputs).all(axis=1)
         assert itself.sum() == 5, "the page says that half of them are the inputs"

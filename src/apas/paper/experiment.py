@@ -20,7 +20,6 @@ from apas._atomic import write_text
 from apas._sanitise import for_html
 from apas.display.tables import csv_text, html_table, markdown_table
 from apas.errors import InputError, MissingExtra
-from apas.models.base import offers
 from apas.paper.data_folder import DATASETS, dataset_path
 from apas.paper.store import COMPUTING, Store, Unit, code_version, library_version, made_with, run_units
 
@@ -70,6 +69,8 @@ def run_experiment(
     label: str = "working",
 ) -> ExperimentOutcome:
     """Do what is not done yet, and write the tables and figures."""
+    from apas.models.base import offers  # numpy is not loaded to list the commands
+
     place = Path(folder)
     with Store(place / RESULTS) as store:
         results = run_units(experiment.units({"quick": quick}), store, n_jobs=n_jobs, label=label)

@@ -31,7 +31,6 @@ from scipy.special import expit
 from apas._optional import require
 from apas._typing import Floats, Indices, Integers
 from apas.counterfactuals.api import generate
-from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.space.feature import Feature
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.display.plots import save_figure
@@ -260,8 +259,8 @@ class PublishedRun:
         # credit: no row is known that this network puts into class 0, so these are the cheapest changes that do it
         space = FeatureSpace([Feature(f"x{i}", "continuous", low=0, high=1) for i in range(self.inputs.shape[1])])
         wanted = np.where(outputs(self.network, self.inputs) > 0.5, 0, 1)
-        options: dict[str, Any] = {"space": space, "source": MilpSource(), "method": "interval", "rng": 0}
-        return _single(generate(self.network, self.inputs, 1e-6, target=wanted, **options).numbers)
+        asked: dict[str, Any] = {"target": wanted, "space": space, "source": "milp", "method": "interval", "rng": 0}
+        return _single(generate(self.network, self.inputs, 1e-6, **asked).numbers)
 
 
 def _single(values: ArrayLike) -> Floats:
