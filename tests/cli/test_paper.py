@@ -90,10 +90,17 @@ def test_table2_refuses_a_file_as_folder(capsys, tmp_path):
 
 
 def test_table2(capsys, tmp_path, monkeypatch):
+    data = shared_folder("datasets").resolve()
     monkeypatch.setenv("APAS_DATA", str(tmp_path))  # the option goes before the variable
-    words = ["paper", "table2", "--data", str(shared_folder("datasets")), "--output", str(tmp_path / "out"), "--quick"]
-    code, out, _ = run(capsys, *words)
+    (tmp_path / "datasets").mkdir()  # the datasets without what the authors logged, which lies beside them
+    for name in ("credit", "spam", "news"):
+        (tmp_path / "datasets" / name).symlink_to(data / name)
+    words = ["paper", "table2", "--data", str(tmp_path / "datasets"), "--output", str(tmp_path / "out"), "--quick"]
+    code, out, err = run(capsys, *words)
     assert code == 0
+    (note,) = (line for line in err.splitlines() if line.startswith("left out: "))
+    assert note.endswith(f"the authors' networks and logs are not at {tmp_path / 'oracle' / 'table2.json'}.")
+    assert not (tmp_path / "out" / "table2-published.csv").exists()
     assert "paper rejected" in out
     assert "table2-networks" in out
     table = pd.read_csv(tmp_path / "out" / "table2.csv")

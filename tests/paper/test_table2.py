@@ -97,8 +97,9 @@ def test_sides_are_those_of_the_one_sided_test(net):
         assert line[column] > 0, "there is something to compare"
 
 
-def test_units():
-    full, quick = table2.units({}), table2.units({"quick": True})
+def test_units(tmp_path):
+    with data_from(appendix_data(tmp_path / "data")):  # without the authors' logs beside it
+        full, quick = table2.units({}), table2.units({"quick": True})
     asked = {(u.settings["dataset"], u.settings["draws"], u.settings["delta"]) for u in full}
     assert asked == set(table2.PAPER)
     assert len(full) == 24

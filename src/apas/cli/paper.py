@@ -65,6 +65,8 @@ class RunOptions:
             print_line(f"written: {', '.join(str(file) for file in outcome.files)}")
         if outcome.without_figures:
             print_note(f"no figures: {outcome.without_figures}")
+        if outcome.left_out:
+            print_note(f"left out: {outcome.left_out}")
         return outcome
 
 

@@ -158,6 +158,15 @@ def dataset_path(name: str) -> Path:
     return path
 
 
+def oracle_path(name: str) -> Path | None:
+    """A file of what the authors computed: in the folder ``oracle`` beside that of the datasets; None if not there."""
+    try:
+        path = data_folder().parent / "oracle" / name
+    except InputError:  # who has no data is told so by what needs them
+        return None
+    return path if path.is_file() else None
+
+
 @contextmanager
 def reading(*names: str) -> Iterator[None]:
     """Refuse files of datasets that cannot be read as what they should be, in one sentence that says which."""

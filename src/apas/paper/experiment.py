@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from apas._atomic import write_text
 from apas._sanitise import for_html
@@ -42,13 +42,22 @@ class Experiment(Protocol):
         """Write the figures into a folder, as PNG and SVG, and say which files they are."""
 
 
+@runtime_checkable
+class LeavesOut(Protocol):
+    """An experiment that may have to leave out a part, as where files of others are not there."""
+
+    def left_out(self) -> str:
+        """Which part and why, in one sentence; empty if all of it can be run."""
+
+
 @dataclass(frozen=True, eq=False)
 class ExperimentOutcome:
-    """What a run gave: its tables, the files of tables and figures, and why there are no figures, if there are none."""
+    """What a run gave: tables, the files of tables and figures, why there are no figures, and what was left out."""
 
     tables: dict[str, DataFrame]
     files: tuple[Path, ...]
     without_figures: str = ""
+    left_out: str = ""
 
 
 def run_experiment(
@@ -60,6 +69,8 @@ def run_experiment(
     label: str = "working",
 ) -> ExperimentOutcome:
     """Do what is not done yet, and write the tables and figures."""
+    from apas.models.base import offers  # numpy is not loaded to list the commands
+
     place = Path(folder)
     with Store(place / RESULTS) as store:
         results = run_units(experiment.units({"quick": quick}), store, n_jobs=n_jobs, label=label)
@@ -69,7 +80,7 @@ def run_experiment(
         for name, table in tables.items():
             files += [place / f"{name}.csv", place / f"{name}.md"]
             write_text(files[-2], csv_text(table, index=False, float_format="%.6g"))
-            write_text(files[-1], f"{markdown_table(table)}\n\n{made}\n")
+            write_text(files[-1], f"{markdown_table(table, digits=table.attrs.get('digits', 3))}\n\n{made}\n")
         without = ""
         try:
             files += experiment.figures(results, place)
@@ -77,7 +88,8 @@ def run_experiment(
             without = str(missing)
     except OSError as error:
         raise InputError(f"{str(place)!r} must be a folder to write to, got: {error.strerror or error}.") from None
-    return ExperimentOutcome(tables, tuple(files), without)
+    left_out = experiment.left_out() if offers(experiment, LeavesOut) else ""
+    return ExperimentOutcome(tables, tuple(files), without, left_out)
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,8 @@ EXPERIMENTS: Final = (
     Entry(
         "table2",
         "Table 2: how far plausible shifts move the expected output, which naturally occurring ones leave alone",
-        "0 for splits and networks; a digest of dataset, draws, delta and number for each explanation's draws",
+        "0 for splits and networks; a digest of dataset, draws, delta and number for each explanation's draws; "
+        "as published, the authors' 0",
     ),
     Entry("lemma", "Lemma 3: plausible shifts that are not natural, and natural ones that are not plausible", "0"),
     Entry("hardness", "Theorem 1: formulas as networks, decided and compared with trying all assignments", "0"),
@@ -182,6 +195,8 @@ class Section:
                 lines.append(f'<img alt="{for_html(file.stem)}" src="data:image/png;base64,{content}">')
         if self.outcome.without_figures:
             lines.append(f"<p>No figures: {for_html(self.outcome.without_figures)}</p>")
+        if self.outcome.left_out:
+            lines.append(f"<p>Left out: {for_html(self.outcome.left_out)}</p>")
         return "\n".join(lines)
 
 

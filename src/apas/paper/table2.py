@@ -7,12 +7,17 @@ experiment the class was that of the label, and none of the ten explanations of 
 For each explanation, networks are drawn whose weights and biases all move by at most delta, every time from the network
 itself. Asked are the average change of the output, and whether a t-test rejects that the expected output is the
 original one.
+
+Where the authors' networks and logs are at hand, their run is made again too, draw by draw, with the weights that drift
+from input to input; and then changed into ours, one cause after the other, so that the changes add up to the difference
+between the printed table and ours.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -21,16 +26,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from apas._optional import require
-from apas._typing import Floats, Integers
+from apas._typing import Floats, Indices, Integers
+from apas.counterfactuals.api import generate
+from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.space import FeatureSpace
 from apas.display.plots import save_figure
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
-from apas.paper.data_folder import dataset_path, reading
+from apas.paper.data_folder import data_folder, dataset_path, oracle_path, reading
 from apas.paper.datasets import LABEL, credit_space, old_credit
 from apas.paper.store import Unit, data_version
 from apas.theory import is_naturally_occurring
+from apas.theory.natural import Moments, t_test
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,9 +55,10 @@ SHARES = 1400  # news with more shares than this, the median, are popular
 
 @dataclass(frozen=True, eq=False)
 class ExplainedNetwork:
-    """A network and ten explanations."""
+    """A network, the test rows, and explanations of the first ten."""
 
     network: FeedForward
+    tests: Floats
     inputs: Floats
     points: Floats
     rows: int
@@ -124,6 +135,7 @@ def _explained(dataset: str, version: str) -> ExplainedNetwork:
     share = float(y[testing].mean())
     return ExplainedNetwork(
         network=model,
+        tests=X[testing],
         inputs=X[testing][:INPUTS],
         points=nearest_other(model, X[testing]),
         rows=len(y),
@@ -149,13 +161,27 @@ PAPER: Final[Mapping[tuple[str, int, float], tuple[float, float]]] = MappingProx
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
-    """One per dataset, number of draws and delta; with ``settings["quick"]`` for 1000 draws only."""
-    return [
-        Unit("table2", unit, {"dataset": dataset, "draws": draws, "delta": delta}, (dataset,))
+    """One per dataset, number of draws and delta, twice where the authors' logs are; 1000 draws only if ``quick``."""
+    asked: list[dict[str, Any]] = [
+        {"dataset": dataset, "draws": draws, "delta": delta}
         for dataset in EPOCHS
         for draws in (DRAWS[:1] if settings.get("quick") else DRAWS)
         for delta in DELTAS
     ]
+    found = [Unit("table2", unit, case, (case["dataset"],)) for case in asked]
+    path = oracle_path(LOGS)
+    if path is not None:
+        logs = hashlib.sha256(path.read_bytes()).hexdigest()  # other logs are other work
+        found += [Unit("table2", published_unit, {**case, "logs": logs}, (case["dataset"],)) for case in asked]
+    return found
+
+
+def left_out() -> str:
+    """Why the published run is not made again, if it is not."""
+    if oracle_path(LOGS) is not None:
+        return ""
+    place = data_folder().parent / "oracle" / LOGS
+    return f"Table 2 as published, and what makes ours differ, since the authors' networks and logs are not at {place}."
 
 
 def unit(dataset: str, draws: int, delta: float) -> dict[str, Any]:
@@ -199,6 +225,181 @@ def measured(
     return rows
 
 
+#: The authors' three networks, the ten inputs of two datasets with their nearest rows, and what they logged.
+LOGS = "table2.json"
+_COMPARED: Final = ("original", "mean", "difference")
+#: Draws at a time; and how near the output at a row of news must be to a logged one, which float32 arithmetic made.
+BLOCK, NEAR = 1000, 1e-6
+#: What leads from the printed table to ours, one after the other.
+CAUSES = ("logged otherwise", "run again", "weights put back", "explanations that flip", "our network", "our draws")
+_Explainer = Callable[[FeedForward, int], Indices]
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedRun:
+    """A network of the authors, the rows with their labels among which its explanations are, and what was logged."""
+
+    network: FeedForward
+    rows: Floats
+    labels: Integers
+    logs: Sequence[Mapping[str, Any]]
+    inputs: Floats | None
+
+    def explain(self, log: Mapping[str, Any], model: FeedForward, i: int) -> Indices:
+        """The nearest row with the label of the other class; without inputs, those that give the logged output."""
+        if self.inputs is not None:  # first come the nearest rows of class 0
+            return np.array([i if outputs(model, self.inputs[i : i + 1])[0] > 0.5 else i + INPUTS])
+        gaps = np.abs(outputs(model, self.rows) - log["original"][i])
+        return np.flatnonzero(gaps <= max(NEAR, gaps.min()))  # if none does, what comes nearest
+
+    def flipping(self, tests: Floats) -> Floats:
+        """Explanations that do change what the network decides."""
+        if self.inputs is None or tests.shape[1] == self.inputs.shape[1]:  # spam has the authors' inputs, news has ours
+            return _single(nearest_other(self.network, _single(tests)))
+        # credit: no row is known that this network puts into class 0, so these are the cheapest changes that do it
+        space = FeatureSpace([Feature(f"x{i}", "continuous", low=0, high=1) for i in range(self.inputs.shape[1])])
+        wanted = np.where(outputs(self.network, self.inputs) > 0.5, 0, 1)
+        asked: dict[str, Any] = {"target": wanted, "space": space, "source": "milp", "method": "interval", "rng": 0}
+        return _single(generate(self.network, self.inputs, 1e-6, **asked).numbers)
+
+
+def _single(values: ArrayLike) -> Floats:
+    """Numbers rounded to float32, in which the published program computed."""
+    return np.asarray(values, dtype=np.float32).astype(np.float64)
+
+
+def outputs(model: FeedForward, X: Floats) -> Floats:
+    """Probabilities of class 1."""
+    return np.asarray(expit(model.margin(X, 1)))
+
+
+@lru_cache(maxsize=len(EPOCHS))
+def published_run(dataset: str, logs: str, version: str) -> PublishedRun:
+    """Read what the authors left of a dataset; `logs` and `version` are digests of the files, to read them once."""
+    path = oracle_path(LOGS)
+    if path is None:
+        raise InputError(left_out())
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))[dataset]
+        network = FeedForward(*zip(*known["network"], strict=True))
+        if "inputs" in known:
+            rows = _single(known["nearest_of_class_0"] + known["nearest_of_class_1"])
+            return PublishedRun(network, rows, np.repeat([0, 1], INPUTS), known["logs"], _single(known["inputs"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path} must hold the authors' networks and logs of Table 2, got {error!r}.") from error
+    with reading(dataset):
+        X, y = READERS[dataset]()
+    return PublishedRun(network, _single(X), y, known["logs"], None)
+
+
+def replay(
+    model: FeedForward, rows: Floats, draws: int, delta: float, explain: _Explainer | None = None
+) -> Iterator[tuple[Indices, list[dict[str, Any]]]]:
+    """Draw as the published program did: per input the numbers of its rows, and what shifts do to the output at each.
+
+    NumPy's legacy generator with seed 0 goes on from input to input. With `explain`, which names rows for the network
+    as it is and the number of an input, the weights drift as they did: the last network that was drawn for an input is
+    the original one of the next. Without it they are put back, and input i has every tenth row from row i on.
+    """
+    generator = np.random.RandomState(0)
+    for i in range(INPUTS):
+        near = np.arange(i, len(rows), INPUTS) if explain is None else explain(model, i)
+        values, original, moments = model.parameters.values, outputs(model, rows[near]), Moments.none(len(near))
+        for start in range(0, draws, BLOCK):
+            # weights and biases layer by layer, which is the order of `Parameters`: one call draws what many did
+            moves = generator.uniform(-delta, delta, (min(BLOCK, draws - start), len(values)))
+            # float32 weights, but sums in float64: those of float32 numbers would depend on the machine
+            shifted = _single(values + moves)
+            moments.add(expit(model.shifted_margins(rows[near], 1, shifted - values, 1.0)) - original)
+        rejected = t_test(moments, "two-sided")[1] < LEVEL
+        found = np.transpose([original, original + moments.mean, moments.magnitude, rejected]).tolist()
+        yield near, [dict(zip((*_COMPARED, "rejected"), line, strict=True)) for line in found]
+        if explain is not None:
+            model = model.with_parameters(shifted[-1])
+
+
+def published_unit(dataset: str, draws: int, delta: float, logs: str) -> dict[str, Any]:
+    """The authors' run again, and what becomes of it as its peculiarities go, one after the other."""
+    run, ours = published_run(dataset, logs, data_version((dataset,))), explained(dataset)
+    (log,) = (log for log in run.logs if (log["samples"], log["delta"]) == (draws, delta))
+    again, numbers = [], []
+    for i, (near, found) in enumerate(replay(run.network, run.rows, draws, delta, partial(run.explain, log))):
+        # of several rows that give the logged output it is the one that gives the logged mean
+        best = min(range(len(near)), key=lambda j: abs(found[j]["mean"] - log["mean"][i]))
+        flips = (found[best]["original"] > 0.5) == run.labels[near[best]]
+        again.append({**found[best], "flips": bool(flips), "candidates": len(near)})
+        numbers.append(int(near[best]))
+    both = np.concatenate([run.rows[numbers], run.flipping(ours.tests)])
+    restored, flipping = zip(*(found for _, found in replay(run.network, both, draws, delta)), strict=True)
+    single = ours.network.with_parameters(_single(ours.network.parameters.values))
+    (network,) = zip(*(found for _, found in replay(single, _single(ours.points), draws, delta)), strict=True)
+    versions = dict(zip(CAUSES[1:], (again, restored, flipping, network), strict=False))
+    return {"dataset": dataset, "draws": draws, "delta": delta, "log": log, "versions": versions, "rows": numbers}
+
+
+def levels(result: Mapping[str, Any], ours: Mapping[str, Any]) -> Floats:
+    """Average difference and share of rejected tests: printed, logged, of each version of the run, and ours."""
+    versions = [[(line["difference"], line["rejected"]) for line in lines] for lines in result["versions"].values()]
+    logged = np.transpose([result["log"]["difference"], result["log"]["rejected"]])
+    last = np.transpose([ours["difference"], np.less(ours["p"], LEVEL)])
+    means = [np.asarray(version).mean(axis=0) for version in (logged, *versions, last)]
+    return np.array([PAPER[_case(result)], *means])
+
+
+def _case(result: Mapping[str, Any]) -> tuple[str, int, float]:
+    return result["dataset"], result["draws"], result["delta"]
+
+
+def _published_line(result: Mapping[str, Any], reached: Floats) -> dict[str, Any]:
+    """A run that was made again beside what was logged and printed."""
+    again, log, printed = result["versions"]["run again"], result["log"], float(reached[0, 0])
+    decimals = max(3, len(f"{printed:g}") - 2)
+    return {
+        **dict(zip(("dataset", "n", "delta"), map(str, _case(result)), strict=True)),
+        **{name: f"{reached[j, 0]:.6f}" for name, j in (("difference", 2), ("logged", 1))},
+        "printed": f"{printed:.{decimals}f}",
+        "as logged": "yes" if round(float(reached[1, 0]), decimals) == printed else "no",
+        "largest gap": f"{max(_gaps(result)):.0e}",
+        **{name: f"{reached[j, 1]:g}" for name, j in (("rejected", 2), ("logged share", 1), ("printed share", 0))},
+        "same tests": sum(line["rejected"] == theirs for line, theirs in zip(again, log["rejected"], strict=True)),
+        "flipping": sum(line["flips"] for line in again),
+    }
+
+
+def _gaps(result: Mapping[str, Any]) -> list[float]:
+    """Per input, how far the run made again is at most from what was logged."""
+    log, again = result["log"], result["versions"]["run again"]
+    return [max(abs(line[name] - log[name][i]) for name in _COMPARED) for i, line in enumerate(again)]
+
+
+def _published_tables(results: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
+    """The run again beside its logs; cause by cause how the printed table becomes ours; the rows found for news."""
+    import pandas as pd
+
+    ours = {_case(result): result for result in own}
+    reached = {_case(result): levels(result, ours[_case(result)]) for result in results}
+    causes, news = [], []
+    for dataset, draws in dict.fromkeys(case[:2] for case in reached):
+        cells = {case[2]: at for case, at in reached.items() if case[:2] == (dataset, draws)}
+        # the changes stand between the printed numbers and ours, whose difference they are in sum
+        added = {delta: np.vstack([at[0], np.diff(at, axis=0), at[-1]]) for delta, at in cells.items()}
+        for j, cause in enumerate(("printed", *CAUSES, "ours")):
+            line = {"dataset": dataset, "n": draws, "cause": cause}
+            line |= {f"delta {delta}": round(float(at[j, 0]), 6) + 0.0 for delta, at in added.items()}
+            causes.append(line | {f"tests {delta}": round(INPUTS * at[j, 1]) for delta, at in added.items()})
+    for result in (result for result in results if result["dataset"] == "news"):
+        for i, line in enumerate(result["versions"]["run again"]):
+            seen = (1, int(line["candidates"] == 1), int(line["flips"]))
+            news.append((i + 1, result["rows"][i], _gaps(result)[i], *seen))
+    rows = pd.DataFrame(news, columns=["input", "row", "largest gap", *(counts := ["logs", "alone", "flipping"])])
+    found = rows.groupby(["input", "row"]).agg(dict.fromkeys(counts, "sum") | {"largest gap": "max"}).reset_index()
+    found["largest gap"] = [f"{gap:.0e}" for gap in found["largest gap"]]
+    published = pd.DataFrame([_published_line(result, reached[_case(result)]) for result in results])
+    steps = pd.DataFrame(causes)
+    steps.attrs["digits"] = 4
+    return {"table2-published": published, "table2-causes": steps, "table2-news": found}
+
+
 def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
     """The paper's table with its own numbers beside ours, and what is to be known about the networks."""
     # In ``table2`` shares are those of the explanations: ``rejected`` by the two-sided test of the published code, with
@@ -206,10 +407,13 @@ def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
     # normal distribution; ``moved`` is the average distance of the mean output from the original one.
     import pandas as pd
 
+    again = [result for result in results if "log" in result]
+    results = [result for result in results if "log" not in result]
     networks = {result["dataset"]: {"dataset": result["dataset"], **result["network"]} for result in results}
     return {
         "table2": pd.DataFrame([_line(result) for result in results]),
         "table2-networks": pd.DataFrame(list(networks.values())),
+        **(_published_tables(again, results) if again else {}),
     }
 
 

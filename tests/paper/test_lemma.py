@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from apas.paper import lemma3 as lemma
+from apas.paper import lemma
 from apas.paper.store import Store, run_units
 
 
