@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     from apas.models.base import Model as Model, Parameters as Parameters
     from apas.models.feedforward import FeedForward as FeedForward
     from apas.models.files.formats import load_model as load_model, save_model as save_model
+    from apas.models.parametric import ParametricModel as ParametricModel
+    from apas.models.predictor import Predictor as Predictor
     from apas.report.api import write_report as write_report
     from apas.shifts.base import ShiftSet as ShiftSet
     from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
@@ -127,6 +129,8 @@ _DEFINED_IN = {
     "models.base": "Parameters Model",
     "models.feedforward": "FeedForward",
     "models.files.formats": "load_model save_model",
+    "models.parametric": "ParametricModel",
+    "models.predictor": "Predictor",
     "report.api": "write_report",
     "shifts.base": "ShiftSet",
     "shifts.distance": "ShiftReport measure_shift",

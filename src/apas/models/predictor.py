@@ -305,6 +305,9 @@ class LibraryPredictor(Predictor):
         super().__init__(score, **options)
         self._estimator, self._decide, self._content, self._always = estimator, decide, content, always
         self._passed = passed_names
+        # scikit-learn's names for what was learned end so; of other libraries' classes, all that they hold
+        own = type(estimator).__module__.startswith("sklearn.")
+        self._members = {name: part for name, part in vars(estimator).items() if not own or name.endswith("_")}
         self._digest: str | None = None
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
@@ -324,6 +327,11 @@ class LibraryPredictor(Predictor):
         return found
 
     def _rows(self, X: Floats) -> Any:
+        # a copy of a large forest would cost more than most calls; fitting puts new objects in place of the old ones
+        now = vars(self._estimator)
+        if any(now.get(name) is not was for name, was in self._members.items()):
+            name = type(self._estimator).__name__
+            raise InputError(f"the {name} was changed since apas read it; fit a copy, or call apas.as_model again.")
         return self._cells.decode(X, self._passed)
 
     def library_classes(self, X: Any) -> Array:

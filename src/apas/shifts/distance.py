@@ -207,6 +207,9 @@ def compare_models(
 ) -> ShiftReport:
     """Measure read models; `names` are for errors and `columns` for the report."""
     norms = NORMS if p in NORMS else tuple(sorted({*NORMS, p}))
+    for model, name in zip([base, *others], ["the base model", *names], strict=True):
+        if not offers(model, Model):
+            raise Unsupported(f"{name} {model!r} has no parameters that could move, so no shift can be measured.")
     start = _finite(base.parameters, "the base model")
     groups: dict[tuple[str, str], list[slice]] = {}
     for layer, kind, where in zip(start.layers, start.kinds, start.slices, strict=True):
