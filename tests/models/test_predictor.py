@@ -259,6 +259,16 @@ def test_refits_are_certified():
         assert curve.lower[0] <= share <= curve.upper[0]
 
 
+def test_workers_give_the_same_answers():
+    forest = fit("forest", 2)
+    made, _ = refits(3)
+    shifts = apas.ObservedShifts(made)
+    method = apas.Sampling(coverage=0.5, confidence=0.5)
+    settings = {"target": "predicted", "shifts": shifts, "method": method, "rng": 0}
+    alone, together = (apas.certify(forest, ROWS[:8], 1, n_jobs=jobs, **settings) for jobs in (1, 2))
+    assert list(alone) == list(together)
+
+
 def test_part_of_the_way_to_a_refit_is_refused():
     _, shifts = refits(2)
     with pytest.raises(apas.InputError, match="`delta` must be 1 for ObservedShifts of models that can only predict"):

@@ -326,6 +326,9 @@ class LibraryPredictor(Predictor):
         found[:] = [label if label in self.classes else known.get(str(label), label) for label in labels.tolist()]
         return found
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_members": {}}  # copies, as in workers, are of other objects, and nobody fits them
+
     def _rows(self, X: Floats) -> Any:
         # a copy of a large forest would cost more than most calls; fitting puts new objects in place of the old ones
         now = vars(self._estimator)
