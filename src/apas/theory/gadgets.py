@@ -19,14 +19,16 @@ a corner of the intervals is a counterexample, evaluated exactly; there is no ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from itertools import combinations, count, pairwise, product
 
 import numpy as np
 
-from apas.errors import InputError
+from apas._typing import Floats
+from apas._validation import check_integer
+from apas.errors import InputError, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.shifts.linf import LinfShifts
 from apas.theory.formula import Formula, check_assignment
@@ -82,7 +84,7 @@ class IntervalNetwork:
             sums = []
             for unit in layer:
                 low = high = ZERO
-                for source, fixed in ((*unit.weights.items(), (-1, unit.bias))):
+                for source, fixed in (*unit.weights.items(), (-1, unit.bias)):
                     a, b = next(moving) if fixed[0] < fixed[1] else fixed
                     least, most = values[source]  # never negative, so the sign of an end says which value it meets
                     low += a * (least if a >= 0 else most)
@@ -154,7 +156,6 @@ class LemmaCheck:
         the first alone.
     corrected : str
         What is true instead, for some or every choice of the parameters as it says.
-    equivalence : bool
     """
 
     gadget: str
@@ -162,15 +163,14 @@ class LemmaCheck:
     against_if: Counterexample | None
     against_only_if: Counterexample | None
     corrected: str
-    equivalence: bool = True
 
     @property
     def verdict(self) -> LemmaVerdict:
         """Whether it holds, in one direction, or fails."""
-        wrong = [self.against_if, self.against_only_if].count(None)
-        if wrong == 2:
+        right = [self.against_if, self.against_only_if].count(None)
+        if right == 2:
             return LemmaVerdict.HOLDS
-        return LemmaVerdict.ONE_DIRECTION if wrong and self.equivalence else LemmaVerdict.FAILS
+        return LemmaVerdict.ONE_DIRECTION if right and " iff " in self.statement else LemmaVerdict.FAILS
 
 
 def _inside(*ends: Interval) -> Callable[[Interval], bool]:
@@ -247,7 +247,9 @@ class PaperGadgets:
         try:
             delta = Fraction(self.delta)
         except (ValueError, TypeError, ArithmeticError):
-            raise InputError(f"`delta` of PaperGadgets must be a fraction such as '1/16', got {self.delta!r}.") from None
+            raise InputError(
+                f"`delta` of PaperGadgets must be a fraction such as '1/16', got {self.delta!r}."
+            ) from None
         if not 0 < delta < Fraction(1, 4):  # from 1/4 on, numbers that stand for false stand for true as well
             raise InputError(f"`delta` of PaperGadgets must be above 0 and below 1/4, got {delta}.")
         object.__setattr__(self, "delta", delta)
@@ -305,29 +307,225 @@ class PaperGadgets:
         list of LemmaCheck
             Each is settled at this delta: by enclosures for all choices of the parameters, or by counterexamples.
         """
+        variables = check_integer(variables, "variables", "lemmas", least=1)
+        clauses = check_integer(clauses, "clauses", "lemmas", least=1)
         d, plus, n, m = self.delta, self.plus, Fraction(variables), Fraction(clauses)
-        low, zero, one, point = (ZERO, 2 * d), FIXED_0, FIXED_1, lambda s: [(s, s)]
+        low, zero, one = (ZERO, 2 * d), FIXED_0, FIXED_1
         false, true = (ZERO, 8 * d + 2 * d**2), (1 - 4 * d - 4 * d**2, ONE)
         y, edge, no, c = self.discretizer(), self._edges(plus), self.negation(), self.clause()
+        both, end, others = self.conjunction(clauses), self.end(variables, clauses), [UNIT] * (clauses - 1)
         all_false, *some_true = product((low, plus), repeat=3)
-        discrete = _against_only_at(y, point, {ZERO, ONE}, ONE)
-        chosen = (
-            _against_only_at(edge.then(y), point, {ZERO, ONE}, ONE)
+        not_1 = _against(y, [[zero], [one]], _inside(one))
+        between = _against_only_at(y, lambda s: [(s, s)], {ZERO, ONE}, ONE)
+        # wherever y = 1, chi is 0 or 1; there, chi~ is what its edge makes of it
+        literal = (
+            _against_only_at(edge.then(y), lambda s: [(s, s)], {ZERO, ONE}, ONE)
             or _against(edge, [[zero]], _inside(zero))
             or _against(edge, [[one]], _inside(plus))
         )
-        both, end, rest = self.conjunction(clauses), self.end(variables, clauses), [UNIT] * (clauses - 1)
-        ends = [lambda s: [(s * n, s * n), (ZERO, m)], lambda s: [(ZERO, n), (s * m, s * m)]]
-        ties = [_against_only_at(end, box, {ONE}, HALF) for box in ends]
-        # Of m true clauses at their least, the sum falls under the printed bound from some m on.
-        least = plus[0] * true[0]
-        many = next(k for k in count(1) if k * least <= k - 1 + false[1])
-        largest = c.enclosure(all_false)[0][1]
-        short = clauses - 1 + false[1]
-        lengths = Counterexample((true[0],) * many, (plus[0],) * many, many * least)
-        broken = _against(both, [[(ZERO, largest), *rest]], lambda found: found[1] <= short)
-        scaled = _against(c, [[zero] * 3], _inside(zero))
-        return [
-            LemmaCheck("generating", "chi^ is in [0, 1]", _against(self.generating(), [[one]], _inside(UNIT)), None, "-", False),
-            LemmaCheck("discretizer", "y = 1 iff chi^ is 0 or 1", _against(y, [[zero], [one]], _inside(one)), discrete, "y = 1 for some choice iff chi^ is 0 or 1"),
-        ]
+        lacking = _against_only_at(end, lambda s: [(s * n, s * n), (ZERO, m)], {ONE}, HALF) or _against_only_at(
+            end, lambda s: [(ZERO, n), (s * m, s * m)], {ONE}, HALF
+        )
+        printed = None if false[1] < true[0] or d >= Fraction(2, 25) else Counterexample((d,), (), false[1])
+        reached, short = (ZERO, c.enclosure(all_false)[0][1]), clauses - 1 + false[1]
+        # true clauses at their least add up to no more than the printed bound from some number of them on
+        k = next(k for k in count(1) if k * plus[0] * true[0] <= k - 1 + false[1])
+        lowest = Counterexample((true[0],) * k, (plus[0],) * k, k * plus[0] * true[0])
+        some = "only if, for every choice; if, for some choice"
+        table: list[tuple[str, str, Counterexample | None, Counterexample | None, str]] = [
+            ("generating", "chi^ is in [0, 1]", _against(self.generating(), [[one]], _inside(UNIT)), None, "as printed"),
+            ("discretizer", "y = 1 iff chi^ is 0 or 1", not_1, between, some),
+            ("discretizer", "y = 1 iff every chi~ is 0 or in [1 - 2d, 1]",
+             _against(edge.then(y), [[zero], [plus]], _inside(one)), literal, "only if, for every choice"),
+            ("discretizer", "y = 1 iff chi^ = chi~ = 0, or chi^ = 1 and chi~ is in [1 - 2d, 1]",
+             not_1, between or literal, some),
+            ("negation", "it is in [0, 2d] or in [1 - 2d, 1]",
+             _against(no, [[zero], [plus]], _inside(low, plus)), None, "as printed"),
+            ("negation", "it is in [0, 2d] iff chi~ is in [1 - 2d, 1]",
+             _against(no, [[plus]], _inside(low)), _against(no, [[zero]], _apart(low)), "as printed, if d < 1/4"),
+            ("negation", "it is in [1 - 2d, 1] iff chi~ = 0",
+             _against(no, [[zero]], _inside(plus)), _against(no, [[plus]], _apart(plus)), "as printed, if d < 1/4"),
+            ("clause", "c is in [0, 8d + 2d^2] iff all literals are in [0, 2d]",
+             _against(c, [all_false], _inside(false)), _against(c, some_true, _apart(false)),
+             "a false clause reaches 8d + 12d^2"),
+            ("clause", "c is in [1 - 4d - 4d^2, 1] iff a literal is in [1 - 2d, 1]",
+             _against(c, some_true, _inside(true)), _against(c, [all_false], _apart(true)),
+             "only if 12d + 16d^2 < 1, that is d < (sqrt(13) - 3) / 8 = 0.0756..."),
+            ("conjunction", "8d + 2d^2 < 1 - 4d - 4d^2, if d < 2/25", printed, None,
+             "as printed; but to tell false clauses from true ones, 8d + 12d^2 < 1 - 4d - 4d^2 is needed"),
+            ("conjunction", "c~ = m iff every c = 1", _against(both, [[one] * clauses], _inside((m, m))),
+             _against_only_at(both, lambda s: [(s, s), *others], {ONE}, m), some),
+            ("conjunction", "c~ <= m - 1 + 8d + 2d^2 iff some clause is false",
+             _against(both, [[reached, *others]], lambda found: found[1] <= short), lowest,
+             f"if some is false, c~ <= m - 1 + 8d + 12d^2; as low may be {k} true clauses"),
+            ("end", "z = 1/2 iff n~ = n and c~ = m", _against(end, [[(n, n), (m, m)]], _inside((HALF, HALF))),
+             lacking, f"{some}; z is never above 1/2"),
+            ("sketch", "shifts move M(x) by factors between 1 - p1(d) and 1 + p2(d)",
+             _against(c, [[zero] * 3], _inside(zero)), None, "a clause of three zeros is 0 and reaches 2d"),
+        ]  # fmt: skip
+        return [LemmaCheck(*row) for row in table]
+
+    def pinned(self, variables: int, clauses: int) -> int:
+        """How many parameters are at their upper end wherever z = 1/2, in the network of a formula of this size.
+
+        One is enough: the choices with z = 1/2 then lie in a face of the box of all choices, which is a null set.
+        """
+        # No y and no c is above 1, so the last three units get no more than they are given here. The upper end of one
+        # unit is affine in that of each of its parameters. So if it is `top`, and lower with a parameter at its lower
+        # end, it is lower with the parameter anywhere but at its upper end.
+        if self.clause().enclosure([UNIT] * 3)[0][1] > 1:
+            raise Unsupported("a clause of these gadgets goes above 1, so that z = 1/2 may be no tie.")
+        _against_only_at(self.discretizer(), lambda s: [(s, s)], {ZERO, ONE}, ONE)
+        n, m, found = Fraction(variables), Fraction(clauses), 0
+        last = [(self.conjunction(k), [UNIT] * k, Fraction(k)) for k in (variables, clauses)]
+        for network, box, top in [*last, (self.end(variables, clauses), [(ZERO, n), (ZERO, m)], HALF)]:
+            moving = network.moving
+            if network.enclosure(box)[0][1] > top:
+                raise Unsupported(f"a conjunction or end of these gadgets goes above {top}, so that z = 1/2 is no tie.")
+            for i, (low, _) in enumerate(moving):
+                found += network.enclosure(box, [*moving[:i], (low, low), *moving[i + 1 :]])[0][1] < top
+        return found
+
+
+@dataclass(frozen=True)
+class PaperAnswer:
+    """Whether some choice of the parameters has z = 1/2.
+
+    Attributes
+    ----------
+    answer : Answer
+    assignment : tuple of bool or None
+        With "yes": one whose choice has it.
+    bound : Fraction
+        No choice has a larger z: 1/2 with "yes", less with "no".
+    boxes : int
+        How many boxes of choices were enclosed.
+    """
+
+    answer: Answer
+    assignment: tuple[bool, ...] | None
+    bound: Fraction
+    boxes: int
+
+
+@dataclass(frozen=True, eq=False)
+class PaperReduction:
+    """The paper's network of a formula: some choice of its parameters has z = 1/2 iff the formula is satisfiable.
+
+    Attributes
+    ----------
+    formula : Formula
+    gadgets : PaperGadgets
+    network : IntervalNetwork
+        An input 1 per variable, seven hidden layers, the output z.
+
+    Examples
+    --------
+    >>> found = paper_reduction(Formula(1, [[1], [-1]])).decide()
+    >>> str(found.answer), found.bound < Fraction(1, 2)
+    ('no', True)
+    """
+
+    formula: Formula
+    gadgets: PaperGadgets
+    network: IntervalNetwork
+
+    def choice(self, assignment: Sequence[bool]) -> list[Fraction]:
+        """The moving parameters as the proof chooses them for an assignment."""
+        chosen = [self.gadgets.delta * value for value in check_assignment(assignment, self.formula.variables)]
+        return [*chosen, *(high for _, high in self.network.moving[len(chosen) :])]
+
+    def output(self, choice: Sequence[Fraction]) -> Fraction:
+        """The output z for moving parameters, exactly."""
+        return self.network.outputs([ONE] * self.formula.variables, choice)[0]
+
+    def decide(self, limit: int = 10_000) -> PaperAnswer:
+        """Halve the intervals of the weights that choose the assignment, until each box of choices is settled.
+
+        Interval arithmetic settles a box if z is below 1/2 on all of it. The answer is "yes" as soon as the assignment in
+        the middle of a box has z = 1/2, and "unknown" after `limit` boxes.
+        """
+        n, moving = self.formula.variables, self.network.moving
+        stack, settled = [moving[:n]], []
+        for boxes in range(1, limit + 1):
+            box = stack.pop()
+            high = self.network.enclosure([FIXED_1] * n, [*box, *moving[n:]])[0][1]
+            if high < HALF:
+                settled.append(high)
+            else:
+                truth = tuple(low + top > self.gadgets.delta for low, top in box)
+                if self.output(self.choice(truth)) == HALF:
+                    return PaperAnswer(Answer.YES, truth, HALF, boxes)
+                k = max(range(n), key=lambda i: box[i][1] - box[i][0])
+                middle = (box[k][0] + box[k][1]) / 2
+                stack += [[*box[:k], half, *box[k + 1 :]] for half in ((box[k][0], middle), (middle, box[k][1]))]
+            if not stack:
+                return PaperAnswer(Answer.NO, None, max(settled), boxes)
+        return PaperAnswer(Answer.UNKNOWN, None, HALF, limit)
+
+    def model(self) -> FeedForward:
+        """The network in the middle of all intervals; class 1 is z at or above 1/2. Without rounding, or refused."""
+        tensors = self._tensors(lambda ends: (ends[0] + ends[1]) / 2)
+        return FeedForward(tensors[::2], tensors[1::2], output="identity", threshold=0.5)
+
+    def shifts(self) -> LinfShifts:
+        """All choices as a set of shifts of `model` by delta: parameters that do not move have the scale 0."""
+        return LinfShifts(scale=self._tensors(lambda ends: Fraction(ends[0] < ends[1])))
+
+    def _tensors(self, number: Callable[[Interval], Fraction]) -> list[Floats]:
+        """Weights and biases of all layers in turn, by what is made of their intervals."""
+        tensors, width = [], self.network.inputs
+        for layer in self.network.layers:
+            weights, bias = np.zeros((width, len(layer))), np.zeros(len(layer))
+            for j, unit in enumerate(layer):
+                numbers = [number(ends) for ends in unit.parameters()]
+                if any(Fraction(float(value)) != value for value in numbers):
+                    raise InputError(
+                        f"`delta` must be a power of 1/2 for a network of floats, got {self.gadgets.delta}."
+                    )
+                weights[list(unit.weights), j], bias[j] = [float(w) for w in numbers[:-1]], float(numbers[-1])
+            tensors += [weights, bias]
+            width = len(layer)
+        return tensors
+
+
+def paper_reduction(formula: Formula, delta: Fraction | str | float | PaperGadgets = "1/16") -> PaperReduction:
+    """Assemble the paper's gadgets to the network of a formula, as in its proof of Theorem 1.
+
+    Parameters
+    ----------
+    formula : Formula
+        With clauses of one to three literals; shorter ones repeat a literal, and those that are always true are left out.
+    delta : Fraction, str, float or PaperGadgets, default "1/16"
+        Below 2/25, as in the paper; or the gadgets themselves.
+
+    Examples
+    --------
+    >>> paper = paper_reduction(Formula(2, [[1, 2], [-1]]))
+    >>> print(paper.decide().assignment, paper.output(paper.choice([False, True])), paper.output(paper.choice([True, True])))
+    (False, True) 1/2 -1/2
+    """
+    if not isinstance(formula, Formula):
+        raise InputError(f"`formula` must be a Formula, got {type(formula).__name__}.")
+    gadgets = delta if isinstance(delta, PaperGadgets) else PaperGadgets(delta)  # type: ignore[arg-type]
+    if gadgets.delta >= Fraction(2, 25):
+        raise InputError(f"`delta` of paper_reduction must be below 2/25, got {gadgets.delta}.")
+    n, clauses = formula.variables, [sorted(clause, key=abs) for clause in formula.needed]
+    if wrong := [len(clause) for clause in clauses if not 1 <= len(clause) <= 3]:
+        raise InputError(f"`formula` must have clauses of one to three literals, got one of {wrong[0]}.")
+    literals = [literal for clause in clauses for literal in (3 * clause)[:3]]
+    occurrences = [[k for k, literal in enumerate(literals) if abs(literal) == v + 1] for v in range(n)]
+    # outputs of the generating gadgets in turn: chi^ of a variable (-1), then its chi~, one per occurrence
+    outputs = [(v, k) for v in range(n) for k in (-1, *occurrences[v])]
+    places = {output: place for place, output in enumerate(outputs)}
+    sources = [places[v, -1] for v in range(n)] + [places[abs(literal) - 1, k] for k, literal in enumerate(literals)]
+    carry = IntervalNetwork(1, ((IntervalUnit({0: FIXED_1}),),))
+    entering = [gadgets.negation() if literal < 0 else carry for literal in literals]
+    parts = [beside(entering[i : i + 3]).then(gadgets.clause()) for i in range(0, len(literals), 3)]
+    network = (
+        beside(gadgets.generating(1 + len(uses)) for uses in occurrences)
+        .then(beside([*[gadgets.discretizer()] * n, *parts]), sources)
+        .then(beside([gadgets.conjunction(n), gadgets.conjunction(len(clauses))]))
+        .then(gadgets.end(n, len(clauses)))
+    )
+    return PaperReduction(formula, gadgets, network)
