@@ -303,8 +303,8 @@ class PaperGadgets:
 
         With one of them, the choices with z = 1/2 lie in a face of the box of all choices: they are a null set.
         """
-        # y and c are at most 1, so n~ is at most n, c~ at most m, z at most 1/2. The upper end of z is affine in that of
-        # each parameter: if it is lower with one at its lower end, then with that one anywhere but at its upper end.
+        # y and c are at most 1, so n~ is at most n, c~ at most m, z at most 1/2. The upper end of z is affine in that
+        # of each parameter: lower with one at its lower end, it is lower with that one anywhere but at its upper end.
         sizes, y = (variables, clauses), _against_less(self.discretizer(), lambda s: [(s, s)], ONE, ZERO, ONE)
         tops = [(self.clause(), 3, 1), *((self.conjunction(k), k, k) for k in sizes)]
         end, box = self.end(*sizes), [(ZERO, Fraction(k)) for k in sizes]
