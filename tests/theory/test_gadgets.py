@@ -202,6 +202,8 @@ def test_true_clauses_as_low_as_the_printed_bound(delta, least):
     assert len(x) == len(choice) == least
     assert output == sum(w * c for w, c in zip(choice, x, strict=True)) <= least - 1 + 8 * d + 2 * d**2
     assert f"from m = {least} on" in check.corrected
+    lowered = [w == 1 - 2 * d for w in choice]  # with one weight less at its lower end it would be none
+    assert not any(lowered) or output + 2 * d * x[0] > least - 1 + 8 * d + 2 * d**2
     fewer = least - 1  # and not with fewer, where this is the least sum that there is
     assert not fewer or fewer * (1 - 2 * d) * (1 - 4 * d - 4 * d**2) > fewer - 1 + 8 * d + 2 * d**2
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, pairwise, product
+from itertools import combinations, groupby, pairwise, product
 from math import ceil
 from typing import NamedTuple
 
@@ -114,8 +114,9 @@ class Counterexample(NamedTuple):
     output: Fraction
 
     def __str__(self) -> str:
-        def listed(v: tuple[Fraction, ...]) -> str:
-            return f"{len(v)} times {v[0]}" if len(set(v)) == 1 < len(v) else ", ".join(map(str, v))
+        def listed(values: tuple[Fraction, ...]) -> str:
+            runs = ((value, len(list(run))) for value, run in groupby(values))
+            return ", ".join(f"{count} times {value}" if count > 1 else str(value) for value, count in runs)
 
         return f"inputs {listed(self.inputs)}; parameters {listed(self.choice)}; output {self.output}"
 
@@ -257,11 +258,12 @@ class PaperGadgets:
         lacking = _against_less(end, lambda s: [(s * n, s * n), (ZERO, m)], HALF, ONE)
         lacking = lacking or _against_less(end, lambda s: [(ZERO, n), (s * m, s * m)], HALF, ONE)
         printed = None if false[1] < true[0] else Counterexample((d,), (), false[1])
-        # true clauses and their weights at their least: from m = k on, their sum is within the printed bound
+        # true clauses and all weights at their least: from m = k on, their sum is within the printed bound
         k = ceil((1 - false[1]) / (1 - self.conjunction(1).enclosure([true])[0]))
         several, inputs = self.conjunction(k), (true[0],) * k
-        weights = tuple(low for low, _ in several.moving)
-        lowest = Counterexample(inputs, weights, several.output(inputs, weights))
+        choices = (tuple(ends[i >= j] for i, ends in enumerate(several.moving)) for j in range(k + 1))
+        found = (Counterexample(inputs, choice, several.output(inputs, choice)) for choice in choices)
+        lowest = next(corner for corner in found if corner.output <= k - 1 + false[1])
         some = "only if, for every choice; if, for some choice"
         table: list[tuple[str, str, Counterexample | None, Counterexample | None, str]] = [
             ("generating", "chi^ is in [0, 1]",
