@@ -180,11 +180,12 @@ def _against_less(
             (*p, *e) for p, ef in zip(pairwise(points), pairwise(ends), strict=True) for e in zip(*ef, strict=True)
         ]
         points = sorted({*points, *(p + (q - p) * e / (e - f) for p, q, e, f in pieces if e * f < 0)})
-    if any(part.enclosure(box(s))[1] > top for s in reached):
-        raise Unsupported(f"an output of this gadget goes above {top}.")
     # At most `top` at both ends of a linear piece and below in its middle is below on all of its inside.
     inner = [*(s for s in points if s not in reached), *((p + q) / 2 for p, q in pairwise(points))]
-    return _against(part, [box(s) for s in inner], lambda found: found[1] < top)
+    found = _against(part, [box(s) for s in inner], lambda ends: ends[1] < top)
+    if any(part.enclosure(box(s))[1] > top for s in reached) or (found is not None and found.output > top):
+        raise Unsupported(f"an output of this gadget goes above {top}.")
+    return found
 
 
 class PaperGadgets:
