@@ -243,6 +243,6 @@ def test_lemmas_of_the_gadgets():
             assert line["Gadget"] == row["gadget"] == check.gadget
             assert line["Lemma"] == row["lemma"] == check.statement
             assert line[f"At {delta}"] == row["verdict"] == check.verdict
-            assert row["against if"] == str(check.against_if or "-")
-            assert row["against only if"] == str(check.against_only_if or "-")
+            assert row["against if"] == str(check.against_if or "none")
+            assert row["against only if"] == str(check.against_only_if or "none")
             assert row["true"] == check.corrected

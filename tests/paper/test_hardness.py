@@ -90,7 +90,7 @@ def test_lemmas_are_in_the_table():
     assert table["delta"].tolist() == ["1/16"] * 14 + ["79/1000"] * 14
     line = table[(table["gadget"] == "clause") & (table["delta"] == "79/1000")].iloc[1]
     assert line["verdict"] == "holds in one direction"
-    assert line["against if"] == "-"
+    assert line["against if"] == "none"
     assert line["against only if"].endswith("output 85241/125000")
 
 

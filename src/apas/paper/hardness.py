@@ -102,7 +102,7 @@ def check_lemmas(delta: str) -> dict[str, Any]:
         [c.gadget, c.statement, c.verdict, c.against_if, c.against_only_if, c.corrected]
         for c in PaperGadgets(delta).lemmas()
     )
-    return {"delta": delta, "lemmas": [[str(cell or "-") for cell in row] for row in rows]}
+    return {"delta": delta, "lemmas": [[str(cell or "none") for cell in row] for row in rows]}
 
 
 def _decided(formulas: Iterable[Formula], *, paper: bool = False) -> dict[str, Any]:
