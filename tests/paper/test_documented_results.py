@@ -8,6 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from apas.theory import PaperGadgets
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "paper.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
@@ -217,3 +219,30 @@ def test_hardness():
     assert (table["unknown"] == 0).all()
     assert (table["wrong"] == 0).all()
     assert (table["solutions from witnesses"] == table["yes"]).all(), "the page says so"
+
+
+def test_both_constructions():
+    lines, table = shown("| Construction | Clauses |"), results("hardness-constructions")
+    assert len(lines) == len(table) == 8
+    for line, (_, row) in zip(lines, table.iterrows(), strict=True):
+        assert line["Construction"] == row["construction"]
+        assert line["Formulas"] == f"{row['which']} {row['formulas']}"
+        for column in line.keys() - {"Construction", "Formulas"}:
+            agree(line[column], row[column[0].lower() + column[1:]])
+    assert (table[["unknown", "wrong"]] == 0).all(axis=None)
+    assert (table["solutions from witnesses"] == table["yes"]).all()
+
+
+def test_lemmas_of_the_gadgets():
+    """The page and the file say what the gadgets say now."""
+    lines, table = shown("| Gadget | Lemma |"), words("hardness-lemmas")
+    for delta in ("1/16", "79/1000"):
+        part, checks = table[table["delta"] == delta], PaperGadgets(delta).lemmas()
+        assert len(part) == len(lines) == len(checks)
+        for line, check, (_, row) in zip(lines, checks, part.iterrows(), strict=True):
+            assert line["Gadget"] == row["gadget"] == check.gadget
+            assert line["Lemma"] == row["lemma"] == check.statement
+            assert line[f"At {delta}"] == row["verdict"] == check.verdict
+            assert row["against if"] == str(check.against_if or "none")
+            assert row["against only if"] == str(check.against_only_if or "none")
+            assert row["true"] == check.corrected
