@@ -66,14 +66,6 @@ def check_number(
     return float(value)
 
 
-def check_time_limit(value: Any, owner: str) -> float:
-    """Give `time_limit` as a number of seconds, which may be infinite."""
-    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    if not number or not value >= 0:
-        raise InputError(f"`time_limit` of {owner} must be a number of at least 0, got {value!r}.")
-    return float(value)
-
-
 def check_names(names: Any, count: int | None = None) -> tuple[str, ...] | None:
     """Give `feature_names` as different texts, `count` of them if it is known how many."""
     if names is None:

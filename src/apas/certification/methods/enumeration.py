@@ -6,13 +6,12 @@ are computed, not estimated, so what they decide is decided for certain.
 
 from __future__ import annotations
 
-import math
 import re
 import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,7 @@ from apas._fields import Fields
 from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats
-from apas._validation import check_integer, check_probability, check_time_limit
+from apas._validation import check_integer, check_number, check_probability
 from apas.certification.certificate import Certificate, Witness
 from apas.certification.claims import Every, Most, Verdict
 from apas.certification.confirmation import confirmed_witness
@@ -35,20 +34,10 @@ from apas.errors import InputError
 from apas.models.forward import parameter_gradients
 from apas.shifts.base import Box
 from apas.shifts.box_rounding import inside_box
-from apas.worst_case.enumeration.splitting import (
-    FAILING,
-    OPEN,
-    VALID,
-    ShiftBox,
-    Split,
-    Volumes,
-    float_above,
-    float_below,
-    split,
-)
+from apas.worst_case.enumeration import splitting
+from apas.worst_case.enumeration.splitting import FAILING, Partition, ShiftBox, Split, split
 
-#: A volume as a file writes it: a fraction of at most so many digits.
-_VOLUME = re.compile(r"(0|[1-9][0-9]{0,999})(/[1-9][0-9]{0,999})?")
+_NO_BOXES = "this certificate was read from a file, which does not hold boxes; certify the row again."
 
 
 class FailingShift:
@@ -110,11 +99,11 @@ class EnumerationEvidence:
         Why the run ended: "settled", "decided", "gap", "precision", "limit" (of boxes), "time" or "rounding".
     split : Split or None
         The boxes themselves; not part of equality or files, so None if the evidence was read from one.
-    volumes : Volumes or None
-        With a `precision`: which shares of the box are `robust`, `non_robust` and `undecided`, as fractions whose sum
-        is exactly 1. A part counts as a whole; `lower` and `upper` also know something of the undecided ones.
+    volumes : Partition or None
+        With a `precision`: which shares of the box are `robust`, `non_robust` and `undecided`, exact fractions with the
+        sum 1. A part counts as a whole; `lower` and `upper` also know something of the undecided ones.
     whole : IntervalNetwork or None
-        The interval network that was cut up; as `split`, not part of equality or files.
+        What was cut up; like `split` not part of equality or files.
     """
 
     lower: float
@@ -125,11 +114,11 @@ class EnumerationEvidence:
     split: Split | None = field(compare=False, repr=False)
     draws: int = 0
     failures: int = 0
-    volumes: Volumes | None = None
+    volumes: Partition | None = None
     whole: IntervalNetwork | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, found: Split, question: Question, volumes: Volumes | None) -> EnumerationEvidence:
+    def of(cls, found: Split, question: Question, volumes: Partition | None) -> EnumerationEvidence:
         """The evidence that a finished run gives."""
         box, still = found.box, np.zeros(len(found.box.radii))
         whole = IntervalNetwork(question.model, box.net, box.radii, box.delta, still, still + 1.0)
@@ -138,28 +127,16 @@ class EnumerationEvidence:
 
     @property
     def kind(self) -> str:
-        """What files call it: a partition if the volumes are part of it."""
+        """What files call it."""
         return "enumeration" if self.volumes is None else "partition"
 
-    @cached_property
-    def robust(self) -> IntervalNetworks:
-        """The interval networks all of whose networks keep the class."""
-        return self._parts(VALID)
-
-    @cached_property
-    def non_robust(self) -> IntervalNetworks:
-        """The interval networks none of whose networks keeps the class."""
-        return self._parts(FAILING)
-
-    @cached_property
-    def undecided(self) -> IntervalNetworks:
-        """The interval networks that were neither halved nor proved to be one of the others."""
-        return self._parts(OPEN)
-
-    def _parts(self, status: int) -> IntervalNetworks:
+    @property
+    def networks(self) -> Partition:
+        """The interval networks that keep the class (`robust`), lose it (`non_robust`) or are `undecided`."""
         if self.split is None or self.whole is None:
-            raise InputError("this certificate was read from a file, which does not hold boxes; certify the row again.")
-        return IntervalNetworks(self.whole, self.split.tree, self.split.tree.having(status))
+            raise InputError(_NO_BOXES)
+        tree, whole, statuses = self.split.tree, self.whole, (splitting.VALID, FAILING, splitting.OPEN)
+        return Partition(*(IntervalNetworks(whole, tree, tree.having(status)) for status in statuses))
 
     def coverage_lower(self, confidence: float) -> float:
         """Lower bound on the share of valid shifts, certain and so good for every `confidence`."""
@@ -175,7 +152,7 @@ class EnumerationEvidence:
         The bounds also count what is proved about parts of the boxes that are open.
         """
         if self.split is None:
-            raise InputError("this certificate was read from a file, which does not hold boxes; certify the row again.")
+            raise InputError(_NO_BOXES)
         return self.split.boxes()
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,25 +170,23 @@ class EnumerationEvidence:
         lower, upper = about.number("lower"), about.number("upper")
         if not 0 <= lower <= upper <= 1:
             raise InputError(f"{about.where} must have bounds on a share, of which the lower one is not the larger.")
-        ends = ("precision",) if more else ("decided", "gap")
+        ends, volumes = ("precision",) if more else ("decided", "gap"), None
         stopped = about.choice("stopped", "settled", *ends, "limit", "time", "rounding")
-        volumes = None
         if more:
             robust, non_robust = (_volume(about, key) for key in more)
-            volumes = Volumes(robust, non_robust, 1 - robust - non_robust)
-            # a share knows at least as much as the volumes do
-            if min(volumes) < 0 or float_below(robust) > lower or float_above(1 - non_robust) < upper:
+            volumes = Partition(robust, non_robust, 1 - robust - non_robust)
+            if min(volumes) < 0 or robust > upper or 1 - non_robust < lower:
                 raise InputError(f"{about.where} must have volumes that go with each other and with the bounds.")
-        return cls(lower, upper, about.integer("evaluated", 1), about.integer("open"), stopped, None, volumes=volumes)
+        counts = about.integer("evaluated", 1), about.integer("open")
+        return cls(lower, upper, counts[0], counts[1], stopped, None, volumes=volumes)
 
 
 def _volume(about: Fields, key: str) -> Fraction:
-    """A volume that a file states: a fraction in its lowest terms whose denominator is a power of two."""
+    """A volume that a file states, a fraction in its lowest terms."""
     text = about.text(key)
-    share = Fraction(text) if _VOLUME.fullmatch(text) else Fraction(-1)
-    if share < 0 or str(share) != text or share.denominator & (share.denominator - 1):
-        raise about.wrong(key, 'a fraction of powers of one half as text, such as "3/4"')
-    return share
+    if not re.fullmatch("(0|[1-9][0-9]{0,999})(/[1-9][0-9]{0,999})?", text) or str(Fraction(text)) != text:
+        raise about.wrong(key, 'a fraction as text, such as "3/4"')
+    return Fraction(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,21 +210,21 @@ class Enumeration:
         Go on, also after the verdict is known, until the parts that are neither proved valid nor proved failing make up
         less than this share of the box; `gap` plays no part then. The evidence has the interval networks of each kind,
         `robust`, `non_robust` and `undecided`, and their exact `volumes` (Algorithm 3 as the paper returns it).
-    time_limit : float, default inf
-        Seconds per row, and per delta of `robust_fraction`, after which no more boxes are looked at. What is proved by
-        then is the answer; a claim that is open is ``UNKNOWN``.
+    time_limit : float, optional
+        Seconds per row, and per delta of `robust_fraction`, after which no more boxes are looked at: the answer is what
+        is proved by then.
 
     Examples
     --------
     >>> Enumeration(coverage=0.9)
-    Enumeration(coverage=0.9, gap=0.01, max_boxes=1000000, precision=None, time_limit=inf)
+    Enumeration(coverage=0.9, gap=0.01, max_boxes=1000000, precision=None, time_limit=None)
     """
 
     coverage: float = 1.0
     gap: float = 0.01
     max_boxes: int = 1_000_000
     precision: float | None = None
-    time_limit: float = math.inf
+    time_limit: float | None = None
     name: ClassVar[str] = "enumeration"
 
     def __post_init__(self) -> None:
@@ -258,7 +233,8 @@ class Enumeration:
         object.__setattr__(self, "max_boxes", check_integer(self.max_boxes, "max_boxes", "Enumeration", least=1))
         if self.precision is not None:
             object.__setattr__(self, "precision", check_probability(self.precision, "precision", "Enumeration"))
-        object.__setattr__(self, "time_limit", check_time_limit(self.time_limit, "Enumeration"))
+        if self.time_limit is not None:
+            object.__setattr__(self, "time_limit", check_number(self.time_limit, "time_limit", "Enumeration", least=0))
 
     def claim(self, question: Question) -> Every | Most:
         """What the method will speak about."""
@@ -287,20 +263,25 @@ class Enumeration:
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Computed bounds on the share of valid shifts, each to the gap or the limit of boxes."""
         measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
-        splits = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
+        found = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
         curves = []
-        for i, row in enumerate(splits):
-            lower, upper = np.array([found if isinstance(found, tuple) else found.interval for found in row]).T
+        for i, (bounds, splits) in enumerate(found):
+            lower, upper = np.array(bounds).T
             certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
-            evidence = tuple(EnumerationEvidence.of(found, question, found.volumes) for found in row if self.precision)
+            evidence = tuple(EnumerationEvidence.of(part, question, part.volumes) for part in splits)
             curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain, evidence))
         return curves
 
-    def _enclose(self, question: Question, i: int, report: Any = None, *, deltas: Floats) -> list[Any]:
-        """What was found at each delta; the bounds alone if the boxes are not asked for."""
-        gap, boxes = Fraction(repr(self.gap)), (_box(question, i, float(delta)) for delta in deltas)
-        splits = (split(box, gap=gap, report=report, **self._ends()) for box in boxes)
-        return [found if self.precision else found.interval for found in splits]
+    def _enclose(
+        self, question: Question, i: int, report: Any = None, *, deltas: Floats
+    ) -> tuple[list[Any], list[Any]]:
+        """The bounds at each delta, and the boxes if they are asked for."""
+        how, boxes = {"gap": Fraction(repr(self.gap)), **self._ends()}, (_box(question, i, d) for d in deltas.tolist())
+        found = [
+            (part.interval, part if self.precision else None)
+            for part in (split(b, report=report, **how) for b in boxes)
+        ]
+        return [bounds for bounds, _ in found], [part for _, part in found if part is not None]
 
     def _ends(self) -> dict[str, Any]:
         """What ends a search, besides what it is for."""
@@ -369,7 +350,7 @@ def _check_coverage(value: Any) -> float:
     )
 
 
-def _reason(found: Split, failed: bool, volumes: Volumes | None, time_limit: float) -> str:
+def _reason(found: Split, failed: bool, volumes: Partition | None, time_limit: float | None) -> str:
     boxes = f"{found.evaluated} box{'es' if found.evaluated > 1 else ''}"
     if failed and volumes is None:
         return f"a failing shift was found after looking at {boxes}"
@@ -377,12 +358,12 @@ def _reason(found: Split, failed: bool, volumes: Volumes | None, time_limit: flo
         return f"the whole set was proved valid, looking at {boxes}"
     lower, upper = found.interval
     why = {"limit": "; the limit of boxes was reached", "gap": "; that is as close as was asked for"}
-    why["time"] = f"; the time limit of {time_limit:g} s ended it"
+    why["time"] = f"; the time limit of {time_limit or 0:g} s ended it"
     why["rounding"] = f"; what is left cannot be told from the boundary in {found.box.net.dtype}"
     share = f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}"
     if volumes is not None:
-        sure = [at_least(float_below(volume)) for volume in volumes[:2]]
+        sure = [at_least(splitting.float_below(volume)) for volume in volumes[:2]]
         share = "a failing shift was found" if failed else share
         share += f"; {sure[0]} of the volume or more is robust, {sure[1]} or more non-robust and "
-        share += f"{at_most(float_above(volumes.undecided))} or less undecided"
+        share += f"{at_most(splitting.float_above(volumes.undecided))} or less undecided"
     return f"{share}, from looking at {boxes}{why.get(found.stopped, '')}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 
 from apas._random import Stream
 from apas._typing import Floats
-from apas._validation import check_time_limit
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Verdict
 from apas.certification.methods.bounds import Proof, decided, decided_in_ball, every, proved_ranges
@@ -18,6 +18,7 @@ from apas.certification.methods.sampling import drawn_blocks
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.display.numbers import at_least
+from apas.errors import InputError
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Ball, Finite
 from apas.worst_case.ball.least_margins import is_exact_ball
@@ -64,7 +65,10 @@ class Exact(Proof):
     tightness: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "time_limit", check_time_limit(self.time_limit, "Exact"))
+        number = isinstance(self.time_limit, Real) and not isinstance(self.time_limit, bool | np.bool_)
+        if not number or not self.time_limit >= 0:
+            raise InputError(f"`time_limit` of Exact must be a number of at least 0, got {self.time_limit!r}.")
+        object.__setattr__(self, "time_limit", float(self.time_limit))
 
     def unsupported(self, question: Question) -> str | None:
         """None where exact answers are possible, else why not."""

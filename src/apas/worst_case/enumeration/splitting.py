@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -264,31 +264,26 @@ UNITS = 2**40
 Probe = Callable[[Floats, Floats], bool]
 
 
-class Volumes(NamedTuple):
-    """Which shares of a box are robust, non-robust and undecided: fractions whose sum is exactly 1."""
+class Partition(NamedTuple):
+    """What is robust, non-robust and undecided: volumes whose sum is exactly 1, or the interval networks themselves."""
 
-    robust: Fraction
-    non_robust: Fraction
-    undecided: Fraction
+    robust: Any
+    non_robust: Any
+    undecided: Any
 
 
 def float_below(number: Fraction) -> float:
     """The largest float64 number that does not exceed a rational one."""
-    nearest = _nearest(number)
+    try:
+        nearest = float(number)  # correctly rounded; to compare it with a fraction is exact
+    except OverflowError:
+        nearest = math.copysign(math.inf, number)
     return nearest if nearest <= number else math.nextafter(nearest, -math.inf)
 
 
 def float_above(number: Fraction) -> float:
     """The least float64 number that a rational one does not exceed."""
-    nearest = _nearest(number)
-    return nearest if nearest >= number else math.nextafter(nearest, math.inf)
-
-
-def _nearest(number: Fraction) -> float:
-    try:
-        return float(number)  # correctly rounded; a comparison of it with a fraction is exact
-    except OverflowError:
-        return math.copysign(math.inf, number)
+    return 0.0 - float_below(-number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,9 +303,9 @@ class Split:
         return float_below(self.lower), float_above(self.upper)
 
     @property
-    def volumes(self) -> Volumes:
+    def volumes(self) -> Partition:
         """What the settled and the open parts make up, each counted as a whole, as the paper does."""
-        return Volumes(*(self.tree.volume(self.tree.having(status)) for status in (VALID, FAILING, OPEN)))
+        return Partition(*(self.tree.volume(self.tree.having(status)) for status in (VALID, FAILING, OPEN)))
 
     @property
     def open(self) -> int:
@@ -331,11 +326,12 @@ def split(
     coverage: Fraction | None = None,
     probe: Probe | None = None,
     precision: Fraction | None = None,
-    time_limit: float = math.inf,
+    time_limit: float | None = None,
     report: Callable[[int], None] | None = None,
 ) -> Split:
     """Cut a box of shifts into parts until enough is known; with a `precision`, until less than that is open."""
-    run = _Run(box, gap, max_boxes, coverage, probe, precision, time.monotonic() + time_limit)
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    run = _Run(box, gap, max_boxes, coverage, probe, precision, deadline)
     run.look(np.zeros(1, dtype=np.int64))
     while (stopped := run.stopped()) is None:
         before = run.evaluated
@@ -346,29 +342,28 @@ def split(
     return Split(box, run.tree, run.lower, run.upper, run.evaluated, stopped)
 
 
+@dataclass(eq=False)
 class _Run:
     """The state of `split`: the tree, the open parts, and what is known of the volume."""
 
-    def __init__(
-        self,
-        box: ShiftBox,
-        gap: Fraction,
-        max_boxes: int,
-        coverage: Fraction | None,
-        probe: Probe | None,
-        precision: Fraction | None,
-        deadline: float,
-    ) -> None:
-        self.box, self.gap, self.max_boxes, self.coverage, self.probe = box, gap, max_boxes, coverage, probe
-        self.precision, self.deadline, self.undecided = precision, deadline, Fraction(1)
-        self.hunts = probe is not None and precision is None  # for one failing shift, and for nothing else
-        self.tree = BoxTree(len(box.moving))
+    box: ShiftBox
+    gap: Fraction
+    max_boxes: int
+    coverage: Fraction | None
+    probe: Probe | None
+    precision: Fraction | None
+    deadline: float
+
+    def __post_init__(self) -> None:
+        self.hunts = self.probe is not None and self.precision is None  # for one failing shift, and for nothing else
+        self.undecided = Fraction(1)
+        self.tree = BoxTree(len(self.box.moving))
         self.valid = self.failing = Fraction(0)  # of the parts there are now
         self.lower, self.upper = Fraction(0), Fraction(1)  # the best so far: a part may be known better than its halves
         self.evaluated = 0
         self.found = False
         self.waiting = OpenParts()
-        self.batch = min(max(2, NUMBERS // len(box.radii)), PROBED if self.hunts else PARTS)
+        self.batch = min(max(2, NUMBERS // len(self.box.radii)), PROBED if self.hunts else PARTS)
 
     def stopped(self) -> str | None:
         """Why to stop now, or None."""
