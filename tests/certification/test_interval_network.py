@@ -68,10 +68,9 @@ def test_realizations_lie_inside_and_membership_is_exact(size, delta):
 
 
 def test_ends_are_rounded_outward():
-    net, delta = line(0.1, 1.0), 0.3
+    net, delta = line(0.1, 1.0, -0.7, 3.3), 0.3
     whole = IntervalNetwork.of(net, delta)
-    part = random_part(whole, 3)
-    for one in (whole, part):
+    for one in (whole, *(random_part(whole, seed) for seed in range(8))):
         ends = true_ends(net, one.radii, delta, one.start, one.width)
         for low, high, (a, b) in zip(one.low.tolist(), one.high.tolist(), ends, strict=True):
             assert Fraction(low) <= a < Fraction(math.nextafter(low, math.inf))

@@ -113,13 +113,8 @@ class IntervalNetwork:
         """Between which margins all networks of the set put each row, by interval arithmetic: least, largest.
 
         Every network of the set keeps the class where the least one is above 0, and none does where the largest one is
-        below 0: in real arithmetic, and in float32 if the model computes in it.
-
-        Parameters
-        ----------
-        X : array_like or data frame of shape (rows, features)
-        target : label or array_like of labels, optional
-            Towards which class; unless given, class 1 of two.
+        below 0: in real arithmetic, and in float32 if the model computes in it. `target` is a label, or one per row;
+        unless given, class 1 of two.
         """
         rows, wanted, ends = self._asked(X, target)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -144,10 +139,7 @@ class IntervalNetwork:
     def split(self, parameter: int | str) -> tuple[IntervalNetwork, IntervalNetwork]:
         """Two halves of the set: one parameter lies in the lower, and in the upper half of its interval.
 
-        Parameters
-        ----------
-        parameter : int or str
-            Its place among all, or its name: its tensor and the place in it, such as ``"layer0.weight[1, 0]"``.
+        It is told by its place among all, or by its tensor and the place in it, such as ``"layer0.weight[1, 0]"``.
         """
         i = self._place(parameter)
         if not self.radii[i] > 0 or self.width[i] <= THINNEST:
@@ -161,11 +153,8 @@ class IntervalNetwork:
     def realization(self, t: ArrayLike) -> Model:
         """One network of the set, which takes rows as the model does.
 
-        Parameters
-        ----------
-        t : float or array_like of shape (k,)
-            Where each parameter lies in its interval, 0 at the lower and 1 at the upper end, or one number for all: the
-            parameter is a float64 number of the interval next to that place.
+        `t` says where each parameter lies in its interval, from 0 to 1; one number for all, or an array of shape (k,).
+        The parameter is a float64 number of the interval next to that place.
         """
         shares = np.asarray(t)
         right = shares.dtype.kind in "iuf" and shares.shape in ((), self.radii.shape)

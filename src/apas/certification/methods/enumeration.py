@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar
@@ -265,23 +265,18 @@ class Enumeration:
         measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
         found = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
         curves = []
-        for i, (bounds, splits) in enumerate(found):
-            lower, upper = np.array(bounds).T
+        for i, row in enumerate(found):
+            lower, upper = np.array([part.interval for part in row]).T
             certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
-            evidence = tuple(EnumerationEvidence.of(part, question, part.volumes) for part in splits)
+            evidence = tuple(EnumerationEvidence.of(part, question, part.volumes) for part in row if self.precision)
             curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain, evidence))
         return curves
 
-    def _enclose(
-        self, question: Question, i: int, report: Any = None, *, deltas: Floats
-    ) -> tuple[list[Any], list[Any]]:
-        """The bounds at each delta, and the boxes if they are asked for."""
+    def _enclose(self, question: Question, i: int, report: Any = None, *, deltas: Floats) -> list[Split]:
         how, boxes = {"gap": Fraction(repr(self.gap)), **self._ends()}, (_box(question, i, d) for d in deltas.tolist())
-        found = [
-            (part.interval, part if self.precision else None)
-            for part in (split(b, report=report, **how) for b in boxes)
-        ]
-        return [bounds for bounds, _ in found], [part for _, part in found if part is not None]
+        found = (split(box, report=report, **how) for box in boxes)
+        # workers send no boxes that nobody asks for
+        return [part if self.precision else replace(part, tree=splitting.BoxTree(0)) for part in found]
 
     def _ends(self) -> dict[str, Any]:
         """What ends a search, besides what it is for."""
