@@ -36,6 +36,7 @@ FIELDS = {  # of each kind of object
     "lp": "p kinds layers", "every": "measure rows", "most": "measure rows coverage confidence tries",
     "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
+    "partition": "lower upper evaluated open stopped robust non_robust",
     "noise": "scale features integers", "observed": "models process", "corner": "delta signs",
     "parameters": "delta values",
 }  # fmt: skip
@@ -356,7 +357,7 @@ def possible(claim):
 def streams(net, entries):
     """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
     for c in (entry["certificate"] for entry in entries):
-        if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration"):
+        if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration", "partition"):
             raise ValueError("evidence of a kind that there is not")
         e, claim = (c["evidence"], c["claim"]) if c and c["evidence"]["kind"] == "sampling" else ({}, {})
         seed = e.get("entropy", "0x0")

@@ -105,6 +105,7 @@ def test_what_it_does_not_redo_is_not_checked(tmp_path):
     cases = [
         (deep, apas.certify(deep, rows(40, 6), 0.02, target="predicted", method=apas.LinearBounds())),
         (net, apas.certify(net, X, 0.01, target="predicted", method="enumeration")),
+        (net, apas.certify(net, X, 0.01, target="predicted", method=apas.Enumeration(precision=0.1))),
         (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.LpShifts(3), method=small, rng=0)),
         (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.InputNoise(), method=small, rng=0)),
         (net, apas.max_shift(net, X, target="predicted", method=small, rng=0)),

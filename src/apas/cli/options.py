@@ -118,7 +118,7 @@ GOES_WITH = {
     "coverage": ("sampling", "enumeration"),
     "confidence": ("sampling",),
     "samples": ("sampling",),
-    "time_limit": ("exact", "cascade"),
+    "time_limit": ("exact", "cascade", "enumeration"),
 }
 #: By what evidence.
 MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")

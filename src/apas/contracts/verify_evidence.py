@@ -319,6 +319,7 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
         else:
             # the gap at which the run ended is not in the file; the number of boxes ends it at the same place
             method = Enumeration(coverage=claim.coverage, gap=1e-300, max_boxes=evidence.evaluated)
+            method = method if evidence.volumes is None else replace(method, precision=1e-300)
             now = _prove_again(question, [i], items, method)[0]
             answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, evidence, now)
     return answers
@@ -413,10 +414,12 @@ def _same_share(
     found: Callable[[str], Any] = lambda key: getattr(now.evidence, key)  # noqa: E731
     if now.verdict is not item.verdict or now.claim != item.claim:
         return Checked.FAILS, f"computed again, {now.verdict}: {now.reason}"
+    if found("volumes") != evidence.volumes:
+        return Checked.FAILS, f"computed again, the volumes are others: {now.reason}"
     for key in ("lower", "upper"):
         if abs(found(key) - getattr(evidence, key)) > SAME_SHARE:
             return Checked.FAILS, f"computed again, {key} is {found(key)!r}, the file says {getattr(evidence, key)!r}"
-    stopped = evidence.stopped if evidence.stopped != "gap" else "limit"
+    stopped = "limit" if evidence.stopped in ("gap", "precision", "time") else evidence.stopped
     if (evidence.open, evidence.evaluated, stopped) != (found("open"), found("evaluated"), found("stopped")):
         return Checked.FAILS, f"computed again, the boxes are others: {now.reason}"
     if item.witness is not None or (item.verdict is Verdict.REFUTED and item.claim.coverage == 1):
