@@ -14,9 +14,10 @@ from apas._parallel import in_parallel, workers
 from apas._random import entropy_of
 from apas._typing import Floats
 from apas._validation import check_integer
+from apas.certification.methods import METHODS
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
-from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, run_rows
+from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, UnshiftedTest, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
 from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, Search, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
@@ -32,6 +33,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model
 from apas.models.base import offers
 from apas.shifts.base import Listed, ShiftSet
+from apas.shifts.observed import ObservedShifts
 
 SOURCES: dict[str, Any] = {
     "robust": RobustOptimum,
@@ -71,7 +73,8 @@ def generate(
     X : array_like or data frame of shape (rows, features)
         The inputs to explain, in raw units.
     delta : float or array_like of shape (rows,)
-        How far the parameters may move: see `certify`.
+        How far the parameters may move: see `certify`. With 0 the nearest row that is valid on the model itself is
+        wanted; nothing is claimed about other models then, and `shifts` and `method` are not used.
     target : label or array_like of labels, optional
         The class wanted for each row. None for the other class of a model with two, if it gives all rows the same.
     space : FeatureSpace, optional
@@ -107,7 +110,9 @@ def generate(
     that tests several candidates pays for it: test number j of a row has a part 1 / (j (j + 1)) of the risk and draws
     of its own, so that the claim on what is returned has the confidence it states; `RobustOptimum` has one test, with
     all of it. Of that a further counterfactual of a row, of rank r, has a part 1 / (r (r + 1)). The search uses other
-    draws. With `ObservedShifts` and `Sampling` the last models, as many as the claim needs, certify each row once, and
+    draws. At delta 0 nothing is drawn and nothing certified: the paper's Definition 1. Of a piecewise linear network
+    `RobustOptimum` and `MilpSource` give the nearest row with a proved `lower_bound` on the cost of all others. What
+    other sources find, or of other models, is the best that was found. With `ObservedShifts` and `Sampling` the last models, as many as the claim needs, certify each row once, and
     only the others are searched; `k` is then 1.
 
     References
@@ -123,6 +128,9 @@ def generate(
     >>> found = apas.generate(net, [[0.2, 0.3]], 0.05, space=space, method="interval")
     >>> found.status.tolist()[0].name, bool(found.numbers.sum() > 1.1)
     ('FOUND', True)
+    >>> nearest = apas.generate(net, [[0.2, 0.3]], 0, space=space)
+    >>> round(nearest[0].cost, 6), nearest[0].gap < 1e-7
+    (0.125, True)
     """
     began, net = time.monotonic(), as_model(model)
     shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
@@ -143,7 +151,11 @@ def generate(
     if offers(origin, ForRows):
         origin.check_rows(len(inputs))
     entropy = entropy_of(rng)
-    task = Task(bound, space, distance, known, entropy, limits.deadline)
+    unshifted = _is_zero(delta)
+    if unshifted:  # a question about the model itself is one about a list of one model
+        pick(method, METHODS, Method, "method")
+        shift_set, method, delta = ObservedShifts([bound]), "exact", 1 + np.asarray(delta)
+    task = Task(bound, space, distance, known, entropy, limits.deadline, unshifted)
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
@@ -155,7 +167,7 @@ def generate(
     searched = None
     if offers(shift_set, Listed) and offers(chosen, Draws):
         searched, shift_set = split_models(shift_set, chosen)
-    test = CertifyingTest(task, shift_set, chosen, entropy, searched)
+    test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched)
     _check_tests(test, origin, limits.k)
     searches = [
         Search(task, i, x, t, trial=test.for_search(t, float(d)))
@@ -171,6 +183,15 @@ def generate(
     about: dict[str, Any] = {"model": bound, "space": space, "shifts": shift_set, "distance": distance}
     tables = {"points": space.like_with_gaps(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
     return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
+
+
+def _is_zero(delta: Any) -> bool:
+    """Whether delta is 0 for all rows."""
+    try:
+        given = np.asarray(delta)
+    except ValueError:  # what has no shape is refused with everything else that is no number
+        return False
+    return given.dtype.kind in "iuf" and given.size > 0 and not given.any()
 
 
 def _check_method(method: Method, question: Question) -> None:

@@ -16,7 +16,7 @@ from apas.certification.question import check_target
 from apas.certification.results import Certificates, UnderShifts, cells
 from apas.counterfactuals.space.feature import is_same
 from apas.counterfactuals.space.space import FeatureSpace, check_space, own_columns, read_off
-from apas.display.numbers import plain
+from apas.display.numbers import at_most, plain
 from apas.errors import InputError
 from apas.models.as_model import as_model, encoded_rows, predicted_classes
 from apas.models.base import Model, Named, offers
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 NONE_FOUND = "(none found)"
+NEAREST = 1e-6  # a row is called the nearest if no other is nearer by more than this
+UNPROVED = "not proved to be the nearest"
 
 
 def changes_of(space: FeatureSpace, before: Floats, after: Floats) -> str:
@@ -141,6 +143,9 @@ class Counterfactual:
     reason : str
     seconds : float
         Wall time of the call divided by the counterfactuals asked for; not part of equality.
+    lower_bound : float or None
+        At delta 0: it is proved that no allowed row of the class costs less than this (0 if nothing was proved); for
+        ranks above 0, none that differs from those before it.
     """
 
     row: int
@@ -153,11 +158,26 @@ class Counterfactual:
     certificate: Certificate | None
     reason: str
     seconds: float = field(default=0.0, compare=False)
+    lower_bound: float | None = None
 
     @property
     def is_found(self) -> bool:
         """Whether there is a counterfactual."""
         return self.status is Status.FOUND
+
+    @property
+    def gap(self) -> float | None:
+        """By how much another row can be nearer at most, at delta 0; None if nothing was found, or delta is not 0."""
+        # the cost is rounded, but to more digits than 12
+        return self.cost * (1 + 1e-12) - self.lower_bound if self.is_found and self.lower_bound is not None else None
+
+    def nearness(self) -> str:
+        """How near a row is that was found at delta 0, compared with the nearest."""
+        if self.gap is None or not self.lower_bound:
+            return UNPROVED
+        if self.gap <= NEAREST:
+            return f"the nearest: proved, no other is nearer by more than {at_most(self.gap)}"
+        return f"within {at_most(self.gap)} of the nearest, which is proved"
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values."""
@@ -170,6 +190,7 @@ class Counterfactual:
             "cost": None if np.isnan(self.cost) else self.cost,
             **{name: getattr(self, name) for name in ("candidates", "tests", "reason")},
             "certificate": certificate,
+            **({} if self.lower_bound is None else {"lower_bound": self.lower_bound, "gap": self.gap}),
         }
 
 
@@ -291,8 +312,18 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         return np.array([item.is_found for item in self], dtype=bool)
 
     @property
+    def is_unshifted(self) -> bool:
+        """Whether delta was 0, so that nothing is claimed about other models."""
+        return any(item.lower_bound is not None for item in self)
+
+    @property
     def certificates(self) -> Certificates:
         """The certificates of those that were found and certified, with their points and inputs."""
+        if self.is_unshifted:
+            raise InputError(
+                "these counterfactuals have no certificates, since at delta 0 nothing is claimed about other models; "
+                "pass a larger delta to generate, or certify their points."
+            )
         has = np.array([item.certificate is not None for item in self], dtype=bool)
         points, inputs = (rows.iloc[has] if is_frame(rows) else rows[has] for rows in (self.points, self.inputs))
         certificates = [item.certificate for item in self if item.certificate is not None]
@@ -320,7 +351,18 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         claims = {claim.among(len(certified), what) for claim in certified}
         several = f"{len(self)} counterfactuals of {rows} {'row' if rows == 1 else 'rows'}"
         counted = self._counted() if rows == len(self) else several
-        return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
+        said = self._nearness() if self.is_unshifted else sorted(claims)
+        return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in said)}."
+
+    def _nearness(self) -> list[str]:
+        """How near the rows are that were found at delta 0, and what is not said about them."""
+        gaps = [(item.gap, bool(item.lower_bound)) for item in self if item.gap is not None]
+        near = [gap for gap, proved in gaps if proved and gap <= NEAREST]
+        far = [gap for gap, proved in gaps if proved and gap > NEAREST]
+        said = [f"{len(near)} the nearest, proved up to {at_most(max(near))}"] if near else []
+        said += [f"{len(far)} proved to be within {at_most(max(far))} of the nearest"] if far else []
+        said += [f"{open_} {UNPROVED}"] if (open_ := len(gaps) - len(near) - len(far)) else []
+        return [*said, "valid on the model itself; nothing is claimed about other models"]
 
     def _direction(self) -> str:
         """From which class to which the counterfactuals lead, in words."""
@@ -349,7 +391,10 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     def to_frame(self) -> DataFrame:
         """One line per counterfactual, with the index of the data frame that was asked about."""
-        return super().to_frame().assign(changes=self.changes().to_numpy())
+        frame = super().to_frame().assign(changes=self.changes().to_numpy())
+        if self.is_unshifted:
+            frame.insert(list(self.COLUMNS).index("cost") + 1, "gap", [item.gap for item in self])
+        return frame
 
     def _line(self, item: Counterfactual) -> dict[str, Any]:
         said = {n: getattr(item, n) for n in ("row", "rank", "target", "cost", "candidates", "tests", "reason")}

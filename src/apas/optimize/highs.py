@@ -256,6 +256,41 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
     return least * unit + program.const if done and not stuck else None
 
 
+def proved_minimum(program: Program, violations: Violations | None, *, enough: float, deadline: float) -> float:
+    """A lower bound on the objective, proved in real arithmetic: at most `enough`, and as high as limits allow.
+
+    Best-first branch and bound: what is left open when it ends is bounded by the least dual bound of an open node.
+    """
+    scaled, factors, unit = program.scaled()
+    relaxation = LpRelaxation(**ACCURATE, time_limit=max(deadline - time.monotonic(), 0.0))
+    if not relaxation.load(scaled, above=SMALL):
+        return -np.inf
+    least, waiting, goal = np.inf, -np.inf, (enough - program.const) / unit
+
+    def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
+        nonlocal least
+        bound, values = _proved(relaxation, low, high)
+        bound = max(bound, waiting)  # what was proved of its parent, since the first of those waiting is examined
+        column = None
+        if bound < goal and values is None:  # the solver has no point, so that any column will do
+            column = next(iter(np.flatnonzero(scaled.integer & (low < high)).tolist()), None)
+        elif bound < goal and values is not None:
+            column = _undecided(scaled, violations, values * factors, low, high)
+        if column is None:  # proved enough, or the optimum of the node is a point of the program
+            least = min(least, bound)
+            return None
+        middle = 0.5 * (low[column] + high[column]) if values is None else values[column]
+        return bound, column, np.clip(np.floor(middle), low[column], high[column] - 1)
+
+    def going(bound: float) -> bool:
+        nonlocal waiting
+        waiting = bound
+        return bound < min(goal, least)
+
+    done = _branch(scaled, examine, nodes=NODES, deadline=deadline, going=going, deep=False)
+    return float(min(goal, least if done else min(least, waiting))) * unit + program.const
+
+
 def _proved(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[float, Floats | None]:
     """What the dual variables at a node prove (infinite if no point is left), and the solver's point."""
     program, status = relaxation.program, relaxation.solve(low, high)

@@ -29,7 +29,7 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Array, Floats
 from apas.certification.certificate import BoundEvidence, Certificate
-from apas.certification.claims import Most, search_tries
+from apas.certification.claims import Most, Verdict, search_tries
 from apas.certification.methods.sampling import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
@@ -40,6 +40,7 @@ from apas.models.base import offers
 from apas.shifts.base import Listed, OnPoints, ShiftSet
 from apas.shifts.linf import LinfShifts
 from apas.stats import allowed_failures, sample_size
+from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 KEPT = 800  # how many of the draws that do worst at a point are kept to look at points near it
 HELD = 5_000_000  # so many numbers of draws are kept for all rows of a call; more are drawn again each time
@@ -313,6 +314,36 @@ def _look_at_bound(certificate: Certificate) -> Look:
     return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate)
 
 
+@dataclass(frozen=True)
+class UnshiftedTest(CertifyingTest):
+    """The test at delta 0: whether a row is valid on the model itself; what it calls certified is no more than that."""
+
+    def look(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
+        """The margin of each candidate, 0 or more where it is valid for sure."""
+        found = self.certify(points, targets, deltas, rank, 0)
+        bounds = [c.evidence.bound for c in found if isinstance(c.evidence, BoundEvidence)]
+        return [Look(bound, False, certificate) for bound, certificate in zip(bounds, found, strict=True)]
+
+    def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
+        """Whether candidates are valid: in float64 and exact arithmetic, or beyond what rounding could do."""
+        question = Question(self.task.model, self.task.encoded(points), targets, np.zeros(len(points)), LinfShifts())
+        margins, sure = np.array(question.base_margins), question.valid_rows() & ~question.doubtful_rows()
+        net, claim, least = question.network, self.method.claim(question), np.finfo(float).tiny
+        exact = net is not None and not question.single and PIECEWISE_LINEAR.issuperset(net.activations)
+        for i in np.flatnonzero(sure & ~(margins > question.band)).tolist():
+            sign = -1
+            if net is not None and exact:
+                tensors = net.weights, net.biases, net.activations
+                sign = exact_sign(*tensors, question.X[i], int(question.wanted[i]), net.offset)
+            sure[i] = sign > 0 or (sign == 0 and not question.strict[i])
+        slacks = np.where(sure, np.maximum(margins, 0.0), np.minimum(np.nan_to_num(margins, nan=-np.inf), -least))
+        return [
+            Certificate(claim, _VERDICTS[bool(ok)], 0.0, target, "model", BoundEvidence("model", float(slack)), "")
+            for ok, target, slack in zip(sure, targets, slacks, strict=True)
+        ]
+
+
+_VERDICTS = {True: Verdict.CERTIFIED, False: Verdict.REFUTED}
 AHEAD = 8  # rows of each path that are tested together before it is seen whether one failed
 HALVINGS = 10  # how often the way between two rows of a path is halved where that costs nothing
 PROBES = 20  # a source may look at so many times as many points as it may offer
@@ -413,11 +444,15 @@ class RowSearch:
         return self.source.ordered or self.best is None or search.cost(candidate.point) < self.best[0]
 
     def answer(self) -> Answer:
-        """How the search ended, once it has."""
+        """How the search ended, once it has; where the model does not shift there is nothing to certify."""
         search, (status, reason) = self.search, self.ended or (Status.BUDGET, "")
         cost, point, certificate = self.best or (np.nan, np.full_like(search.input, np.nan), None)
         spent = self.candidates, self.tests
-        return Counterfactual(search.row, self.rank, search.target, status, cost, *spent, certificate, reason), point
+        found = Counterfactual(search.row, self.rank, search.target, status, cost, *spent, certificate, reason)
+        if search.task.unshifted:
+            found = replace(found, certificate=None, lower_bound=self.candidate.lower_bound if self.best else 0.0)
+            found = replace(found, reason=found.nearness()) if self.best else found
+        return found, point
 
 
 def run_rows(

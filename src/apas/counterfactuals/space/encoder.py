@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -344,10 +344,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Pieces:
-    """The parts of all features, None for those that never change; or what is wrong with them."""
+    """The parts of all features, None for those that never change; or what is wrong with them.
+
+    A column of a row is the sum of its parts up to `accuracy` for each feature that changes.
+    """
 
     parts: tuple[Piece | None, ...]
     complaint: str | None = None
+    accuracy: Floats = field(default_factory=lambda: np.empty(0))
 
 
 def pieces_of(task: Task) -> Pieces:
@@ -371,7 +375,7 @@ def pieces_of(task: Task) -> Pieces:
     one, two = encoded[len(rows) :].reshape(2, PAIRS, -1)
     culprit = _culprit(task, parts, pairs, one, two, scale)
     if culprit is None:
-        return Pieces(tuple(parts))
+        return Pieces(tuple(parts), accuracy=scale)
     mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
     return Pieces(tuple(parts), f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}")
 

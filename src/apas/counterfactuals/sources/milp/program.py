@@ -232,6 +232,8 @@ def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
 
 
+#: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
+ALLOWANCE = 1e-8
 NOTHING = 1e-9  # amounts and costs below this are rounding of the solver, and taken for 0
 
 
@@ -299,6 +301,7 @@ def cheapest_program(
     margin: float,
     avoid: _Sets = (),
     ranges: UnitRanges | None = None,
+    tie: float = TIE,
 ) -> ChangeProgram:
     """Least cost with at least this margin; the first columns are the changes."""
     ranges, needs = unit_ranges(net, budget) if ranges is None else ranges, gainful_sides(net, goal)
@@ -306,7 +309,7 @@ def cheapest_program(
     writer = _Writer(len(changes) + largest + count_columns(net, ranges, needs))
     writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
     cost = np.zeros(writer.total)
-    cost[: len(changes)] = changes.cost * (TIE if largest else 1.0)
+    cost[: len(changes)] = changes.cost * (tie if largest else 1.0)
     if largest:
         t = writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
         cost[t] = 1.0

@@ -18,7 +18,8 @@ from apas._validation import check_number
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, changes_of, unit_ranges
-from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
+from apas.counterfactuals.sources.milp.nearest import nearest_row, passes
+from apas.counterfactuals.sources.milp.program import ALLOWANCE, NOTHING, TIE, ChangeProgram, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
@@ -238,8 +239,6 @@ class CostGuess:
 
 
 AGREEMENT = 1e-4  # how far the model may be from what the program makes of it, in units of what the margin is a sum of
-#: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
-ALLOWANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -256,7 +255,7 @@ class Nearest:
     """Cheapest changes of the input of a search."""
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
-        self.search, self.net, self.time_limit = search, net, time_limit
+        self.search, self.net, self.parts, self.time_limit = search, net, parts, time_limit
         self.changes = changes_of(search, parts, net.weights[0], net.biases[0])
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
@@ -280,7 +279,7 @@ class Nearest:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
         budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
         program = programs.widest_program(self.net, budget, self.goal, self.search.avoid)
-        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
+        deadline, allowance = self.deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
             amounts = self.effect.rounded(advice.point)
@@ -297,12 +296,13 @@ class Nearest:
                 raise NoneExists(f"{proved}: no margin exceeds {at_most(allowance - bound)}")
         return None
 
-    def _deadline(self) -> float:
+    def deadline(self) -> float:
+        """When the next program has to end."""
         return min(time.monotonic() + self.time_limit, self.search.task.deadline)
 
     def _solved(self, margin: float) -> Incumbent:
         """The search is limited to a cost that is likely to do, and that is raised if it does not."""
-        deadline, budget = self._deadline(), self.guess.cost(margin)
+        deadline, budget = self.deadline(), self.guess.cost(margin)
         while True:
             budget = budget if budget < self.guess.full else np.inf
             attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline)
@@ -330,6 +330,8 @@ class Nearest:
                 f"gives row {search.row} of `X`, changed, a margin of {margin:g} instead of {expected:g}; {INSTEAD}"
             )
         fine = margin > 0 if self.strict else margin >= 0
+        if task.unshifted:
+            fine = bool(passes(search, point[None])[0])
         if not fine or not search.is_different(point):
             return None
         return NearestPoint(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
@@ -349,7 +351,9 @@ class MilpSource:
 
     For dense networks of any depth with relu, leaky relu, hard tanh and identity units. What a feature may be and how
     it may change, costs and units are exact in a mixed-integer program, which is solved by branch and bound on linear
-    programs (HiGHS). What comes out is moved onto the grid of the space and evaluated again by the model itself.
+    programs (HiGHS). What comes out is moved onto the grid of the space and evaluated again by the model itself. Where
+    delta is 0, it offers the nearest valid row alone, with a proved lower bound on the cost of all; margins do not
+    matter then.
 
     Parameters
     ----------
@@ -412,6 +416,8 @@ class MilpSource:
         """Different candidates for one row, allowed by the space and valid on the model, cheapest first."""
         net, parts = search.task.once("milp/network", lambda: network_of(search.task))
         nearest = Nearest(search, net, parts, self.time_limit)
+        if search.task.unshifted:
+            return (row for row in map(nearest_row, [nearest]) if row is not None)
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
 
     def _in_steps(self, nearest: Nearest) -> Iterator[Candidate]:
