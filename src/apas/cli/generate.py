@@ -64,6 +64,8 @@ def generate_command(
 
     check_outputs({"--out": out, "--save": save}, model, rows, background, space)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
+    if delta == 0 and save is not None:
+        raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
     shifts = movement.pick()
     net = layers.read(model)
     allowed = None if space is None else FeatureSpace.from_toml(space)

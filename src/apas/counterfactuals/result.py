@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 
 NONE_FOUND = "(none found)"
-NEAREST = 1e-6  # a row is called the nearest if no other is nearer by more than this
-UNPROVED = "not proved to be the nearest"
+NEAREST = 1e-4  # a row is called the nearest if none is nearer by more than this part of its cost
 
 
 def changes_of(space: FeatureSpace, before: Floats, after: Floats) -> str:
@@ -171,13 +170,13 @@ class Counterfactual:
         # the cost is rounded, but to more digits than 12
         return self.cost * (1 + 1e-12) - self.lower_bound if self.is_found and self.lower_bound is not None else None
 
+    @property
     def nearness(self) -> str:
-        """How near a row is that was found at delta 0, compared with the nearest."""
+        """How near a row that was found at delta 0 is to the nearest, in words with a place for its gap."""
         if self.gap is None or not self.lower_bound:
-            return UNPROVED
-        if self.gap <= NEAREST:
-            return f"the nearest: proved, no other is nearer by more than {at_most(self.gap)}"
-        return f"within {at_most(self.gap)} of the nearest, which is proved"
+            return "not proved to be the nearest"
+        close = self.gap <= NEAREST * self.cost
+        return "the nearest, proved up to {}" if close else "proved to be within {} of the nearest"
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values."""
@@ -348,21 +347,16 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         certified = [item.certificate.claim for item in self if item.certificate is not None]
         rows = len({item.row for item in self})
         what = "row" if rows == len(self) else "counterfactual"
-        claims = {claim.among(len(certified), what) for claim in certified}
+        claims = sorted({claim.among(len(certified), what) for claim in certified})
         several = f"{len(self)} counterfactuals of {rows} {'row' if rows == 1 else 'rows'}"
         counted = self._counted() if rows == len(self) else several
-        said = self._nearness() if self.is_unshifted else sorted(claims)
-        return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in said)}."
-
-    def _nearness(self) -> list[str]:
-        """How near the rows are that were found at delta 0, and what is not said about them."""
-        gaps = [(item.gap, bool(item.lower_bound)) for item in self if item.gap is not None]
-        near = [gap for gap, proved in gaps if proved and gap <= NEAREST]
-        far = [gap for gap, proved in gaps if proved and gap > NEAREST]
-        said = [f"{len(near)} the nearest, proved up to {at_most(max(near))}"] if near else []
-        said += [f"{len(far)} proved to be within {at_most(max(far))} of the nearest"] if far else []
-        said += [f"{open_} {UNPROVED}"] if (open_ := len(gaps) - len(near) - len(far)) else []
-        return [*said, "valid on the model itself; nothing is claimed about other models"]
+        if self.is_unshifted:
+            gaps: dict[str, list[float]] = {}
+            for item in self[self.found]:
+                gaps.setdefault(item.nearness, []).append(item.gap or 0.0)
+            claims = [f"{len(found)} {words.format(at_most(max(found)))}" for words, found in gaps.items()]
+            claims += [f"{'valid on the model itself; ' if gaps else ''}nothing is claimed about other models"]
+        return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in claims)}."
 
     def _direction(self) -> str:
         """From which class to which the counterfactuals lead, in words."""

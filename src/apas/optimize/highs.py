@@ -256,39 +256,31 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
     return least * unit + program.const if done and not stuck else None
 
 
-def proved_minimum(program: Program, violations: Violations | None, *, enough: float, deadline: float) -> float:
-    """A lower bound on the objective, proved in real arithmetic: at most `enough`, and as high as limits allow.
-
-    Best-first branch and bound: what is left open when it ends is bounded by the least dual bound of an open node.
-    """
+def proved_minimum(program: Program, violations: Violations | None, enough: float, nodes: int, until: float) -> float:
+    """A lower bound on the objective, proved in real arithmetic: at most `enough`, as high as the limits allow."""
     scaled, factors, unit = program.scaled()
-    relaxation = LpRelaxation(**ACCURATE, time_limit=max(deadline - time.monotonic(), 0.0))
-    if not relaxation.load(scaled, above=SMALL):
-        return -np.inf
-    least, waiting, goal = np.inf, -np.inf, (enough - program.const) / unit
+    relaxation = LpRelaxation(**ACCURATE, time_limit=max(until - time.monotonic(), 0.0))
+    relaxation.load(scaled, above=SMALL)
+    least, first, goal = np.inf, -np.inf, (enough - program.const) / unit
 
     def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
         nonlocal least
         bound, values = _proved(relaxation, low, high)
-        bound = max(bound, waiting)  # what was proved of its parent, since the first of those waiting is examined
-        column = None
-        if bound < goal and values is None:  # the solver has no point, so that any column will do
-            column = next(iter(np.flatnonzero(scaled.integer & (low < high)).tolist()), None)
-        elif bound < goal and values is not None:
-            column = _undecided(scaled, violations, values * factors, low, high)
-        if column is None:  # proved enough, or the optimum of the node is a point of the program
+        bound = max(bound, first)  # what was proved of its parent
+        v = 0.5 * (low + high) if values is None else values
+        column = None if bound >= goal else _undecided(scaled, violations, v * factors, low, high)
+        if column is None:  # enough, or the optimum of the node is a point of the program: no further node is better
             least = min(least, bound)
             return None
-        middle = 0.5 * (low[column] + high[column]) if values is None else values[column]
-        return bound, column, np.clip(np.floor(middle), low[column], high[column] - 1)
+        return bound, column, np.clip(np.floor(v[column]), low[column], high[column] - 1)
 
     def going(bound: float) -> bool:
-        nonlocal waiting
-        waiting = bound
-        return bound < min(goal, least)
+        nonlocal first
+        first = bound  # the least of what is open: nodes are taken in the order of their bounds
+        return first < min(goal, least)
 
-    done = _branch(scaled, examine, nodes=NODES, deadline=deadline, going=going, deep=False)
-    return float(min(goal, least if done else min(least, waiting))) * unit + program.const
+    done = _branch(scaled, examine, nodes=nodes, deadline=until, going=going, deep=False)
+    return min(goal, least if done else min(least, first)) * unit + program.const
 
 
 def _proved(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[float, Floats | None]:

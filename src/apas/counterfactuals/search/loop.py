@@ -35,6 +35,7 @@ from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.observed_split import AdditiveModels, differences
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
+from apas.display.numbers import at_most
 from apas.models.as_model import encoded_rows
 from apas.models.base import offers
 from apas.shifts.base import Listed, OnPoints, ShiftSet
@@ -235,14 +236,18 @@ class CertifyingTest:
         question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
         if self.draws is not None:
             return self._look_at_draws(self.draws, question)
-        return [_look_at_bound(c) for c in decide(question, self.method, Stream(self.entropy, "generate"))]
+        return [_look_at_bound(c) for c in self.decided(question, Stream(self.entropy, "generate"))]
 
     def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
         # listed models certify one candidate of a row once, so that there is nothing to divide the risk among
         tries = 1 if self.searched is not None else search_tries(rank, number)
         question = self.question(points, targets, deltas, tries=tries)
-        return decide(question, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
+        return self.decided(question, Stream(self.entropy, f"generate/{rank}/{number}"))
+
+    def decided(self, question: Question, stream: Stream) -> list[Certificate]:
+        """What the method says."""
+        return decide(question, self.method, stream)
 
     def for_search(self, target: Any, delta: float, rank: int = 0) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
@@ -316,34 +321,23 @@ def _look_at_bound(certificate: Certificate) -> Look:
 
 @dataclass(frozen=True)
 class UnshiftedTest(CertifyingTest):
-    """The test at delta 0: whether a row is valid on the model itself; what it calls certified is no more than that."""
+    """The test at delta 0: what is called certified is valid on the model itself, no more."""
 
-    def look(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
-        """The margin of each candidate, 0 or more where it is valid for sure."""
-        found = self.certify(points, targets, deltas, rank, 0)
-        bounds = [c.evidence.bound for c in found if isinstance(c.evidence, BoundEvidence)]
-        return [Look(bound, False, certificate) for bound, certificate in zip(bounds, found, strict=True)]
-
-    def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
-        """Whether candidates are valid: in float64 and exact arithmetic, or beyond what rounding could do."""
-        question = Question(self.task.model, self.task.encoded(points), targets, np.zeros(len(points)), LinfShifts())
-        margins, sure = np.array(question.base_margins), question.valid_rows() & ~question.doubtful_rows()
-        net, claim, least = question.network, self.method.claim(question), np.finfo(float).tiny
-        exact = net is not None and not question.single and PIECEWISE_LINEAR.issuperset(net.activations)
-        for i in np.flatnonzero(sure & ~(margins > question.band)).tolist():
-            sign = -1
-            if net is not None and exact:
-                tensors = net.weights, net.biases, net.activations
-                sign = exact_sign(*tensors, question.X[i], int(question.wanted[i]), net.offset)
-            sure[i] = sign > 0 or (sign == 0 and not question.strict[i])
-        slacks = np.where(sure, np.maximum(margins, 0.0), np.minimum(np.nan_to_num(margins, nan=-np.inf), -least))
-        return [
-            Certificate(claim, _VERDICTS[bool(ok)], 0.0, target, "model", BoundEvidence("model", float(slack)), "")
-            for ok, target, slack in zip(sure, targets, slacks, strict=True)
-        ]
+    def decided(self, question: Question, stream: Stream) -> list[Certificate]:
+        """Whether rows are valid beyond what rounding could do, or else in float64 and in exact arithmetic."""
+        sure, slacks, net = question.valid_rows(), question.base_margins - question.band, question.network
+        for i in np.flatnonzero(sure & ~(slacks > 0)).tolist():
+            sign = -1  # of others nobody knows
+            if net is not None and not question.single and PIECEWISE_LINEAR.issuperset(net.activations):
+                tensors, wanted = (net.weights, net.biases, net.activations), int(question.wanted[i])
+                sign = exact_sign(*tensors, question.X[i], wanted, net.offset)
+            sure[i], slacks[i] = sign > 0 or (sign == 0 and not question.strict[i]), 0.0
+        verdicts = [Verdict.CERTIFIED if ok else Verdict.REFUTED for ok in sure & ~question.doubtful_rows()]
+        rows = zip(verdicts, question.target, np.nan_to_num(slacks, nan=-np.inf).tolist(), strict=True)
+        claim, about = self.method.claim(question), (0.0, "model", "valid on the model itself")
+        return [Certificate(claim, v, about[0], t, about[1], BoundEvidence("model", s), about[2]) for v, t, s in rows]
 
 
-_VERDICTS = {True: Verdict.CERTIFIED, False: Verdict.REFUTED}
 AHEAD = 8  # rows of each path that are tested together before it is seen whether one failed
 HALVINGS = 10  # how often the way between two rows of a path is halved where that costs nothing
 PROBES = 20  # a source may look at so many times as many points as it may offer
@@ -444,14 +438,15 @@ class RowSearch:
         return self.source.ordered or self.best is None or search.cost(candidate.point) < self.best[0]
 
     def answer(self) -> Answer:
-        """How the search ended, once it has; where the model does not shift there is nothing to certify."""
+        """How the search ended, once it has."""
         search, (status, reason) = self.search, self.ended or (Status.BUDGET, "")
         cost, point, certificate = self.best or (np.nan, np.full_like(search.input, np.nan), None)
         spent = self.candidates, self.tests
         found = Counterfactual(search.row, self.rank, search.target, status, cost, *spent, certificate, reason)
-        if search.task.unshifted:
+        if search.task.unshifted:  # there is nothing to certify
             found = replace(found, certificate=None, lower_bound=self.candidate.lower_bound if self.best else 0.0)
-            found = replace(found, reason=found.nearness()) if self.best else found
+            near = "" if found.gap is None else f"; {found.nearness.format(at_most(found.gap))}"
+            found = replace(found, reason=reason + near)
         return found, point
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -344,14 +344,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Pieces:
-    """The parts of all features, None for those that never change; or what is wrong with them.
-
-    A column of a row is the sum of its parts up to `accuracy` for each feature that changes.
-    """
+    """The parts of all features, None for those that never change, with their accuracy; or what is wrong with them."""
 
     parts: tuple[Piece | None, ...]
+    accuracy: Floats
     complaint: str | None = None
-    accuracy: Floats = field(default_factory=lambda: np.empty(0))
 
 
 def pieces_of(task: Task) -> Pieces:
@@ -370,14 +367,16 @@ def pieces_of(task: Task) -> Pieces:
         piece = _piece(feature, tried[i], encoded[: len(rows)][owner == i], scale) if feature.mutable else None
         if piece is None and feature.mutable:
             bends = "numbers to enter the model along straight lines, but the preprocessing bends"
-            return Pieces((), f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
+            return Pieces((), scale, f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
         parts.append(piece)
     one, two = encoded[len(rows) :].reshape(2, PAIRS, -1)
     culprit = _culprit(task, parts, pairs, one, two, scale)
     if culprit is None:
-        return Pieces(tuple(parts), accuracy=scale)
+        return Pieces(tuple(parts), scale)
     mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
-    return Pieces(tuple(parts), f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}")
+    return Pieces(
+        tuple(parts), scale, f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}"
+    )
 
 
 def _numbers_to_try(task: Task, i: int) -> Floats:

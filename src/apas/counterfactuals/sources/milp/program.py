@@ -232,8 +232,6 @@ def _settled(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return np.where(low >= 0, 1.0, np.where(high <= 0, 0.0 if name == "relu" else LEAKY_SLOPE, np.nan)), nothing
 
 
-#: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
-ALLOWANCE = 1e-8
 NOTHING = 1e-9  # amounts and costs below this are rounding of the solver, and taken for 0
 
 

@@ -18,14 +18,14 @@ from apas._validation import check_number
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, changes_of, unit_ranges
-from apas.counterfactuals.sources.milp.nearest import nearest_row, passes
-from apas.counterfactuals.sources.milp.program import ALLOWANCE, NOTHING, TIE, ChangeProgram, Contrast, Effect
+from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
+from apas.counterfactuals.space.feature import ON_GRID
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, class_indices, needs_strict, offers
 from apas.models.feedforward import FeedForward
-from apas.optimize.highs import Incumbent, LpRelaxation, advise, least_cost, solve_mixed, verified_bound
+from apas.optimize.highs import Incumbent, LpRelaxation, advise, least_cost, proved_minimum, solve_mixed, verified_bound
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 
 #: Units that may change sides in one step of an improvement, linear programs for it, and steps.
@@ -102,9 +102,10 @@ class BudgetedSearch:
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improved(best)
-        program = self._tightened()
-        if program is None:
+        ranges = self.tightened()
+        if ranges is None:
             return best
+        program = self._program(ranges)
         best = self._least(program, HARD, best)
         return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
 
@@ -171,8 +172,8 @@ class BudgetedSearch:
         self.budget = best.cost
         return best
 
-    def _tightened(self) -> ChangeProgram | None:
-        """The program with ranges of units that take it into account; None if that leaves nothing."""
+    def tightened(self) -> UnitRanges | None:
+        """Ranges of units that take the program into account; None if that leaves nothing."""
         ranges = unit_ranges(self.effect.net, self._change_budget)
         program = self._program(ranges)
         for _ in range(ROUNDS):
@@ -181,7 +182,7 @@ class BudgetedSearch:
             before, program = program.binaries, self._program(ranges)
             if program.binaries > (1 - WORTHWHILE) * before:
                 break
-        return program
+        return ranges
 
     def _tighten(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
         """Narrow the ranges of units whose phase is open to what dual bounds prove; False if there is no point."""
@@ -239,6 +240,12 @@ class CostGuess:
 
 
 AGREEMENT = 1e-4  # how far the model may be from what the program makes of it, in units of what the margin is a sum of
+#: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
+ALLOWANCE = 1e-8
+#: Cases of the proof of a lower bound before ranges are tightened and after that, and how close to the cost it must be.
+CASES, CLOSED = (EASY, 20_000), 1e-4
+#: Which parts of the way to a valid row near the boundary are tried, to end with a row that is still nearer to it.
+TO_BOUNDARY = 1 - np.array([0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5])
 
 
 @dataclass(frozen=True)
@@ -279,7 +286,7 @@ class Nearest:
         """A point with as large a margin as there is, if that is valid; `NoneExists` if it is proved that none is."""
         budget = ChangeBudget(self.changes, np.inf, self.search.task.distance)
         program = programs.widest_program(self.net, budget, self.goal, self.search.avoid)
-        deadline, allowance = self.deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
+        deadline, allowance = self._deadline(), ALLOWANCE * self.goal.size(self.net, unit_ranges(self.net, budget))
         advice = advise(program, enough=allowance, target=-np.inf, time_limit=deadline - time.monotonic())
         if advice.point is not None:
             amounts = self.effect.rounded(advice.point)
@@ -296,13 +303,50 @@ class Nearest:
                 raise NoneExists(f"{proved}: no margin exceeds {at_most(allowance - bound)}")
         return None
 
-    def deadline(self) -> float:
-        """When the next program has to end."""
+    def row(self) -> Iterator[Candidate]:
+        """The nearest valid row, as the end of a path to the boundary, with a lower bound on the cost of all others."""
+        found = self.at(0.0) or self.widest()
+        if found is not None:
+            # on the boundary a solver's point is as likely to fail as to pass: the way to it ends where it fails
+            search, space = self.search, self.search.task.space
+            free = np.array([not f.is_level and f.step is None and f.listed is None for f in space])
+            start = np.where(free, np.clip(search.input, *np.array([f.ends for f in space]).T), found.point)
+            path = start + TO_BOUNDARY[:, None] * (found.point - start)
+            yield Candidate(found.point, path=path, lower_bound=self._lower_bound(search.cost(found.point)))
+
+    def _lower_bound(self, cost: float) -> float:
+        """No allowed row of the class, different from those found, costs less than this; 0 where nothing was proved."""
+        task, net, goal, avoid = self.search.task, self.net, self.goal, self.search.avoid
+        count = len(task.space) if task.distance == "l1" else 1  # the program adds up what "l1" is the mean of
+        cost, deadline = count * cost, self._deadline()
+        limit = cost * (1 + NOTHING) + NOTHING
+        budget = ChangeBudget(self.changes, limit, task.distance)
+        ranges, pieces = unit_ranges(net, budget), task.once("milp/pieces", lambda: pieces_of(task))
+        # how far a feature may be from where the program has it, which takes it to be on a step before and after
+        sizes = np.maximum([max(f.size, f.step or 0.0) for f in task.space], np.abs(self.search.input))
+        beside = 2 * ON_GRID * sizes
+        # A valid row has a margin of at least 0 as the model computes it, and in the program one that is less by no
+        # more than: digits of the program itself, of the parts that columns are sums of, and features beside a step.
+        weights = [*goal.weights(net), np.abs(goal.signs).max(axis=1)][0]
+        lines = np.array([0.0 if p is None or p.line is None else np.abs(p.line) @ weights for p in self.parts])
+        encoding = 2 * len(lines) * float(pieces.accuracy @ np.abs(net.weights[0]) @ weights)
+        margin = -ALLOWANCE * goal.size(net, ranges) - encoding - float(lines @ beside)
+        for cases in CASES:
+            program = programs.cheapest_program(net, budget, goal, margin, avoid, ranges, tie=0.0)
+            bound = proved_minimum(program, program.phases, cost * (1 - NOTHING), cases, deadline)
+            if bound >= cost * (1 - CLOSED):
+                break
+            attempt = BudgetedSearch(self.effect, margin, limit, self.relaxation, deadline)
+            ranges = attempt.tightened() or ranges
+        # costs of columns are rounded, to far more digits than 12
+        return max(0.0, (bound * (1 - 1e-12) - float(beside @ [1 / f.span for f in task.space])) / count)
+
+    def _deadline(self) -> float:
         return min(time.monotonic() + self.time_limit, self.search.task.deadline)
 
     def _solved(self, margin: float) -> Incumbent:
         """The search is limited to a cost that is likely to do, and that is raised if it does not."""
-        deadline, budget = self.deadline(), self.guess.cost(margin)
+        deadline, budget = self._deadline(), self.guess.cost(margin)
         while True:
             budget = budget if budget < self.guess.full else np.inf
             attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline)
@@ -330,8 +374,8 @@ class Nearest:
                 f"gives row {search.row} of `X`, changed, a margin of {margin:g} instead of {expected:g}; {INSTEAD}"
             )
         fine = margin > 0 if self.strict else margin >= 0
-        if task.unshifted:
-            fine = bool(passes(search, point[None])[0])
+        if task.unshifted and search.trial is not None:
+            fine = bool(search.trial.slacks(point[None])[0] >= 0)
         if not fine or not search.is_different(point):
             return None
         return NearestPoint(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
@@ -417,7 +461,7 @@ class MilpSource:
         net, parts = search.task.once("milp/network", lambda: network_of(search.task))
         nearest = Nearest(search, net, parts, self.time_limit)
         if search.task.unshifted:
-            return (row for row in map(nearest_row, [nearest]) if row is not None)
+            return nearest.row()
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
 
     def _in_steps(self, nearest: Nearest) -> Iterator[Candidate]:
