@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 NONE_FOUND = "(none found)"
-NEAREST = 1e-4  # a row is called the nearest if none is nearer by more than this part of its cost
+#: A row is called the nearest if none is nearer by more than this part of its cost, or a hundredth of it of the ranges.
+NEAREST = 1e-4
 
 
 def changes_of(space: FeatureSpace, before: Floats, after: Floats) -> str:
@@ -175,7 +176,7 @@ class Counterfactual:
         """How near a row that was found at delta 0 is to the nearest, in words with a place for its gap."""
         if self.gap is None or not self.lower_bound:
             return "not proved to be the nearest"
-        close = self.gap <= NEAREST * self.cost
+        close = self.gap <= max(NEAREST * self.cost, 0.01 * NEAREST)
         return "the nearest, proved up to {}" if close else "proved to be within {} of the nearest"
 
     def to_dict(self) -> dict[str, Any]:

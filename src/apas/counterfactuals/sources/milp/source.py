@@ -244,8 +244,8 @@ AGREEMENT = 1e-4  # how far the model may be from what the program makes of it, 
 ALLOWANCE = 1e-8
 #: Cases of the proof of a lower bound before ranges are tightened and after that, and how close to the cost it must be.
 CASES, CLOSED = (EASY, 20_000), 1e-4
-#: Which parts of the way to a valid row near the boundary are tried, to end with a row that is still nearer to it.
-TO_BOUNDARY = 1 - np.array([0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5])
+#: Places around a valid row near the boundary, on the way to it, of which the first that is valid for sure is taken.
+AROUND = 1 + np.sort(np.outer([1, -1], [0.0, *np.geomspace(1e-13, 1e-4, 60)]).ravel())
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Nearest:
 
     def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
-        for _ in range(4 if len(self.changes) else 0):
+        for number in range(4 if len(self.changes) else 0):
             best = self._solved(margin)
             if best.values is None:
                 return None
@@ -279,7 +279,9 @@ class Nearest:
             if found is not None:
                 self.guess.known.append((margin, found.cost))
                 return found
-            margin += 4 * MISS * self.effect.margin(best.values)[1]  # whoever is valid by a hair is not after rounding
+            # whoever is valid by a hair is not after rounding, and that of float32 is larger
+            wider = 10.0**number if self.search.task.unshifted else 1.0
+            margin += wider * 4 * MISS * self.effect.margin(best.values)[1]
         return None
 
     def widest(self) -> NearestPoint | None:
@@ -304,15 +306,23 @@ class Nearest:
         return None
 
     def row(self) -> Iterator[Candidate]:
-        """The nearest valid row, as the end of a path to the boundary, with a lower bound on the cost of all others."""
-        found = self.at(0.0) or self.widest()
-        if found is not None:
-            # on the boundary a solver's point is as likely to fail as to pass: the way to it ends where it fails
-            search, space = self.search, self.search.task.space
-            free = np.array([not f.is_level and f.step is None and f.listed is None for f in space])
-            start = np.where(free, np.clip(search.input, *np.array([f.ends for f in space]).T), found.point)
-            path = start + TO_BOUNDARY[:, None] * (found.point - start)
-            yield Candidate(found.point, path=path, lower_bound=self._lower_bound(search.cost(found.point)))
+        """The nearest valid row, with a lower bound on the cost of all such rows."""
+        found, search, space = self.at(0.0) or self.widest(), self.search, self.search.task.space
+        if found is None:
+            return
+        # A solver's point lies beside the boundary, or on it, where the class depends on the order of summation. What
+        # is taken is beyond what rounding could do; a row of steps and levels alone may lie on the boundary itself.
+        free = np.array([not f.is_level and f.step is None and f.listed is None for f in space])
+        start = np.where(free, np.clip(search.input, *np.array([f.ends for f in space]).T), found.point)
+        point, ways = found.point, AROUND
+        for _ in range(3 if search.trial is not None else 0):
+            rows = start + ways[:, None] * (found.point - start)
+            rows = space.snapped(rows, np.broadcast_to(search.input, rows.shape))
+            first = int((sure := search.trial.slacks(rows) > 0).argmax())  # type: ignore[union-attr]
+            if not sure[first]:
+                break
+            point, ways = rows[first], np.linspace(ways[max(first - 1, 0)], ways[first], 64)
+        yield Candidate(point, lower_bound=self._lower_bound(search.cost(point)))
 
     def _lower_bound(self, cost: float) -> float:
         """No allowed row of the class, different from those found, costs less than this; 0 where nothing was proved."""
