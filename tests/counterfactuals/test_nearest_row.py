@@ -192,15 +192,16 @@ def test_on_the_boundary_itself_class_1_is_given_and_class_0_is_not():
     assert all(item.lower_bound <= 0.125 for item in down)
 
 
-def test_a_row_in_which_floats_and_exact_arithmetic_differ_is_not_taken():
-    weights = [[0.1], [0.2], [-0.3]]
-    net = FeedForward([weights], [[0.0]])
-    space = FeatureSpace([Feature(name, "integer", low=0, high=1) for name in "abc"])
-    rows = np.array(list(itertools.product((0, 1), repeat=3)), dtype=float)
-    signs = [exact_sign(net.weights, net.biases, net.activations, row, 1, 0.0) for row in rows]
-    for start in rows[net.margin(rows, 1) < 0]:
-        point = apas.generate(net, [start], 0, target=1, space=space).numbers[0]
-        assert signs[rows.tolist().index(point.tolist())] >= 0
+def test_a_row_that_is_valid_by_rounding_alone_is_not_taken():
+    net = FeedForward([[[0.1], [0.1], [0.6]]], [[-0.8]])
+    tensors = net.weights, net.biases, net.activations
+    assert net.margin(np.ones((1, 3)), 1)[0] == 0
+    assert exact_sign(*tensors, np.ones(3), 1, 0.0) < 0
+    kinds = [{}, {"mutable": False}, {"mutable": False}]
+    space = FeatureSpace([Feature(n, "integer", low=0, high=4, **kind) for n, kind in zip("abc", kinds, strict=True)])
+    found = apas.generate(net, [[0, 1, 1]], 0, target=1, space=space)
+    assert found.numbers.tolist() == [[2, 1, 1]]
+    assert found[0].lower_bound <= found[0].cost == pytest.approx(1 / 6)
 
 
 def test_the_library_agrees_in_whatever_batch():
