@@ -174,7 +174,7 @@ def test_a_proof_that_is_cut_off_says_how_far_it_got(monkeypatch):
                 assert part.cost == item.cost
                 assert 0 <= part.lower_bound <= item.cost
                 assert part.gap == pytest.approx(part.cost - part.lower_bound, abs=1e-11)
-                assert part.reason.endswith(part.nearness.format(at_most(part.gap)))
+                assert part.reason.endswith(part.nearness.format(at_most(part.gap, 2)))
                 words.add(part.nearness)
     assert len(words) == 3
 

@@ -58,6 +58,8 @@ def generate_command(
     apas generate model.json rejected.csv --background train.csv --delta 0.05
 
     apas generate model.json rejected.csv --space space.toml --delta 0.01 --out offers.csv
+
+    With a delta of 0 the nearest rows that are valid on the model itself are given, and nothing is certified.
     """
     from apas import FeatureSpace, generate
     from apas.cli.workers import workers

@@ -355,7 +355,7 @@ class Counterfactuals(UnderShifts[Counterfactual]):
             gaps: dict[str, list[float]] = {}
             for item in self[self.found]:
                 gaps.setdefault(item.nearness, []).append(item.gap or 0.0)
-            claims = [f"{len(found)} {words.format(at_most(max(found)))}" for words, found in gaps.items()]
+            claims = [f"{len(found)} {words.format(at_most(max(found), 2))}" for words, found in gaps.items()]
             claims += [f"{'valid on the model itself; ' if gaps else ''}nothing is claimed about other models"]
         return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in claims)}."
 

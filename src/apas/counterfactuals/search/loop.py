@@ -445,7 +445,7 @@ class RowSearch:
         found = Counterfactual(search.row, self.rank, search.target, status, cost, *spent, certificate, reason)
         if search.task.unshifted:  # there is nothing to certify
             found = replace(found, certificate=None, lower_bound=self.candidate.lower_bound if self.best else 0.0)
-            near = "" if found.gap is None else f"; {found.nearness.format(at_most(found.gap))}"
+            near = "" if found.gap is None else f"; {found.nearness.format(at_most(found.gap, 2))}"
             found = replace(found, reason=reason + near)
         return found, point
 
