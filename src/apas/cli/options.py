@@ -171,7 +171,7 @@ CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, writt
 # By what evidence.
 Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
 TimeLimit = Annotated[float | None, optional("Seconds to search for a proof, per row (exact, cascade).", "60")]
-Seed = Annotated[int | None, Option(help="Seed of the draws, to repeat a run.")]
+Seed = Annotated[int | None, Option(min=0, help="Seed of the draws, to repeat a run.")]
 Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
 # What may move, and how.
