@@ -21,7 +21,17 @@ from apas._sanitise import for_html
 from apas.display.tables import csv_text, html_table, markdown_table
 from apas.errors import InputError, MissingExtra
 from apas.paper.data_folder import DATASETS, dataset_path
-from apas.paper.store import COMPUTING, Store, Unit, code_version, library_version, made_with, run_units
+from apas.paper.store import (
+    COMPUTING,
+    Store,
+    Unit,
+    blas,
+    code_version,
+    library_version,
+    made_with,
+    processor,
+    run_units,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -196,7 +206,9 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         ("apas", code_version()),
         ("Python", platform.python_version()),
         *((name, library_version(name)) for name in LIBRARIES),
+        ("BLAS", blas()),
         ("system", f"{platform.system()} {platform.machine()}"),
+        ("processor", processor()),
         ("cores", str(os.cpu_count())),
         ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
     ]
