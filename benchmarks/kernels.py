@@ -49,7 +49,9 @@ def work(path: Path, settings: Mapping[str, Any]) -> None:
             asked = {**unit.settings, "judges": 0}
             if json.dumps(asked) in known:
                 continue
-            blas = sorted({f"{lib['version']} {lib['architecture']}" for lib in threadpool_info() if "blas" in lib["user_api"]})
+            blas = sorted(
+                {f"{lib['version']} {lib['architecture']}" for lib in threadpool_info() if "blas" in lib["user_api"]}
+            )
             result = table1.unit(**asked)
             print(json.dumps({"settings": asked, "blas": blas, "result": result}), file=file, flush=True)
 

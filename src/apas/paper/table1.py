@@ -158,8 +158,8 @@ COLUMNS: Final[Mapping[str, tuple[str, int]]] = {
     "seconds": ("seconds", 1),
 }
 ROUNDING = 1e-9  # differences below this are rounding
-#: Descents make the rounding of a processor's own order of additions large: over kernels of the BLAS their l1 changes by
-#: up to some percent, and single rows gain or lose a class. So they are shown with digits that do not (`_decimals`).
+#: Descents make the rounding of a processor's own order of additions large: over kernels of the BLAS their l1 changes
+#: by up to some percent, and single rows change sides. So they are shown with digits that do not (`_decimals`).
 DESCENTS: Final = ("Wachter", "Proto", "Wacht-R", "Proto-R")
 STABLE: Final[Mapping[str, int]] = {"robust_fraction": 2}  # decimals; of other shares 1, and of l1 two digits
 
