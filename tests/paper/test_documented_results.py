@@ -8,6 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import apas
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "paper.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
@@ -171,6 +173,101 @@ def test_what_the_page_says_about_table1():
             else rf"([\d.]+ to [\d.]+)(?: times delta)? on\s+{name}"
         )
         agree(re.findall(pattern, PAGE)[-1], times.min(), times.max())
+
+
+VERDICTS = ("holds as published", "holds", "does not hold")
+
+
+def conclusions() -> dict[str, list[float]]:
+    """Numbers of the lines about the paper's conclusions, from the tables, in the order of the page."""
+    names, hardness, toy = list(NAMES.values()), results("hardness"), results("toy-delta").set_index("search")
+    means = results("table1-seeds").groupby(["method", "dataset"]).mean(numeric_only=True)
+    published = results("table1-published").set_index(["method", "dataset"])
+    deltas = results("figure4-deltas").set_index(["method", "dataset"])
+    lemma, halving = results("lemma").set_index(["activation", "delta"]), results("toy-halving")
+    level = halving[(halving["delta"] == 0.115) & (halving["rule"] == "first") & (halving["level"] == 7)]
+    table2 = results("table2")
+    certain = table2[(table2["n"] == 10_000) & table2["delta"].isin([0.2, 0.3])]
+    assert len(certain) == 6
+
+    def row(table: pd.DataFrame, method: str, column: str) -> list[float]:
+        return [float(table.loc[(method, name), column]) for name in names]
+
+    def vm2(method: str) -> list[float]:
+        return row(published, method, "VM2, one pass")
+
+    def ratio(method: str, other: str) -> list[float]:
+        return [a / b for a, b in zip(row(deltas, method, "mean"), row(deltas, other, "mean"), strict=True)]
+
+    def mean(method: str, name: str, column: str) -> float:
+        return float(means.loc[(method, name), column])
+
+    example = lemma.loc[("relu", "3/10")]
+    one, scratch = "vm2_one_pass", "vm2_scratch"
+    return {
+        "1": [hardness[column].sum() for column in ("formulas", "wrong", "unknown")],
+        "2": row(deltas, "worst case", "mean"),
+        "3": [example["expected output"], example["output"], 0.2, 0.3, 10_000, 100 * certain["rejected"].min()],
+        "4": [apas.sample_size(coverage=0.995, confidence=0.999)],
+        "5": ratio("paper search, own draws", "rays, n = 1379"),
+        "6": [*toy.loc["paper, its draws", ["delta", "share at least"]], 7, 3, 100 * level["valid"].item()],
+        "7": [*toy.loc[["rays", "paper, its draws"], "delta"], *row(deltas, "rays, n = 20,000", "ratio")],
+        "8": ratio("paper search, its draws", "worst case, as published"),
+        "9": [*vm2("MILP-R"), *row(means, "MILP-R", one), *row(means, "MILP-R", scratch)],
+        "10": [*vm2("APΔS"), *row(means, "APΔS", scratch)],
+        "11": [*row(published, "APΔS", "Δ-validity"), *row(published, "APΔS", "robust fraction")],
+        "12": [*row(means, "APΔS", "l1"), *row(means, "MILP-R", "l1")],
+        "13": [*row(means, "APΔS", "lof"), *row(means, "MILP-R", "lof")],
+        "14": [*row(means, "APΔS", one), *row(means, "MILP-R", one)],
+        "15": [
+            *(mean(method, "diabetes", "lof") for method in ("APΔS", "Proto-R", "ROAR")),
+            *(mean(method, "sba", "lof") for method in ("APΔS", "Wacht-R", "Proto-R")),
+            *(mean(method, "no2", one) for method in ("APΔS", "MILP-R")),
+            *(mean(method, "credit", one) for method in ("APΔS", "Proto-R")),
+            *(mean(method, "diabetes", "l1") for method in ("APΔS", "ROAR")),
+            *(mean("ROAR", "diabetes", column) for column in ("vm1", one)),
+        ],
+        "16": [v for t, c in ((published, "VM2, one pass"), (means, one), (means, scratch))
+               for method in ("APΔS", "ROAR") for v in row(t, method, c)],
+        "17": [v for column in ("paper seconds", "seconds") for method in ("APΔS", "MILP-R")
+               for v in row(published, method, column)],
+        "18": [],
+        "19": [],
+    }  # fmt: skip
+
+
+def test_the_papers_conclusions():
+    lines = {line["No."]: line for line in shown("| No. | What the paper says |")}
+    expected = conclusions()
+    assert list(lines) == list(expected)
+    for number, line in lines.items():
+        assert line["Verdict"].startswith(VERDICTS)
+        agree(re.sub(r"\b(l1|VM[12]|no2)\b", "", line["Numbers"]), *expected[number])
+
+
+def test_what_the_verdicts_say_of_every_dataset_and_seed():
+    seeds = results("table1-seeds").set_index(["method", "dataset", "seed"]).sort_index()
+    ours, worst, roar = (seeds.loc[method] for method in ("APΔS", "MILP-R", "ROAR"))
+    assert (ours["l1"] < worst["l1"]).all()
+    assert (ours["lof"] >= worst["lof"]).all()
+    means = {name: table.groupby("dataset").mean() for name, table in (("ours", ours), ("worst", worst), ("roar", roar))}
+    assert (means["worst"]["vm2_scratch"] > means["ours"]["vm2_scratch"]).all()
+    ahead = {c: means["ours"][c] > means["roar"][c] for c in ("vm2_one_pass", "vm2_scratch")}
+    assert set(ahead["vm2_one_pass"].index[~ahead["vm2_one_pass"]]) == {"credit"}
+    assert set(ahead["vm2_scratch"].index[~ahead["vm2_scratch"]]) == {"no2"}
+    published = results("table1-published").set_index(["method", "dataset"])
+    ours, worst = (published.loc[method] for method in ("APΔS", "MILP-R"))
+    assert (ours["seconds"] < worst["seconds"]).all()
+    assert (ours["paper seconds"].astype(float) > worst["paper seconds"].astype(float)).sum() == 3
+    assert (ours["VM2, one pass"] < worst["VM2, one pass"]).to_dict() == {
+        name: name == "credit" for name in NAMES.values()
+    }
+    deltas = results("figure4-deltas").set_index(["method", "dataset"])
+    least, largest = (
+        deltas.loc[method, column]
+        for method, column in (("paper search, its draws", "least"), ("worst case, as published", "largest"))
+    )
+    assert (least > largest).all(), "in all instances"
 
 
 README_LINES = {
