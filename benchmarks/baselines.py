@@ -21,15 +21,7 @@ from apas.counterfactuals.sources.roar import Roar
 from apas.experiments import Preparation, prepare
 from apas.metrics.distance import lof
 from apas.metrics.validity import delta_validity
-from apas.paper.published import (
-    PROTOTYPES,
-    WACHTERS,
-    WANTED,
-    baseline_table,
-    later_network,
-    run_baseline,
-    run_recourse,
-)
+from apas.paper.published import PROTOTYPES, WACHTERS, WANTED, baseline_table, later_network, run_baseline, run_recourse
 
 __all__ = ["compare", "confident", "free_bits", "plausible", "recourse"]
 
@@ -78,7 +70,7 @@ FOUND = {"Wacht": 46, "Proto": 45}
 
 
 def plausible(preparation: Preparation) -> list[dict[str, Any]]:
-    """lof by how confident rows are asked to be, over all inputs and over as many as the printed runs found rows for.
+    """By how confident rows are asked to be, their lof: over all inputs, and as many as the printed runs found rows for.
 
     Which ones these were was not printed; taken are those with the largest margins, since the others are so far from
     the boundary that their probability does not change in floating point.
@@ -105,7 +97,7 @@ def plausible(preparation: Preparation) -> list[dict[str, Any]]:
 
 
 def free_bits(preparation: Preparation) -> list[dict[str, Any]]:
-    """Prototypes on credit, level by level, and with every bit free to move by itself, as the published program had it."""
+    """Prototypes on credit, level by level, and with every bit free to move by itself, as the authors had it."""
     coding, names = preparation.tables.space.coding, preparation.network.feature_names
     numbers = [part.start for part in coding.slices if part.stop - part.start == 1]
     features = [

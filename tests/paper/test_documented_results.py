@@ -250,7 +250,9 @@ def test_what_the_verdicts_say_of_every_dataset_and_seed():
     ours, worst, roar = (seeds.loc[method] for method in ("APΔS", "MILP-R", "ROAR"))
     assert (ours["l1"] < worst["l1"]).all()
     assert (ours["lof"] >= worst["lof"]).all()
-    means = {name: table.groupby("dataset").mean() for name, table in (("ours", ours), ("worst", worst), ("roar", roar))}
+    means = {
+        name: table.groupby("dataset").mean() for name, table in (("ours", ours), ("worst", worst), ("roar", roar))
+    }
     assert (means["worst"]["vm2_scratch"] > means["ours"]["vm2_scratch"]).all()
     ahead = {c: means["ours"][c] > means["roar"][c] for c in ("vm2_one_pass", "vm2_scratch")}
     assert set(ahead["vm2_one_pass"].index[~ahead["vm2_one_pass"]]) == {"credit"}
