@@ -1,6 +1,6 @@
 """`python -m benchmarks.baselines`: the paper's competitors as published, and why some figures differ.
 
-Needs the datasets. ``python -m benchmarks.baselines why`` measures only the reasons, into ``docs/results/table1-why.csv``.
+Needs the datasets. ``python -m benchmarks.baselines why`` measures the reasons only (``docs/results/table1-why.csv``).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ FOUND = {"Wacht": 46, "Proto": 45}
 
 
 def plausible(preparation: Preparation) -> list[dict[str, Any]]:
-    """By how confident rows are asked to be, their lof: over all inputs, and as many as the printed runs found rows for.
+    """Their lof by how confident rows must be: of all inputs, and of as many as the printed runs found rows for.
 
     Which ones these were was not printed; taken are those with the largest margins, since the others are so far from
     the boundary that their probability does not change in floating point.
@@ -87,8 +87,8 @@ def plausible(preparation: Preparation) -> list[dict[str, Any]]:
     for asked in EXCEEDING:
         known[f"Proto, confidence {asked}"] = (replace(PROTOTYPES["sba"], confidence=asked, last=1.0), False)
     lines = []
-    for name, (source, robust) in known.items():
-        run = run_baseline(preparation, source, robust=robust)
+    for name, (asking, robust) in known.items():
+        run = run_baseline(preparation, asking, robust=robust)
         points = preparation.tables.space.coding.encode(run.counterfactuals.numbers)
         for count in (len(points), FOUND[name[:5]]):
             rows = nearest[:count]
@@ -98,7 +98,7 @@ def plausible(preparation: Preparation) -> list[dict[str, Any]]:
 
 def free_bits(preparation: Preparation) -> list[dict[str, Any]]:
     """Prototypes on credit, level by level, and with every bit free to move by itself, as the authors had it."""
-    coding, names = preparation.tables.space.coding, preparation.network.feature_names
+    coding, names = preparation.tables.space.coding, preparation.network.feature_names or ()
     numbers = [part.start for part in coding.slices if part.stop - part.start == 1]
     features = [
         Feature(name, low=0, high=1) if i in numbers else Feature(name, kind="ordinal", values=(0, 1))
@@ -124,7 +124,7 @@ def free_bits(preparation: Preparation) -> list[dict[str, Any]]:
 def _figures(preparation: Preparation, points: Floats, rows: Any) -> dict[str, Any]:
     """Those of explanations of some of the inputs."""
     network, X = preparation.network, preparation.inputs[rows]
-    valid = np.isfinite(points).all(axis=1)
+    valid = np.asarray(np.isfinite(points).all(axis=1))
     valid[valid] = network.margin(points[valid], WANTED) >= 0
     kept, moved = points[valid], np.abs(points[valid] - X[valid])
     return {
