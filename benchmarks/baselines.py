@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.spatial import cKDTree
 
 from apas import Feature, FeatureSpace
 from apas._typing import Floats
@@ -114,11 +115,23 @@ def free_bits(preparation: Preparation) -> list[dict[str, Any]]:
     for i, row in enumerate(rows):
         found = next((c.point for c in source.candidates(Search(task, i, row, WANTED)) if c.final), None)
         bits[i] = np.nan if found is None else found
+    known = {"Proto": levels, "Proto, bits": bits[places.ravel()], "prototype": _prototypes(preparation, numbers)}
     everything = np.arange(len(levels))
     return [
         {"dataset": "credit", "method": name} | _figures(preparation, points, everything)
-        for name, points in {"Proto": levels, "Proto, bits": bits[places.ravel()]}.items()
+        for name, points in known.items()
     ]
+
+
+def _prototypes(preparation: Preparation, numbers: list[int]) -> Floats:
+    """The prototypes themselves, their bits rounded: what attracts can hardly lead farther."""
+    X = preparation.d1.X
+    accepted = X[preparation.network.margin(X, WANTED) >= 0]
+    nearest = cKDTree(accepted).query(preparation.inputs, k=PROTOTYPES["credit"].neighbours)[1]
+    means = accepted[nearest].mean(axis=1)
+    found = np.rint(means)
+    found[:, numbers] = means[:, numbers]
+    return np.asarray(found)
 
 
 def _figures(preparation: Preparation, points: Floats, rows: Any) -> dict[str, Any]:

@@ -272,6 +272,58 @@ def test_what_the_verdicts_say_of_every_dataset_and_seed():
     assert (least > largest).all(), "in all instances"
 
 
+def test_why_printed_figures_differ():
+    """What the pages say about lof on sba and prototypes on credit, from what `benchmarks.baselines why` measured."""
+    sources, why = (DOCS / "sources.md").read_text(encoding="utf-8"), results("table1-why")
+    measured = why.set_index(["dataset", "method", "inputs"])
+    published = results("table1-published").set_index(["method", "dataset"])
+
+    def of(text: str, pattern: str) -> str:
+        (found,) = re.findall(pattern, " ".join(text.split()))
+        return str(found)
+
+    def sba(column: str, *methods: str, near: bool = True) -> list[float]:
+        counts = {method: (46 if method.startswith("Wacht") else 45) if near else 50 for method in methods}
+        return [float(measured.loc[("sba", method, count), column]) for method, count in counts.items()]
+
+    three, names = ("Wacht", "Wacht-R", "Proto-R"), ("Wachter", "Wacht-R", "Proto-R")
+    theirs = {c: [float(published.loc[(name, "sba"), f"paper {c}"]) for name in names] for c in ("l1", "lof")}
+    assert [round(1 - float(published.loc[(name, "sba"), "paper VM1"]), 2) for name in names] == [0.08, 0.08, 0.10]
+    agree(of(sources, r"Printed are (.*?); ours are"), *theirs["lof"])
+    agree(of(sources, r"; ours are (.*?)\. The known rows"), *sba("lof", *three, near=False))
+    agree(of(sources, r"Without as many of these far ones, our l1 is (.*?), the printed"), *sba("l1", *three))
+    agree(of(sources, r"the printed (0\.0182.*?)\. If"), *theirs["l1"])
+    agree(of(PAGE, r"other sign or size \((.*?); printed"), *sba("lof", *three, near=False))
+    agree(of(PAGE, r"; printed (-.*?)\) since"), *theirs["lof"])
+    agree(of(PAGE, r"found no row for, our l1 is (.*?), theirs"), *sba("l1", *three))
+    agree(of(PAGE, r", theirs (0\.0182.*?)\. Rows"), *theirs["l1"])
+    farther = [a / b for a, b in zip(theirs["l1"], sba("l1", *three), strict=True)]
+    agree(of(sources, r"their rows go (.*?) times as far"), min(farther), max(farther))
+    likely = [f"Wacht, at least {p}" for p in ("0.95", "0.99", "0.999")]
+    agree(of(sources, r"Wachter's rows have l1 (.*?) and lof 0"), *sba("l1", *likely))
+    agree(of(sources, r"0\.0204 and lof (.*?); prototypes"), *sba("lof", *likely))
+    confident = [f"Proto, confidence {c}" for c in ("0.9", "0.97", "0.98")]
+    agree(of(sources, r"0\.98 have l1 (.*?) and lof"), *sba("l1", *confident))
+    agree(of(sources, r"0\.0108 and lof (.*?)\. Wacht-R"), *sba("lof", *confident))
+    valid = [100 * v for v in sba("delta-validity", "Wacht, at least 0.995", "Wacht, at least 0.999", near=False)]
+    agree(of(sources, r"at 0\.995 it would be (.*?) %, at"), valid[0])
+    agree(of(sources, r"at 0\.999 (\d+) %"), valid[1])
+    levels, bits, prototype = (measured.loc[("credit", name, 50)] for name in ("Proto", "Proto, bits", "prototype"))
+    agree(of(sources, r"Ours are valid for (.*?) of the inputs at l1"), 2 * levels["valid"])
+    agree(of(sources, r"of the inputs at l1 (.*?), the printed ones"), levels["l1"])
+    agree(of(sources, r"with free bits ours are valid for (.*?) %, at"), 2 * bits["valid"])
+    agree(of(sources, r"%, at l1 (0\.037)"), bits["l1"])
+    agree(of(sources, r"they are at l1 (.*?) themselves"), prototype["l1"])
+    assert (levels["lof"], bits["lof"], prototype["lof"]) == (1, 1, 1)
+    agree(of(PAGE, r"with free bits ours are valid for (.*?) %"), 2 * bits["valid"])
+    credit = [published.loc[(name, "credit")] for name in ("Proto", "Proto-R")]
+    agree(of(sources, r"the printed ones for (.*?) % at 0"), *(100 * float(line["paper VM1"]) for line in credit))
+    agree(of(sources, r"32 % at (.*?), and all"), *(float(line["paper l1"]) for line in credit))
+    parts = [float(line["paper l1"]) / line["l1"] for line in credit]
+    assert 4 <= min(parts) <= max(parts) <= 6
+    assert [line["paper lof"] for line in credit] == ["-1.00", "-1.00"]
+
+
 README_LINES = {
     "nearest (MILP), no robustness": "MILP",
     "MILP-R, the paper's worst case": "MILP-R",
