@@ -159,9 +159,8 @@ COLUMNS: Final[Mapping[str, tuple[str, int]]] = {
 }
 ROUNDING = 1e-9  # differences below this are rounding
 #: Descents make the rounding of a processor's own order of additions large: over kernels of the BLAS their l1 changes
-#: by up to some percent, and single rows change sides. So they are shown with digits that do not (`_decimals`).
+#: by some percent, and single rows change sides, but for validity on the network. They are shown with fewer digits.
 DESCENTS: Final = ("Wachter", "Proto", "Wacht-R", "Proto-R")
-STABLE: Final[Mapping[str, int]] = {"robust_fraction": 2}  # decimals; of other shares 1, and of l1 two digits
 
 
 def shown(value: float | None, decimals: int) -> str:
@@ -170,13 +169,13 @@ def shown(value: float | None, decimals: int) -> str:
 
 
 def _decimals(method: str, name: str, value: float | None) -> int:
-    """How many decimals of a figure are shown: of descents only those that no kernel of the BLAS changes."""
+    """How many decimals of a figure are shown: of descents two digits of l1, and one decimal of what else may differ."""
     usual = next(decimals for known, decimals in COLUMNS.values() if known == name)
-    if method not in DESCENTS or name == "seconds" or value is None:
+    if method not in DESCENTS or name in ("vm1", "seconds"):
         return usual
     if name == "l1":
-        return min(usual, 1 - math.floor(math.log10(value))) if value > 0 else usual
-    return STABLE.get(name, 1)
+        return min(usual, 1 - math.floor(math.log10(value))) if value else usual
+    return 1
 
 
 def beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
