@@ -169,7 +169,7 @@ def shown(value: float | None, decimals: int) -> str:
 
 
 def _decimals(method: str, name: str, value: float | None) -> int:
-    """How many decimals of a figure are shown: of descents two digits of l1, and one decimal of what else may differ."""
+    """How many decimals of a figure are shown: of descents two digits of l1, one decimal of what else may differ."""
     usual = next(decimals for known, decimals in COLUMNS.values() if known == name)
     if method not in DESCENTS or name in ("vm1", "seconds"):
         return usual
