@@ -158,9 +158,9 @@ COLUMNS: Final[Mapping[str, tuple[str, int]]] = {
     "seconds": ("seconds", 1),
 }
 ROUNDING = 1e-9  # differences below this are rounding
-#: Descents make the rounding of a processor's own order of additions large: over kernels of the BLAS their l1 changes
-#: by some percent, and single rows change sides, but for validity on the network. They are shown with fewer digits.
-DESCENTS: Final = ("Wachter", "Proto", "Wacht-R", "Proto-R")
+#: Methods that go many small steps make the rounding of a processor's own order of additions large: over kernels of the
+#: BLAS their l1 changes by some percent, and single rows change sides. They are shown with fewer digits.
+SENSITIVE: Final = ("Wachter", "Proto", "Wacht-R", "Proto-R", "ROAR")
 
 
 def shown(value: float | None, decimals: int) -> str:
@@ -169,9 +169,9 @@ def shown(value: float | None, decimals: int) -> str:
 
 
 def _decimals(method: str, name: str, value: float | None) -> int:
-    """How many decimals of a figure are shown: of descents two digits of l1, one decimal of what else may differ."""
+    """How many decimals of a figure are shown: fewer (two digits of l1, else one decimal) where kernels change more."""
     usual = next(decimals for known, decimals in COLUMNS.values() if known == name)
-    if method not in DESCENTS or name in ("vm1", "seconds"):
+    if method not in SENSITIVE or name == "seconds":
         return usual
     if name == "l1":
         return min(usual, 1 - math.floor(math.log10(value))) if value else usual
