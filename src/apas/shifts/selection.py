@@ -202,16 +202,17 @@ class ScaledShifts(EqualByContent):
         return {**about, "scale": scale, "floor": self.floor}
 
     @classmethod
-    def from_dict(cls, about: Fields) -> Self:
-        """The set that a file describes."""
-        about.only("kind", "relative", "kinds", "layers", "scale", "floor")
+    def from_dict(cls, about: Fields, **more: Any) -> Self:
+        """The set that a file describes; `more` are further fields, as they were read."""
+        about.only("kind", "relative", "kinds", "layers", "scale", "floor", *more)
         scale = about.any("scale")
         if isinstance(scale, dict):
             scale = read_factors(about.inner("scale"))
         elif scale is not None:
             scale = [read_numbers(about, "scale", part) for part in about.items("scale")]
         layers, floor = read_names(about, "layers"), about.number("floor")
-        return cls(relative=about.flag("relative"), kinds=read_kinds(about), layers=layers, scale=scale, floor=floor)
+        options = {"layers": layers, "scale": scale, "floor": floor, **more}
+        return cls(relative=about.flag("relative"), kinds=read_kinds(about), **options)
 
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]

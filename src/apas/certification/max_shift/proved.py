@@ -46,7 +46,7 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     if network is None:
         return np.zeros(len(question)), broken.copy(), broken
     if isinstance(question.geometry, Ball):
-        proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.p, limit)
+        proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.hull, limit)
         return proved, broken.copy(), broken
     boxes = Boxes(network, question.X, question.wanted, question.radii)
     proved, open_end = provable_radius(boxes, limit)

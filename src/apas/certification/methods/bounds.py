@@ -66,14 +66,14 @@ def decided_in_ball(question: Question, method: str) -> list[Certificate]:
     network, ball, base = question.network, question.geometry, question.model.parameters
     assert network is not None
     assert isinstance(ball, Ball)
-    bound, error = least_margins_ball(network, question.X, question.wanted, ball.radii, ball.p, question.delta)
+    bound, error = least_margins_ball(network, question.X, question.wanted, ball.radii, ball.hull, question.delta)
     found = [Finding(bound=value) for value in (bound - error).tolist()]
     witnesses: list[Witness | None] = [None] * len(question)
     rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
     for finding in (finding for finding in found if finding.bound > 0):
         finding.prove("ball", finding.bound)
     some = question.take(np.array(rows, dtype=np.intp))
-    points = worst_points_ball(network, some.X, some.wanted, ball.radii, ball.p, some.delta) if rows else None
+    points = worst_points_ball(network, some.X, some.wanted, ball.radii, ball.hull, some.delta) if rows else None
     for row, point in zip(rows, [] if points is None else points, strict=False):
         delta = float(question.delta[row])
         values = ball.pull_inside(base, base.values + delta * point, delta)
@@ -159,7 +159,7 @@ def _enclosed(question: Question, network: FeedForward) -> tuple[Floats, Floats]
 
     def least(wanted: Indices) -> Floats:
         if isinstance(geometry, Ball):
-            bound, error = least_margins_ball(network, X, wanted, radii, geometry.p, delta)
+            bound, error = least_margins_ball(network, X, wanted, radii, geometry.hull, delta)
             return bound - error
         boxes = Boxes(network, X, wanted, radii)
         return boxes.bound(delta) - boxes.error(delta)
