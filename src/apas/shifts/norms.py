@@ -34,9 +34,9 @@ def lp_norm(rows: Floats, p: float) -> Floats:
         return np.asarray(scale * np.sum(share_powers(sizes, scale[..., None], p), axis=-1) ** (1.0 / p))
 
 
-def share_powers(sizes: Floats, scale: ArrayLike, p: float) -> Floats:
-    """``(sizes / scale)**p``; below p = 1 a quotient that underflows may have a power that counts, so powers go first."""
-    return np.asarray(sizes**p / np.asarray(scale) ** p if p < 1 else (sizes / scale) ** p)
+def share_powers(sizes: Floats, scale: Floats | float, p: float) -> Floats:
+    """``(sizes / scale)**p``; below p = 1 powers go first: a quotient that underflows may have a power that counts."""
+    return np.asarray(sizes**p / scale**p if p < 1 else (sizes / scale) ** p)
 
 
 def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:

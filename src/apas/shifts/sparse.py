@@ -78,7 +78,7 @@ class SparseShifts(ScaledShifts):
         return points if len(movers) == len(radii) else placed(points, movers, len(radii))
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
-        """Whether at most `count` parameters of `other` differ, each by at most ``delta * radii``, without tolerance."""
+        """Whether at most `count` parameters differ, each by at most ``delta * radii``, decided in real arithmetic."""
         if base.shapes != other.shapes:
             raise InputError("the two models must have parameters of the same shapes to be compared.")
         few = np.count_nonzero(base.values != other.values) <= self.count
@@ -105,7 +105,8 @@ class SparseShifts(ScaledShifts):
 
     def _some(self, parameters: Parameters) -> tuple[str, str, str]:
         """How many of what, by how much, and what does not move: words of a sentence."""
-        movers, what = np.count_nonzero(self.radii(parameters)), selected(parameters, self.kinds, self.layers, self._owner)
+        movers = np.count_nonzero(self.radii(parameters))
+        what = selected(parameters, self.kinds, self.layers, self._owner)
         return f"{min(self.count, movers)} of {movers} {what}", *self._words(parameters)[1:]
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import numpy as np
 from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.models.forward import LOWEST, activation_range
-from apas.shifts.base import Sparse, largest_entries
+from apas.shifts.base import Box, Sparse, largest_entries
 from apas.worst_case.intervals import Boxes, is_exact, output_signs, rivals
 
 #: Behind several hidden layers up to so many moves are shared by all layers; of more, each layer has them all.
@@ -40,11 +40,11 @@ class SparseBoxes(Boxes):
         super().__init__(net, X, wanted, sparse.radii)
         self.sparse, self.count = sparse, min(sparse.count, int(np.count_nonzero(sparse.radii)))
         self.budgets = range(0 if is_exact(net) or self.count <= SHARED else self.count, self.count + 1)
-        reach, self.rivals = [np.vstack(pair) for pair in zip(*[iter(self.reach)] * 2, strict=True)], rivals(net, wanted)
+        reach = [np.vstack(pair) for pair in zip(self.reach[::2], self.reach[1::2], strict=True)]
         self.layers = [np.vstack(pair)[None] for pair in zip(net.weights, net.biases, strict=True)]
-        self.reaches, self.heads = [r[None] for r in reach], []
+        self.reaches, self.rivals, self.heads = [r[None] for r in reach], rivals(net, wanted), []
         for (v, _, bias, _), rival in zip(self.outputs, self.rivals.T, strict=True):
-            # how far a term falls if one of its parameters moves, and then the other one, of the wanted score and the rival
+            # a difference of scores has two parameters per term: the one of larger reach moves first, then both do
             both = [reach[-1][:, wanted].T, reach[-1][:, rival].T] if len(net.biases[-1]) > 1 else [reach[-1].T]
             stages = [np.maximum.reduce(both), sum(both)][: len(both)]
             self.heads.append((_with_one(v, bias), [np.broadcast_to(s, (len(X), len(reach[-1]))) for s in stages]))
@@ -124,7 +124,7 @@ class SparseBoxes(Boxes):
         return found
 
     def _terms(self, ends: _Ends, w: Floats, reaches: list[Floats]) -> list[Floats]:
-        """Per budget the least terms of sums over units of the first layer, as many as differ, (rows, inputs + 1, units)."""
+        """Least terms of sums over the first layer, (rows, inputs + 1, units), per budget, as long as it matters."""
         stages, most = [np.zeros(()), *reaches], min(self.count, self.falls.shape[1] - 1 + len(reaches))
         own = [[_least(*ends[m - q], w, reach) for q, reach in enumerate(stages[: m + 1])] for m in range(most + 1)]
         return [np.minimum.reduce(choices) for choices in own]
@@ -148,7 +148,8 @@ class SparseBoxes(Boxes):
         tables, stages = list(_divided(terms, left)), [np.zeros_like(w), *reaches]
         hidden, output = (np.zeros_like(reach[0]) for reach in self.reaches)
         for k in reversed(range(len(output))):
-            spent = int(np.argmin([tables[k][left - j][0, 0] + terms[j][0, k, 0] for j in range(min(left + 1, len(terms)))]))
+            totals = [tables[k][left - j][0, 0] + terms[j][0, k, 0] for j in range(min(left + 1, len(terms)))]
+            spent = int(np.argmin(totals))
             left -= spent
             choices = [
                 (a * w[0, k, 0] - abs(a) * reach[0, k, 0], q, side, a)
@@ -170,7 +171,7 @@ def _with_one(a: Floats, last: Floats | float = 1.0) -> Floats:
 
 
 def _least(low: Floats, high: Floats, w: Floats, reach: Floats) -> Floats:
-    """Least products of inputs and moving weights, (rows, inputs, units): for given weights they are least at an end."""
+    """Least products of inputs and moving weights, (rows, inputs, units): concave in the input, so at one of its ends."""
     a, b = low[:, :, None], high[:, :, None]
     return np.asarray(np.minimum(a * w - np.abs(a) * reach, b * w - np.abs(b) * reach))
 
@@ -185,3 +186,8 @@ def _divided(terms: list[Floats], count: int) -> Iterator[Floats]:
             np.minimum(after[spent:], table[:-spent] + terms[spent][:, k], out=after[spent:])
         table = after
         yield table
+
+
+def boxes_in(net: FeedForward, X: Floats, wanted: Indices, region: Box | Sparse) -> Boxes:
+    """Intervals of rows over a box, or over the sparse shifts in it."""
+    return SparseBoxes(net, X, wanted, region) if isinstance(region, Sparse) else Boxes(net, X, wanted, region.radii)

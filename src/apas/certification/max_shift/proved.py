@@ -16,12 +16,13 @@ from apas.certification.methods.attack import broken_deltas
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball
+from apas.shifts.base import Ball, Box, Sparse
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack.unit_pushes import broken_radius
 from apas.worst_case.ball.least_margins import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
-from apas.worst_case.intervals import Boxes, is_exact, provable_radius, worst_corners
+from apas.worst_case.intervals import is_exact, provable_radius
+from apas.worst_case.sparse import SparseBoxes, boxes_in
 
 #: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
 TOGETHER = 64
@@ -48,7 +49,8 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     if isinstance(question.geometry, Ball):
         proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.hull, limit)
         return proved, broken.copy(), broken
-    boxes = Boxes(network, question.X, question.wanted, question.radii)
+    assert isinstance(question.geometry, Box | Sparse)
+    boxes = boxes_in(network, question.X, question.wanted, question.geometry)
     proved, open_end = provable_radius(boxes, limit)
     rows = np.flatnonzero(np.isfinite(open_end))
     step = max(TOGETHER, NUMBERS // len(question.radii))
@@ -56,7 +58,9 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
         some = question if len(part) == len(question) else question.take(part)
         # a little beyond what could not be proved, so that the corner there fails by more than rounding
         beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
-        corners = worst_corners(boxes if len(part) == len(question) else boxes.take(part), beyond)
+        corners = (boxes if len(part) == len(question) else boxes.take(part)).worst(beyond)
+        if corners is None and isinstance(boxes, SparseBoxes):  # which only an attack on the parameters can look for
+            break
         if corners is None:
             beyond, units = broken_radius(network, some.X, some.wanted, question.radii, proved[part], limit)
             corners = units * question.radii
@@ -92,8 +96,9 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
     proved, _, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
     reason = "interval" if closed else kind
-    if isinstance(question.geometry, Ball):
-        reason, broken = "ball", broken_deltas(question, proved, limit)[0]
+    if isinstance(question.geometry, Ball) or (isinstance(question.geometry, Sparse) and not closed):
+        reason = "ball" if isinstance(question.geometry, Ball) else "interval"
+        broken = broken_deltas(question, proved, limit)[0]
     elif not closed and kind != "interval":
         rows = np.flatnonzero(proved < limit).tolist()
         jobs = [(question.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]
