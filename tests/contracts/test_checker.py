@@ -32,7 +32,9 @@ DONE = [
     ("sampling", apas.LinfShifts(relative=True, floor=0.1, kinds=("weight",))),
     ("sampling", apas.LinfShifts(layers=[-1], scale={"-1": 0.5})), ("sampling", apas.LpShifts(2, layers=["layer0"])),
     ("interval", "linf"), ("interval", apas.LinfShifts(scale={0: 2.0})), ("interval", apas.LpShifts(2, layers=[-1])),
-    ("attack", "linf"), ("attack", "l2"),
+    ("attack", "linf"), ("attack", "l2"), ("sampling", apas.SparseShifts(3)), ("attack", apas.SparseShifts(2)),
+    ("sampling", apas.SparseShifts(40, relative=True, kinds=("weight",))),
+    ("interval", apas.LpShifts(0.5, layers=[-1])), ("attack", apas.LpShifts(0.5, layers=[-1])),
 ]  # fmt: skip
 
 

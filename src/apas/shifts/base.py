@@ -96,17 +96,7 @@ class Ball:
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """The set in which at most `count` parameters move, parameter i by at most ``delta * radii[i]``.
-
-    It is not convex. Its convex hull holds the points of the box whose shares of their radii add up to at most `count`.
-
-    Parameters
-    ----------
-    count : int
-        At least 1.
-    radii : ndarray of shape (k,)
-        At least 0; 0 for parameters that do not move.
-    """
+    """The set in which at most `count` parameters move, at least 1, parameter i by at most ``delta * radii[i]``."""
 
     count: int
     radii: Floats

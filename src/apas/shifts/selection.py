@@ -14,6 +14,7 @@ from apas._fields import EqualByContent, Fields, as_number
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Model, Parameters
+from apas.shifts.box_rounding import box_distances, within_box
 
 #: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
 ALL_KINDS = ("weight", "bias")
@@ -153,6 +154,20 @@ class ScaledShifts(EqualByContent):
     def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the rows on every shifted model, shape (directions, rows)."""
         return model.shifted_margins(X, target, directions, delta)
+
+    def _within_box(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
+        if base.shapes != other.shapes:
+            raise InputError("the two models must have parameters of the same shapes to be compared.")
+        return bool(within_box(base.values, self.radii(base), delta, other.values).all())
+
+    def _box_distance(self, base: Parameters, other: Parameters) -> float:
+        """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
+        moved, radii = box_distances(base.values, other.values), self.radii(base)
+        if not np.isfinite(other.values).all() or moved[radii == 0].any():
+            return np.inf
+        with np.errstate(over="ignore"):
+            return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
 
     def _words(self, parameters: Parameters) -> tuple[str, str, str]:
         """What moves, by how much, and what does not move: words of a sentence."""

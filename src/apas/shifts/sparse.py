@@ -12,10 +12,8 @@ from apas._fields import Fields
 from apas._random import SMALL, Stream, uniform
 from apas._typing import Floats
 from apas._validation import check_integer
-from apas.errors import InputError
 from apas.models.base import Parameters
 from apas.shifts.base import Sparse
-from apas.shifts.box_rounding import box_distances, within_box
 from apas.shifts.selection import ScaledShifts, placed, selected
 
 
@@ -35,8 +33,8 @@ class SparseShifts(ScaledShifts):
 
     Notes
     -----
-    This is p = 0 of the L_p distances, which counts the parameters that changed, with a bound on each change. Without
-    one nothing would survive: one parameter alone, if it has any effect on a row, would take it to any class.
+    This is p = 0 of the L_p distances, the number of parameters that changed, with a bound on each change. Without it
+    nothing would survive: an output bias, or an output weight whose input is not 0, breaks a row all by itself.
 
     Examples
     --------
@@ -79,19 +77,14 @@ class SparseShifts(ScaledShifts):
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether at most `count` parameters differ, each by at most ``delta * radii``, decided in real arithmetic."""
-        if base.shapes != other.shapes:
-            raise InputError("the two models must have parameters of the same shapes to be compared.")
-        few = np.count_nonzero(base.values != other.values) <= self.count
-        return bool(few and within_box(base.values, self.radii(base), delta, other.values).all())
+        return self._within_box(base, other, delta) and self._few(base, other)
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """The largest change in units of its radius; infinite if too many, or others than can move, changed."""
-        moved, radii = box_distances(base.values, other.values), self.radii(base)
-        finite = np.isfinite(other.values).all() and np.count_nonzero(moved) <= self.count
-        if not finite or moved[radii == 0].any():
-            return math.inf
-        with np.errstate(over="ignore"):
-            return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
+        return self._box_distance(base, other) if self._few(base, other) else math.inf
+
+    def _few(self, base: Parameters, other: Parameters) -> bool:
+        return bool(np.count_nonzero(base.values != other.values) <= self.count)
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: how many move, how they are chosen, and how far each moves."""

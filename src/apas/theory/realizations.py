@@ -21,7 +21,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Dense, offers
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Bounded, Region, ShiftSet
+from apas.shifts.base import Bounded, Box, Region, ShiftSet
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 
@@ -94,8 +94,7 @@ def distinct_realizations(
         that of `tau` rounded to float64.
     shifts : LinfShifts, LpShifts, SparseShifts or str, default "linf"
     method : Method or str, optional
-        One that speaks of every shift. Unless given, ``"exact"`` where it takes network and shifts, else ``"cascade"``,
-        whose answer may be "unknown".
+        One that speaks of every shift; unless given, ``"exact"`` in a box and ``"cascade"`` elsewhere.
 
     Returns
     -------
@@ -115,21 +114,16 @@ def distinct_realizations(
     chosen = pick(shifts, SHIFTS, ShiftSet, "shifts")
     geometry = chosen.geometry(given.parameters) if offers(chosen, Bounded) else None
     if not isinstance(geometry, Region):
-        told = "must be a LinfShifts or an LpShifts, or a SparseShifts"
-        raise Unsupported(f"`shifts` of distinct_realizations {told}, got {chosen!r}.")
+        sets = "a LinfShifts or an LpShifts, or a SparseShifts"
+        raise Unsupported(f"`shifts` of distinct_realizations must be {sets}, got {chosen!r}.")
     flat = isinstance(x, list | tuple) and x and not isinstance(x[0], list | tuple | np.ndarray)
     rows = encoded_rows(given, [x] if flat else x[None, :] if isinstance(x, np.ndarray) and x.ndim == 1 else x)[1]
     if len(rows) != 1:
         raise InputError(f"`x` of distinct_realizations must be one row, got {len(rows)}; ask about one at a time.")
     network = _with_threshold(given.as_feedforward(), tau)
     label = network.classes[1 if float(network.margin(rows, network.classes[1])[0]) >= 0 else 0]
-    asked: dict[str, Any] = {"target": label, "shifts": chosen, "rng": 0}
-    try:
-        found = certify(network, rows, delta, **asked, method="exact" if method is None else method)[0]
-    except Unsupported:
-        if method is not None:
-            raise
-        found = certify(network, rows, delta, **asked, method="cascade")[0]
+    method = method or ("exact" if isinstance(geometry, Box) else "cascade")
+    found = certify(network, rows, delta, target=label, shifts=chosen, method=method, rng=0)[0]
     if not isinstance(found.claim, Every):
         raise InputError(f'`method` of distinct_realizations must speak of every shift, got {method!r}; use "exact".')
     sides: list[FeedForward | None] = [None, None]

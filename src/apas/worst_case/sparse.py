@@ -1,12 +1,10 @@
 """Least margins of dense networks while at most a few parameters move, each within a reach of its own.
 
-Intervals again, but of the terms of a sum only as many change as parameters may move: how far each term falls if its
-parameter moves is known, and of these falls the largest count. A range is computed for every number of moves that may
-have been spent on it, its *budget*, so that the layers share what there is. For linear models that is exact.
-
-Units of the first hidden layer have no parameter in common, so that the budgets of the terms of a sum over them add up
-to its own; the worst division is found unit by unit, as in a knapsack. With one hidden layer that is exact as well. Of
-deeper layers every unit gets all that was spent before them: a bound, which is at most as loose as that of the box.
+Intervals again, but of the terms of a sum only as many change as parameters may move: of their falls the largest count.
+A range is computed for every number of moves that may have been spent on it, its *budget*, which the layers share.
+Units of the first hidden layer have no parameter in common: the budgets of the terms of a sum over them add up to its
+own, and the worst division is found unit by unit, as in a knapsack. With at most one hidden layer that is exact. In
+deeper layers every unit gets all that was spent before them: a bound, no looser than that of the box but for rounding.
 
 A bias is the weight of an input that is always 1.
 """
@@ -171,7 +169,7 @@ def _with_one(a: Floats, last: Floats | float = 1.0) -> Floats:
 
 
 def _least(low: Floats, high: Floats, w: Floats, reach: Floats) -> Floats:
-    """Least products of inputs and moving weights, (rows, inputs, units): concave in the input, so at one of its ends."""
+    """Least products of inputs and moving weights, (rows, inputs, units): concave in the input, so at an end of it."""
     a, b = low[:, :, None], high[:, :, None]
     return np.asarray(np.minimum(a * w - np.abs(a) * reach, b * w - np.abs(b) * reach))
 
