@@ -492,7 +492,11 @@ def test_importing_it_is_light():
 
 BAD = {
     "p tiny": (0.0005, {}, "`p` of LpShifts must be at least 0.001, got 0.0005; "),
-    "p = 0": (0, {}, r"`p` of LpShifts must be at least 0.001, got 0; to bound the number .* use SparseShifts\(count\)"),
+    "p = 0": (
+        0,
+        {},
+        r"`p` of LpShifts must be at least 0.001, got 0; to bound the number .* use SparseShifts\(count\)",
+    ),
     "p negative": (-2, {}, "`p` of LpShifts must be at least 0.001, got -2"),
     "p infinite": (math.inf, {}, r"`p` of LpShifts must be finite.*use LinfShifts\(\)"),
     "p immense": (10**400, {}, r"`p` of LpShifts must be finite"),

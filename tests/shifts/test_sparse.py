@@ -157,7 +157,9 @@ def test_whatever_is_pulled_inside_lies_inside():
 
 
 def test_words():
-    assert SparseShifts(2).region(P) == "the set in which at most 2 of 21 weights and biases move, each by at most delta"
+    assert (
+        SparseShifts(2).region(P) == "the set in which at most 2 of 21 weights and biases move, each by at most delta"
+    )
     few = SparseShifts(30, relative=True, kinds=("bias",))
     assert few.measure(P) == (
         "5 of 5 biases, chosen at random, move, each uniformly by at most delta times its magnitude, 16 fixed"
@@ -206,7 +208,7 @@ def test_every_verb(shifts, sizes, tmp_path):
     net = network(sizes, seed=3)
     X = np.random.default_rng(1).normal(size=(6, 2))
     asked = {"target": "predicted", "shifts": shifts}
-    small = apas.Sampling(coverage=0.9, confidence=0.99)
+    small = apas.Sampling(coverage=0.9, confidence=0.99, n_samples=300)
     for method in (small, "interval", "attack", "cascade", *(["exact"] if len(sizes) == 2 else [])):
         found = apas.certify(net, X, 0.1, method=method, rng=0, **asked)
         assert apas.verify(found, net).summary() == "6 statements: 6 HOLDS."
