@@ -60,6 +60,33 @@ def test_it_agrees_with_verify(name, tmp_path, capsys):
         assert [line[1] for line in lines] == [row.check.value for row in apas.verify(path, net)] == ["HOLDS"] * 8
 
 
+@pytest.mark.parametrize("name", ["linear", "linear in float32", "linear classes"])
+def test_sparse_shifts_of_linear_models_are_proved_again(name, tmp_path, capsys):
+    classes = network(6, (4, 3), output="softmax", classes=("a", "b", "c"))
+    net, checker = NETWORKS.get(name, classes), checker_in_process()
+    apas.save_model(net, tmp_path / "m.json")
+    for shifts in (apas.SparseShifts(1), apas.SparseShifts(3, relative=True), apas.SparseShifts(40)):
+        found = apas.certify(net, rows(8), 0.05, target="predicted", method="exact", shifts=shifts)
+        assert {c.verdict.name for c in found} >= {"CERTIFIED"}
+        apas.save_certificates(found, tmp_path / "c.json")
+        assert checker.main([str(tmp_path / "c.json"), str(tmp_path / "m.json")]) == 0, capsys.readouterr().out
+    # a bound of fewer parameters is not one of more, and a witness that moves two is none of a set that moves one
+    found = apas.certify(net, rows(8), 0.3, target="predicted", method="exact", shifts=apas.SparseShifts(2))
+    assert {c.verdict.name for c in found} == {"CERTIFIED", "REFUTED"}
+    apas.save_certificates(found, tmp_path / "c.json")
+    for count, verdict in ((3, "CERTIFIED"), (1, "REFUTED")):
+        forged = content_of(tmp_path / "c.json")
+        forged["shifts"]["count"] = count
+        write(tmp_path / "forged.json", forged)
+        capsys.readouterr()
+        assert checker.main([str(tmp_path / "forged.json"), str(tmp_path / "m.json")]) == 1
+        lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        told = [line[1] for line, c in zip(lines, found, strict=True) if c.verdict.name == verdict]
+        assert told
+        assert set(told) == {"FAILS"}
+    assert not apas.verify(tmp_path / "forged.json", net).ok
+
+
 def test_float32_is_part_of_what_is_claimed(tmp_path, capsys):
     """A row within float32 rounding of the boundary; neither the file nor the model can pass for another arithmetic."""
     net, checker = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]], dtype="float32"), checker_in_process()
