@@ -5,9 +5,9 @@
                            [--require-delta D] [--require-target T]
 
 Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, and witnesses; the
-rest is NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must claim at
-least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not;
-70: no answer, such as when nobody takes it.
+rest is NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must
+claim at least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all,
+was not; 70: no answer, such as when nobody takes it.
 """
 
 import argparse
@@ -33,7 +33,8 @@ ACTIVATIONS = {
 COUNTS = ("allowed", "refuting", "draws", "failures", "doubtful", "first_failure")
 FIELDS = {  # of each kind of object
     "linf": "relative kinds layers scale floor", "gaussian": "relative kinds layers scale floor",
-    "lp": "p kinds layers", "sparse": "count relative kinds layers scale floor", "every": "measure rows", "most": "measure rows coverage confidence tries",
+    "lp": "p kinds layers", "sparse": "count relative kinds layers scale floor",
+    "every": "measure rows", "most": "measure rows coverage confidence tries",
     "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
     "noise": "scale features integers", "observed": "models process", "corner": "delta signs",

@@ -175,13 +175,8 @@ Seed = Annotated[int | None, Option(help="Seed of the draws, to repeat a run.")]
 Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
 # What may move, and how.
-Shifts = Annotated[
-    str,
-    Option(
-        metavar="linf|l1|l2|lp:P|sparse:N",
-        help="Delta bounds each change (linf), their sum (l1), Euclidean length (l2) or L_P norm; or each of N (sparse).",
-    ),
-]
+_BOUNDED = "Delta bounds each change (linf), their sum (l1), length (l2) or L_P norm (lp:P), or each of N (sparse:N)."
+Shifts = Annotated[str, Option(metavar="SET", help=_BOUNDED)]
 Relative = Annotated[bool, Option("--relative", help="Delta is a share of each parameter's size (linf, sparse).")]
 Only = Annotated[Kind | None, Option(help="Move only weights or only biases.")]
 

@@ -16,13 +16,13 @@ from apas.certification.methods.attack import broken_deltas
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, Sparse
+from apas.shifts.base import Ball, Sparse
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack.unit_pushes import broken_radius
 from apas.worst_case.ball.least_margins import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
-from apas.worst_case.intervals import is_exact, provable_radius
-from apas.worst_case.sparse import SparseBoxes, boxes_in
+from apas.worst_case.intervals import Boxes, is_exact, provable_radius
+from apas.worst_case.sparse import SparseBoxes
 
 #: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
 TOGETHER = 64
@@ -49,8 +49,9 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     if isinstance(question.geometry, Ball):
         proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.hull, limit)
         return proved, broken.copy(), broken
-    assert isinstance(question.geometry, Box | Sparse)
-    boxes = boxes_in(network, question.X, question.wanted, question.geometry)
+    boxes = Boxes(network, question.X, question.wanted, question.radii)
+    if isinstance(question.geometry, Sparse):
+        boxes = SparseBoxes(network, question.X, question.wanted, question.geometry)
     proved, open_end = provable_radius(boxes, limit)
     rows = np.flatnonzero(np.isfinite(open_end))
     step = max(TOGETHER, NUMBERS // len(question.radii))
