@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         estimate_delta as estimate_delta,
         retrain as retrain,
     )
+    from apas.shifts.sparse import SparseShifts as SparseShifts
     from apas.stats.tolerance import allowed_failures as allowed_failures, sample_size as sample_size
 
 __version__ = "0.1.0"
@@ -138,6 +139,7 @@ _DEFINED_IN = {
     "shifts.noise": "InputNoise",
     "shifts.observed": "ObservedShifts",
     "shifts.retraining": "RetrainedModels retrain estimate_delta",
+    "shifts.sparse": "SparseShifts",
     "stats.tolerance": "allowed_failures sample_size",
 }
 _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}

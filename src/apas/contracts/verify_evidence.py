@@ -28,7 +28,7 @@ from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
-from apas.shifts.base import Ball, Box, Listed
+from apas.shifts.base import Ball, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.worst_case.intervals import is_exact
 
@@ -479,7 +479,7 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:
         kind = trace.choice("method", *_PROOFS)
-        closed = isinstance(alone.geometry, Ball) or (alone.network is not None and is_exact(alone.network))
+        closed = isinstance(alone.geometry, Ball | Sparse) or (alone.network is not None and is_exact(alone.network))
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
         # with closed forms all methods give the same
@@ -489,7 +489,7 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     samples = trace.integer("samples", 1)
     if samples > MOST_DRAWS:
         return Checked.NOT_CHECKED, f"{samples} draws are more than are made again ({MOST_DRAWS})"
-    network = alone.network if isinstance(alone.geometry, Box | Ball) else None
+    network = alone.network if isinstance(alone.geometry, Region) else None
     search = trace.choice("search", *_SEARCHES)
     if search == "confirm" and item.trace.get("claim") == "pointwise":  # as it was once written
         return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"
