@@ -237,7 +237,9 @@ def _distance(moved: Floats, p: float) -> float:
         return float(moved.sum())
     scale = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # a power of two: no rounding, and no overflow of powers
     with np.errstate(over="ignore", under="ignore"):
-        return float(scale * np.sum((moved / scale) ** p) ** np.float64(1.0 / p))
+        # below p = 1 powers go first: a quotient that underflows may have a power that counts
+        powers = moved**p / scale**p if p < 1 else (moved / scale) ** p
+        return float(scale * np.sum(powers) ** np.float64(1.0 / p))
 
 
 def check_order(p: Any) -> float:
