@@ -10,6 +10,7 @@ import pytest
 
 import apas
 from apas._sanitise import from_csv
+from apas.paper import table1
 from apas.theory import PaperGadgets
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -273,6 +274,40 @@ def test_what_the_verdicts_say_of_every_dataset_and_seed():
         for method, column in (("paper search, its draws", "least"), ("worst case, as published", "largest"))
     )
     assert (least > largest).all(), "in all instances"
+
+
+def test_what_kernels_change():
+    """What the pages say about digits that depend on the processor, from what `benchmarks.kernels` measured."""
+    table, kernels = results("table1-kernels"), ["SkylakeX", "Haswell", "Sandybridge"]
+    apart = table[kernels].max(axis=1) - table[kernels].min(axis=1)
+    steady = ~table["method"].isin(table1.SENSITIVE)
+    assert set(table[steady]["method"]) == {"MILP", "MILP-R", "APΔS", "RobustOptimum", "RobustOptimum, 99.931 %"}
+    assert (apart[steady] == 0).all()
+    assert set(table[(apart > 0) & (table["method"] == "ROAR")]["dataset"]) == {"credit"}
+    worst = {figure: apart[table["figure"] == figure].max() for figure in set(table["figure"])}
+    part = 100 * (apart / table[kernels].max(axis=1))[table["figure"] == "l1"].max()
+    agree(said(r"l1 differs by up to (.*?) %, lof"), part)
+    agree(said(r"lof by up to\s+(.*?), VM1"), worst["lof"])
+    agree(said(r"VM1 by up to (.*?), VM2"), worst["vm1"])
+    agree(said(r", VM2 by up to (.*?), Δ-validity"), max(worst["vm2_one_pass"], worst["vm2_most_shifted"]))
+    agree(said(r"Δ-validity by up to (.*?)\.\n"), worst["delta_validity"])
+    assert f"differs by up to {part:.1f} % over kernels" in (DOCS / "reproducibility.md").read_text(encoding="utf-8")
+    digits = [
+        [table1._shown(row["method"], row["figure"], row[kernel]) for kernel in kernels]
+        for _, row in table[~steady].iterrows()
+    ]
+    other = [alike for alike in digits if len(set(alike)) > 1]
+    agree(said(r"Of the (\d+) figures\s+of theirs"), len(digits))
+    agree(said(r"were compared, (\d+) are then shown alike"), len(digits) - len(other))
+    agree(said(r"the other (\d+) differ by one or two"), len(other))
+    steps = [round((float(max(w)) - float(min(w))) * 10 ** len(w[0].partition(".")[2])) for w in other]
+    assert sorted(steps)[-2:] == [2, 5], "one or two in the last digit, and once 0.5 and 1.0"
+    published = table[table["variant"] == "as published"].set_index(["dataset", "method", "figure"])["SkylakeX"]
+    stored = words("table1-published").set_index(["dataset", "method"])
+    for (dataset, method), line in stored.iterrows():
+        for title, (name, _) in table1.COLUMNS.items():
+            if (dataset, method, name) in published.index:
+                assert line[title] == table1._shown(method, name, published[dataset, method, name])
 
 
 def test_why_printed_figures_differ():

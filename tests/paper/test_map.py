@@ -52,7 +52,8 @@ def complaint(name: str) -> str | None:
                 return f"{name}: no such command"
         return None
     if not name.startswith("apas."):
-        return None if re.fullmatch(r'(\w+=)?"\w+"', name) else f"{name}: neither a name of apas nor an option"
+        option = re.fullmatch(r'(\w+=)?("\w+"|\d+|\.\.\.)', name)
+        return None if option else f"{name}: neither a name of apas nor an option"
     module, _, last = name.rpartition(".")
     if any(part.startswith("_") for part in name.split(".")):
         return f"{name}: not public"

@@ -53,13 +53,13 @@ def generate_command(
 ) -> None:
     """Find counterfactuals that are certified to keep their class while the model shifts.
 
+    With a delta of 0 they are the nearest rows that are valid on the model itself, and nothing is certified.
+
     Examples, from a training table and from a description of the features:
 
     apas generate model.json rejected.csv --background train.csv --delta 0.05
 
     apas generate model.json rejected.csv --space space.toml --delta 0.01 --out offers.csv
-
-    With a delta of 0 the nearest rows that are valid on the model itself are given, and nothing is certified.
     """
     from apas import FeatureSpace, generate
     from apas.cli.workers import workers

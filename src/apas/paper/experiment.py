@@ -104,22 +104,21 @@ def run_experiment(
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment, the module `apas.paper.NAME`, or the one named if that is another."""
+    """An experiment, the module `apas.paper.NAME`."""
 
     name: str
     title: str
     seeds: str = ""
-    module: str = ""
 
     def load(self) -> Experiment:
         """Import the module."""
-        module: Any = import_module(f"apas.paper.{self.module or self.name}")
+        module: Any = import_module(f"apas.paper.{self.name}")
         return module  # type: ignore[no-any-return]
 
     @property
     def exists(self) -> bool:
         """Whether there is such a module; nothing is imported to find out."""
-        return files("apas").joinpath("paper", f"{self.module or self.name}.py").is_file()
+        return files("apas").joinpath("paper", f"{self.name}.py").is_file()
 
 
 #: In the order in which they are run. A new experiment is a module and a line here.
@@ -146,12 +145,7 @@ EXPERIMENTS: Final = (
         "0 for splits and networks; a digest of dataset, draws, delta and number for each explanation's draws; "
         "as published, the authors' 0",
     ),
-    Entry(
-        "lemma",
-        "Lemma 3: plausible shifts that are not natural, and natural ones that are not plausible",
-        "0",
-        "lemma3",
-    ),
+    Entry("lemma", "Lemma 3: plausible shifts that are not natural, and natural ones that are not plausible", "0"),
     Entry("hardness", "Theorem 1: formulas as networks, decided and compared with trying all assignments", "0"),
 )
 

@@ -178,6 +178,11 @@ def _decimals(method: str, name: str, value: float | None) -> int:
     return 1
 
 
+def _shown(method: str, name: str, value: float | None) -> str:
+    """A figure of a method."""
+    return shown(value, _decimals(method, name, value))
+
+
 def beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
     """The line of a dataset and method, ours beside the printed figures."""
     printed = PRINTED.get((result["dataset"], result["method"]))
@@ -185,7 +190,7 @@ def beside_printed(result: Mapping[str, Any]) -> dict[str, str]:
     for title, (name, decimals) in COLUMNS.items():
         if name == "vm2_scratch":
             continue  # the published experiments have no such networks
-        line[title] = shown(result[name], _decimals(result["method"], name, result[name]))
+        line[title] = _shown(result["method"], name, result[name])
         if name.startswith("vm2"):
             theirs = printed.vm2 if printed is not None and title == f"VM2, {printed.later}" else None
         elif name in ("robust_fraction", "least_fraction"):

@@ -49,12 +49,6 @@ class SparseBoxes(Boxes):
         if self.count == 1:  # one of the two biases, not both
             stated = zip(self.outputs, self.heads, strict=True)
             self.outputs = [(*terms[:3], stages[0][:, -1]) for terms, (_, stages) in stated]
-        if net.activations:
-            first = reach[0][:, :1] if (reach[0] == reach[0][:, :1]).all() else reach[0]
-            self.falls = np.zeros((len(X), min(self.count, len(first)) + 1, first.shape[1]))
-            for rows in self._blocks():
-                effects = np.abs(_with_one(X[rows]))[:, :, None] * first
-                np.cumsum(-np.sort(-effects, axis=1)[:, : self.count], axis=1, out=self.falls[rows, 1:])
 
     def take(self, rows: Indices) -> SparseBoxes:
         """The same for some of the rows."""
@@ -72,14 +66,12 @@ class SparseBoxes(Boxes):
     def _bound(self, delta: Floats) -> Floats:
         return np.asarray(self._leasts(delta).min(axis=0))
 
-    def _blocks(self) -> Iterator[slice]:
-        step = max(1, PRODUCTS // (max(w.size for w in self.layers) * (2 + min(self.count, 16))))
-        return (slice(start, start + step) for start in range(0, len(self.X), step))
-
     def _leasts(self, delta: Floats) -> Floats:
         """Least margins against each rival, (rivals, rows)."""
         least, last = np.empty((len(self.heads), len(self.X))), len(self.net.activations)
-        for rows in self._blocks():
+        step = max(1, PRODUCTS // (max(w.size for w in self.layers) * (2 + min(self.count, 16))))
+        for start in range(0, len(self.X), step):
+            rows = slice(start, start + step)
             ends = self._entering(delta[rows], rows)
             for i in range(len(self.heads)):
                 least[i, rows] = self._sums(last, ends, *self._head(i, rows, delta))[-1][:, 0]
@@ -94,15 +86,9 @@ class SparseBoxes(Boxes):
         """Ends of what enters the output layer."""
         ends: _Ends = [(_with_one(self.X[rows]),) * 2]
         for i, name in enumerate(self.net.activations):
-            if i == 0:
-                last = self.falls.shape[1] - 1
-                spreads = (delta[:, None] * self.falls[rows, min(budget, last)] for budget in self.budgets)
-                sums = [(self.middle[rows] - spread, self.middle[rows] + spread) for spread in spreads]
-            else:
-                w, reach = self.layers[i], [delta[:, None, None] * self.reaches[i]]
-                highs = self._sums(i, ends, -w, reach)  # turned round
-                sums = [(low, -high) for low, high in zip(self._sums(i, ends, w, reach), highs, strict=True)]
-            ranges = (activation_range(name, *pair) for pair in sums)
+            w, reach = self.layers[i], [delta[:, None, None] * self.reaches[i]]
+            lows, highs = self._sums(i, ends, w, reach), self._sums(i, ends, -w, reach)  # these turned round
+            ranges = (activation_range(name, low, -high) for low, high in zip(lows, highs, strict=True))
             ends = [(_with_one(low), _with_one(high)) for low, high in ranges]
         return ends
 
@@ -123,7 +109,7 @@ class SparseBoxes(Boxes):
 
     def _terms(self, ends: _Ends, w: Floats, reaches: list[Floats]) -> list[Floats]:
         """Least terms of sums over the first layer, (rows, inputs + 1, units), per budget, as long as it matters."""
-        stages, most = [np.zeros(()), *reaches], min(self.count, self.falls.shape[1] - 1 + len(reaches))
+        stages, most = [np.zeros(()), *reaches], min(self.count, self.layers[0].shape[1] + len(reaches))
         own = [[_least(*ends[m - q], w, reach) for q, reach in enumerate(stages[: m + 1])] for m in range(most + 1)]
         return [np.minimum.reduce(choices) for choices in own]
 
