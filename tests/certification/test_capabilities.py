@@ -190,8 +190,8 @@ def test_one_reach():
         apas.certify(DEEP, ROWS, 0.1, target="predicted", shifts=Twice(), method="interval")
     with pytest.raises(InputError, match="a box of any radii is a Box"):
         Ball(2.0, np.array([0.5]))
-    with pytest.raises(InputError, match="`p` of Ball must be at least 1"):
-        Ball(0.5, np.ones(1))
+    with pytest.raises(InputError, match="`p` of Ball must be above 0"):
+        Ball(0.0, np.ones(1))
 
 
 def test_what_moves_in_place_of_parameters_is_no_box_of_them():
