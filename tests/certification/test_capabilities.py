@@ -14,7 +14,7 @@ from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Every
 from apas.certification.question import Draws, OnlyRefutes, Question
 from apas.models.base import Parameters, offers
-from apas.shifts.base import Ball, Bounded, Box, Finite, Listed
+from apas.shifts.base import Ball, Bounded, Box, Finite, Listed, Sparse
 
 RNG = np.random.default_rng(5)
 DEEP = apas.FeedForward([RNG.normal(size=(3, 4)), RNG.normal(size=(4, 3)), RNG.normal(size=(3, 1))], [RNG.normal(size=s) for s in (4, 3, 1)])  # fmt: skip
@@ -190,8 +190,11 @@ def test_one_reach():
         apas.certify(DEEP, ROWS, 0.1, target="predicted", shifts=Twice(), method="interval")
     with pytest.raises(InputError, match="a box of any radii is a Box"):
         Ball(2.0, np.array([0.5]))
-    with pytest.raises(InputError, match="`p` of Ball must be at least 1"):
-        Ball(0.5, np.ones(1))
+    with pytest.raises(InputError, match="`p` of Ball must be above 0"):
+        Ball(0.0, np.ones(1))
+    for count in (0, -1, 1.5):
+        with pytest.raises(InputError, match="`count` of Sparse must be an integer of at least 1, got"):
+            Sparse(count, np.ones(3))
 
 
 def test_what_moves_in_place_of_parameters_is_no_box_of_them():

@@ -9,7 +9,7 @@ import typer.main
 from apas.cli.app import app
 
 #: What differs on purpose.
-OWN = {"method", "coverage", "samples"}
+OWN = {"method", "coverage", "samples", "time_limit"}
 
 
 def test_shared_options_read_the_same():

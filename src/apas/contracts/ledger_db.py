@@ -90,6 +90,8 @@ def _prepare(connection: sqlite3.Connection, file: Path, create: bool) -> None:
 
 def _version(connection: sqlite3.Connection, file: Path) -> int:
     """The version of a ledger, 0 for an empty file; others are refused before anything is written to them."""
+    # in this order: tables and identity are committed together, so that whoever sees a table sees whose it is
+    tables = _number(connection, "SELECT count(*) FROM sqlite_master")
     application, version = (_number(connection, f"PRAGMA {name}") for name in ("application_id", "user_version"))
     if application == APPLICATION:
         # whose answers could be anything, or take forever; a ledger has neither
@@ -101,7 +103,7 @@ def _version(connection: sqlite3.Connection, file: Path) -> int:
                 f"{file} is a ledger of version {version}, but this apas reads 1 to {VERSION}; use a newer apas."
             )
         return version
-    if application or _number(connection, "SELECT count(*) FROM sqlite_master"):
+    if application or tables:
         raise InputError(f"{file} is not a ledger of apas but another SQLite database; name another file.")
     return 0
 

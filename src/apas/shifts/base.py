@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from apas._fields import Kinds
 from apas._random import Stream
 from apas._typing import Array, Bools, Floats
+from apas._validation import check_integer
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters, Scaled, offers
 from apas.shifts.box_rounding import inside_box
@@ -100,6 +101,9 @@ class Sparse:
 
     count: int
     radii: Floats
+
+    def __post_init__(self) -> None:
+        check_integer(self.count, "count", "Sparse", least=1)
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
         """The nearest points: of rows of changes (rows, k) the largest, cut to their ranges; the others are 0."""

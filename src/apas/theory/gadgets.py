@@ -39,7 +39,7 @@ JUST_0, JUST_1, TIE, UNIT = (ZERO, ZERO), (ONE, ONE), (HALF, HALF), (ZERO, ONE)
 
 
 @dataclass(frozen=True, eq=False)
-class IntervalNetwork:
+class GadgetNetwork:
     """A dense network whose parameters lie in intervals; those with a width move.
 
     A layer has the shape (inputs + 1, units, 2): ends of the weights and, in the last row, of the biases. All units are
@@ -54,12 +54,12 @@ class IntervalNetwork:
         """Intervals of the moving parameters, layer by layer."""
         return [(low, high) for layer in self.layers for low, high in layer.reshape(-1, 2) if low < high]
 
-    def within(self, ranges: Iterable[Interval]) -> IntervalNetwork:
+    def within(self, ranges: Iterable[Interval]) -> GadgetNetwork:
         """The same network with other intervals for the moving parameters."""
         layers, left = [layer.copy() for layer in self.layers], iter(ranges)
         for ends in (ends for layer in layers for ends in layer.reshape(-1, 2) if ends[0] < ends[1]):
             ends[:] = next(left)
-        return IntervalNetwork(layers, self.relu)
+        return GadgetNetwork(layers, self.relu)
 
     def trace(self, box: Sequence[Interval]) -> list[Array]:
         """Ends of the pre-activations of each layer, shape (2, units), for inputs in a box without negative numbers."""
@@ -81,20 +81,20 @@ class IntervalNetwork:
         """The first output for one choice of the moving parameters."""
         return self.within((p, p) for p in choice).enclosure([(x, x) for x in inputs])[0]
 
-    def then(self, other: IntervalNetwork, sources: Sequence[int] = ()) -> IntervalNetwork:
+    def then(self, other: GadgetNetwork, sources: Sequence[int] = ()) -> GadgetNetwork:
         """Another network behind this one; its input i is output ``sources[i]`` of this one, or i."""
         entering = other.layers[0]
         first = np.full((self.layers[-1].shape[1] + 1, *entering.shape[1:]), ZERO)
         first[[*(sources or range(len(entering) - 1)), -1]] = entering
-        return IntervalNetwork([*self.layers, first, *other.layers[1:]], other.relu)
+        return GadgetNetwork([*self.layers, first, *other.layers[1:]], other.relu)
 
 
-def network(*layers: Sequence[Sequence[Interval]], relu: bool = True) -> IntervalNetwork:
+def network(*layers: Sequence[Sequence[Interval]], relu: bool = True) -> GadgetNetwork:
     """A network from the intervals of its layers: a row for each input, and one for the biases."""
-    return IntervalNetwork([np.array(layer, dtype=object) for layer in layers], relu)
+    return GadgetNetwork([np.array(layer, dtype=object) for layer in layers], relu)
 
 
-def beside(networks: Iterable[IntervalNetwork]) -> IntervalNetwork:
+def beside(networks: Iterable[GadgetNetwork]) -> GadgetNetwork:
     """Networks of one depth next to each other."""
     layers = []
     for parts in zip(*(part.layers for part in networks), strict=True):
@@ -103,7 +103,7 @@ def beside(networks: Iterable[IntervalNetwork]) -> IntervalNetwork:
         for part, row, column in zip(parts, rows, columns, strict=False):
             places = [*range(row, row + len(part) - 1), -1]
             layers[-1][places, column : column + part.shape[1]] = part
-    return IntervalNetwork(layers)
+    return GadgetNetwork(layers)
 
 
 class Counterexample(NamedTuple):
@@ -152,7 +152,7 @@ def _apart(interval: Interval) -> Callable[[Interval], bool]:
 
 
 def _against(
-    part: IntervalNetwork, cases: Sequence[Sequence[Interval]], fine: Callable[[Interval], bool]
+    part: GadgetNetwork, cases: Sequence[Sequence[Interval]], fine: Callable[[Interval], bool]
 ) -> Counterexample | None:
     """None if the output is fine for all inputs in the boxes and every choice, else a corner where it is not."""
     if all(fine(part.enclosure(case)) for case in cases):
@@ -168,7 +168,7 @@ def _against(
 
 
 def _against_less(
-    part: IntervalNetwork, box: Callable[[Fraction], Sequence[Interval]], top: Fraction, *reached: Fraction
+    part: GadgetNetwork, box: Callable[[Fraction], Sequence[Interval]], top: Fraction, *reached: Fraction
 ) -> Counterexample | None:
     """None if the output is below `top` for inputs in ``box(s)`` at all s in [0, 1] but those where it is `reached`."""
     # With inputs affine in s, each end of each enclosure is piecewise linear in s. Layer by layer, `points` gets the
@@ -213,30 +213,30 @@ class PaperGadgets:
         self.plus: Interval = (1 - 2 * d, ONE)  # for a weight 1; and the literals that stand for true
         self.minus: Interval = (-1 - 2 * d, -ONE)
 
-    def generating(self, outputs: int = 1) -> IntervalNetwork:
+    def generating(self, outputs: int = 1) -> GadgetNetwork:
         """From an input 1 to outputs between 0 and 1; the first weight chooses a truth value."""
         first, second = (-self.delta, self.delta), (1 / self.delta - 2 * self.delta, 1 / self.delta)
         return network([[first], [JUST_0]], [[second], [JUST_0]], [[self.plus] * outputs, [JUST_0] * outputs])
 
-    def discretizer(self) -> IntervalNetwork:
+    def discretizer(self) -> GadgetNetwork:
         """From chi^ to y."""
         plus, minus = self.plus, self.minus
         sides = [[plus, minus], [minus, plus], [JUST_0, JUST_0]]  # from u and chi^
         return network([[minus, JUST_1], [plus, JUST_0]], sides, [[plus], [plus], [JUST_0]])
 
-    def negation(self) -> IntervalNetwork:
+    def negation(self) -> GadgetNetwork:
         """From chi~ to its negation."""
         return network([[self.minus], [self.plus]])
 
-    def clause(self) -> IntervalNetwork:
+    def clause(self) -> GadgetNetwork:
         """From three literals to c."""
         return network([*[[self.minus]] * 3, [self.plus]], [[self.minus], [self.plus]])
 
-    def conjunction(self, size: int) -> IntervalNetwork:
+    def conjunction(self, size: int) -> GadgetNetwork:
         """From all c to c~, or from all y to n~."""
         return network([*[[self.plus]] * size, [JUST_0]])
 
-    def end(self, variables: int, clauses: int) -> IntervalNetwork:
+    def end(self, variables: int, clauses: int) -> GadgetNetwork:
         """From n~ and c~ to z."""
         top = HALF - variables - clauses
         return network([[self.plus], [self.plus], [(top - 2 * self.delta, top)]], relu=False)
@@ -325,7 +325,7 @@ class PaperReduction:
     ----------
     formula : Formula
     gadgets : PaperGadgets
-    network : IntervalNetwork
+    network : GadgetNetwork
         With an input 1 for each variable, and seven hidden layers.
     X : ndarray of shape (1, n)
     delta : float
@@ -333,7 +333,7 @@ class PaperReduction:
 
     formula: Formula
     gadgets: PaperGadgets
-    network: IntervalNetwork
+    network: GadgetNetwork
     X: Floats
     delta: float
 

@@ -89,6 +89,6 @@ def test_units_change_the_numbers_not_the_scores() -> None:
 
 
 def test_four_decimals_are_kept() -> None:
-    line = Surrogate(np.array([0.123456]), -1.00004).rounded()
+    line = Surrogate(np.array([0.123456]), -1.00004).round_off()
     assert line.slopes.tolist() == [0.1235]
     assert line.intercept == -1.0
