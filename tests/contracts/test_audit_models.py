@@ -163,7 +163,9 @@ def test_other_architectures_are_asked_about_validity(spaced, tmp_path):
         report = apas.audit(certificates, other, repairs=False, **options)
         assert report.shift is None
         assert [row.valid for row in report] == valid.tolist()
-        said = "in more than parameters (shapes ([[21, 9], [9, 1]] instead of [[21, 6], [6, 1]])): no shift was measured"
+        said = (
+            "in more than parameters (shapes ([[21, 9], [9, 1]] instead of [[21, 6], [6, 1]])): no shift was measured"
+        )
         assert said in report.notes[0]
         assert {row.inside for row in report} == ({False} if options else {None})
     for options in ({}, {"base": old}):
@@ -194,7 +196,9 @@ def test_feature_orders(tmp_path):
             assert [said in note for note in report.notes] == ([] if "validity_only" in options else [True])
     renamed = apas.FeedForward(net.weights, net.biases, feature_names=list("abce"))
     for options in ({}, {"base": net}, {"validity_only": True}):
-        with pytest.raises(apas.InputError, match="cannot read the rows .* no column 'e', and it does not take them"):
+        with pytest.raises(
+            apas.InputError, match="cannot read the rows .* no column 'e', and it does not take missing"
+        ):
             apas.audit(tmp_path / "c.json", renamed, **options)
     # a model of fewer features takes those it knows, by name
     small = network(3, (2, 5, 1), feature_names=list("db"))

@@ -360,14 +360,12 @@ def read_successor(
     apart += _other_features(found, given, new, base, network_only)
     bare = _without_parameters(compared, new)
     ours, theirs = ({}, {}) if old is None else (_describe(old), _describe(new))
-    beside = [key for key in _BESIDES if ours.get(key) != theirs.get(key)]
+    same_kind = ours.get("kind") == theirs.get("kind")  # models of two kinds have nothing in common to be compared
+    beside = [key for key in _BESIDES if same_kind and ours.get(key) != theirs.get(key)]
     differs = ", ".join([*apart, *beside])
     if apart:
         what, since = (DIFFERS, f"since {bare}, ") if bare else (BEYOND_PARAMETERS, "")
-        notes = (
-            *notes,
-            f"{what} ({differs}): {since}no shift was measured; {_ASKED}.",
-        )
+        notes = (*notes, f"{what} ({differs}): {since}no shift was measured; {_ASKED}.")
     elif bare:
         notes = (*notes, f"{NOT_MEASURED}, since {bare}; {_ASKED}.")
     elif differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
@@ -380,7 +378,7 @@ def read_successor(
     successor = Successor(new, given, old, network_only, differs if old is not None else "", missing, notes)
     successor = replace(successor, comparable=not (apart or bare))
     if offers(found.shifts, Fingerprinted) and _speaks_of_process(found) and not successor.is_listed(found.shifts):
-        own = f", with what differs ({differs})" if differs else ""
+        own = f", with what differs ({differs})," if differs else ""
         if_so = f"they cover it{own} if it comes from that process, which its fingerprint cannot show"
         what = f"{OF_THE_PROCESS}, and the new model is none of these: {if_so}."
         successor = replace(successor, notes=(*successor.notes, what))
@@ -435,6 +433,8 @@ def _other_architecture(old: Model, new: Model) -> list[str]:
     """What differs so that there is no distance between the parameters, in words."""
     ours, theirs = (_describe(old), _describe(new)) if offers(old, Described) and offers(new, Described) else ({}, {})
     apart = []
+    if ours.get("kind") != theirs.get("kind"):
+        return [f"kind ({theirs.get('kind')} instead of {ours.get('kind')})"]
     for key in {**ours, **theirs}:
         if key not in (*_BESIDES, "feature_names") and ours.get(key) != theirs.get(key):
             pair = f"{theirs.get(key)} instead of {ours.get(key)}" if key in ours and key in theirs else ""
@@ -488,7 +488,7 @@ def rows_on(found: Certificates, new: Successor) -> Question:
             if not (absent or isinstance(error, ApasError)):
                 raise
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            lack = f"they have no {absent}, and it does not take them as missing: " if absent else ""
+            lack = f"they have no {absent}, and it does not take missing values there: " if absent else ""
             raise InputError(f"`new_model` cannot read the rows of the certificates: {lack}{said}") from error
         return question
     return question_of(new.model, encoded, points, list(found), NothingMoves())
