@@ -98,7 +98,7 @@ def repair_rows(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) 
     names, end = space.names, time.monotonic() + ALTOGETHER
     try:
         task = Task(space.bind(model), space, deadline=end)
-        starts = space.numbers(own_columns(rows, space), "points")
+        starts = space.numbers_for(task.model, own_columns(rows, space), "points")
         programs = MilpSource(margin=0.0, step=1.0, time_limit=PER_ROW)
         exact = programs.unsupported(task) is None
     except ApasError as error:
