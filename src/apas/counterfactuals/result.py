@@ -49,7 +49,7 @@ def change_texts(space: FeatureSpace, before: Floats, after: Floats) -> list[str
         if is_changed(a, b) and not is_same(a, b, feature.size):
             levels = feature.values if feature.is_level else None
             if np.isnan(a):  # nothing becomes missing, so that there is a second number
-                texts[i] = f"missing -> {number_pair(b, b)[1] if levels is None else levels[int(b)]}"
+                texts[i] = f"missing -> {number_pair(0.0, b)[1] if levels is None else levels[int(b)]}"
                 continue
             texts[i] = " -> ".join(number_pair(a, b) if levels is None else (str(levels[int(a)]), str(levels[int(b)])))
     return texts
