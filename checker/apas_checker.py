@@ -4,10 +4,10 @@
     python apas_checker.py CERTIFICATES.json MODEL.json [--require-coverage C] [--require-confidence C]
                            [--require-delta D] [--require-target T]
 
-Redone are draws (boxes, L1 and L2 balls, normal shifts), interval and closed-form bounds, and witnesses; the rest is
-NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must claim at
-least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not;
-70: no answer, such as when nobody takes it.
+Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, and witnesses; the
+rest is NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must
+claim at least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all,
+was not; 70: no answer, such as when nobody takes it.
 """
 
 import argparse
@@ -33,9 +33,11 @@ ACTIVATIONS = {
 COUNTS = ("allowed", "refuting", "draws", "failures", "doubtful", "first_failure")
 FIELDS = {  # of each kind of object
     "linf": "relative kinds layers scale floor", "gaussian": "relative kinds layers scale floor",
-    "lp": "p kinds layers", "every": "measure rows", "most": "measure rows coverage confidence tries",
+    "lp": "p kinds layers", "sparse": "count relative kinds layers scale floor",
+    "every": "measure rows", "most": "measure rows coverage confidence tries",
     "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
+    "partition": "lower upper evaluated open stopped robust non_robust",
     "noise": "scale features integers", "observed": "models process", "corner": "delta signs",
     "parameters": "delta values",
 }  # fmt: skip
@@ -96,9 +98,9 @@ class Net:
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
         text = json.dumps([about, layout], sort_keys=True).encode()
         self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
-        if shifts["kind"] not in ("linf", "lp", "gaussian", "noise", "observed"):
+        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", "noise", "observed"):
             raise ValueError("shifts of a kind that there is not")
-        self.shifts, self.radii = shifts, self.reach(shifts) if shifts["kind"] in ("linf", "lp", "gaussian") else None
+        self.shifts, self.radii = shifts, None if shifts["kind"] in ("noise", "observed") else self.reach(shifts)
 
     def reach(self, shifts):
         """How far each parameter moves when delta is 1."""
@@ -114,7 +116,8 @@ class Net:
         else:
             factors = np.concatenate([np.array(s, dtype=float).ravel() for s in scale])
         typed = isinstance(named, list | None) and isinstance(kinds, list) and isinstance(relative, bool)
-        same = typed and factors.shape == radii.shape and {*kinds} <= {"weight", "bias"} and shifts.get("p", 1) >= 1
+        same = typed and factors.shape == radii.shape and {*kinds} <= {"weight", "bias"} and shifts.get("p", 1) >= 0.001
+        same = same and type(shifts.get("count", 1)) is int and shifts.get("count", 1) > 0
         if not (same and (factors >= 0).all() and 0 < (radii * factors).max() < math.inf):
             raise ValueError("the shifts are no set of models, or move nothing")
         return radii * factors
@@ -142,6 +145,11 @@ class Net:
         parts, number = self.split(flat), Fraction if X.dtype == object else float
         s = self.hidden(X, parts) @ parts[-2] + parts[-1][..., None, :]
         return np.min([sum(sign * s[..., j] for sign, j in signed) + number(c) for signed, c in self.rivals(k)], axis=0)
+
+    def leads(self, x, k):
+        """The margins of a row over each rival."""
+        s = (self.hidden(x[None], self.split(self.theta)) @ self.split(self.theta)[-2])[0] + self.split(self.theta)[-1]
+        return [sum(sign * s[j] for sign, j in signed) + c for signed, c in self.rivals(k)]
 
     def valid(self, margin, k):
         """Whether a margin means that the class is given."""
@@ -185,6 +193,8 @@ class Net:
     def draws(self, stream, start, stop):
         """Directions number start to stop: a pure function of the stream and their numbers."""
         kind, p, moving = self.shifts["kind"], self.shifts.get("p"), np.flatnonzero(self.radii)
+        if kind == "sparse":
+            return self.sparse_draws(stream, start, stop, moving, min(self.shifts["count"], len(moving)))
         k, box = len(moving), kind == "linf"  # a box takes 32 bits per number, other sets 64, a ball one number more
         width, tile = k + (kind == "lp"), 128 if k <= 1024 else 1
         first, last = start // tile, -(-stop // tile)
@@ -203,6 +213,21 @@ class Net:
             u *= 1.0 if p is None else (((np.abs(u) ** p).sum(axis=1) - np.log(share[:, k])) ** (-1.0 / p))[:, None]
         out = np.zeros((len(u), len(self.theta)))
         out[:, moving] = u * self.radii[moving]
+        return out
+
+    def sparse_draws(self, stream, start, stop, moving, count):
+        """The same for sparse shifts: which parameters move, by Floyd's way to draw a set, and then by how much."""
+        bits, out = np.random.PCG64DXSM(), np.zeros((stop - start, len(self.theta)))
+        bits.state = {"bit_generator": "PCG64DXSM", "state": stream, "has_uint32": 0, "uinteger": 0}
+        bits.advance(2 * count * start)
+        words = (bits.random_raw(2 * count * len(out)) >> np.uint64(11)).reshape(len(out), 2, count)
+        for row, (picks, sizes) in zip(out, words.tolist(), strict=True):
+            taken = {}
+            for i, (pick, size) in enumerate(zip(picks, sizes, strict=True), len(moving) - count):
+                place = min(int((pick + 0.5) * 2.0**-53 * (i + 1)), i)
+                taken[i if place in taken else place] = (size - 2**52 + 0.5) * 2.0**-52
+            for place, size in taken.items():
+                row[moving[place]] = size * self.radii[moving[place]]
         return out
 
     def scan(self, X, delta, k, purpose, entropy, samples):
@@ -281,7 +306,6 @@ def replayed(net, x, k, c):
     """Replay the shifted model that is kept: it must lie in the set and break the row, both without tolerance."""
     w, delta, p = c["witness"], Fraction(c["delta"]), net.shifts.get("p", math.inf)
     need(w["kind"] != "draw" and w["delta"] == c["delta"], "the witness is not one of this delta")
-    need(p in (1, 2, math.inf), "a witness in a ball of this norm", "NOT CHECKED")
     base, reach = [Fraction(v) for v in net.theta.tolist()], [delta * Fraction(v) for v in net.radii.tolist()]
     values = w.get("values")
     if w["kind"] == "corner":  # as far as fits inside
@@ -291,7 +315,11 @@ def replayed(net, x, k, c):
     need(len(values) == len(base), "the witness has another number of parameters")
     moved = [abs(Fraction(v) - b) for v, b in zip(values, base, strict=True)]
     inside = all(m <= r for m, r in zip(moved, reach, strict=True))
-    inside = inside and (p == math.inf or sum(m ** int(p) for m in moved) <= delta ** int(p))
+    few = sum(m > 0 for m in moved)  # a single one of them can be seen to lie in every ball
+    need(p in (1, 2, math.inf) or few <= 1 or not inside, "a witness in a ball of this norm", "NOT CHECKED")
+    order = int(p) if p in (1, 2) else 1
+    inside = inside and (p == math.inf or sum(m**order for m in moved) <= delta**order)
+    inside = inside and few <= net.shifts.get("count", few)
     need(inside, "the witness is not in the set")
     failing = net.margin(x[None], np.array(values), k)[0] < -net.band(x[None], c["delta"] * net.radii)[0]
     rational = not net.single and set(net.act) <= {"relu", "hard_tanh", "identity"}
@@ -306,11 +334,17 @@ def proved(net, x, k, c):
     """Prove a bound again: interval arithmetic in a box, a closed form in a ball where only the output layer moves."""
     step, told, p, r = c["evidence"]["step"], c["evidence"]["bound"], net.shifts.get("p"), net.radii
     box, closed = net.shifts["kind"] == "linf", step == "ball" and p is not None and not r[: net.cuts[-3]].any()
-    need(closed or (step == "interval" and box), f"a proof by the step {step!r}", "NOT CHECKED")
+    sparse = net.shifts["kind"] == "sparse" and not net.act and step == "interval"
+    need(closed or sparse or (step == "interval" and box), f"a proof by the step {step!r}", "NOT CHECKED")
     if closed:
-        a, order = net.hidden(x[None], net.split(net.theta))[0], math.inf if p == 1 else p / (p - 1)
+        a, order = net.hidden(x[None], net.split(net.theta))[0], math.inf if p <= 1 else p / (p - 1)
         slopes = [np.append(a * r[net.cuts[-3]], r[net.cuts[-2]])] * min(2, *net.shapes[-1])
         bound = net.margin(x[None], net.theta, k)[0] - c["delta"] * np.linalg.norm(np.concatenate(slopes), order)
+    elif sparse:  # of a linear model: the largest effects of the parameters of two scores, or of one
+        effects = net.split(r)[0] * np.abs(x)[:, None], net.split(r)[1][None]
+        effects = [np.concatenate(effects)[:, [j for _, j in signed]].ravel() for signed, _ in net.rivals(k)]
+        falls = [np.sort(e)[::-1][: net.shifts["count"]].sum() for e in effects]
+        bound = min(m - c["delta"] * fall for m, fall in zip(net.leads(x, k), falls, strict=True))
     else:
         bound = net.least(x, c["delta"], k)
     bound -= net.single_error(x[None], c["delta"] * r)[0]
@@ -356,7 +390,7 @@ def possible(claim):
 def streams(net, entries):
     """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
     for c in (entry["certificate"] for entry in entries):
-        if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration"):
+        if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration", "partition"):
             raise ValueError("evidence of a kind that there is not")
         e, claim = (c["evidence"], c["claim"]) if c and c["evidence"]["kind"] == "sampling" else ({}, {})
         seed = e.get("entropy", "0x0")

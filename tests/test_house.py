@@ -75,7 +75,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 def test_the_alternatives_are_found():
     known = alternatives()
-    assert {"LinfShifts", "LpShifts", "GaussianShifts", "ObservedShifts", "InputNoise"} <= set(known)
+    assert {"LinfShifts", "LpShifts", "SparseShifts", "GaussianShifts", "ObservedShifts", "InputNoise"} <= set(known)
     assert {"Sampling", "IntervalBounds", "LinearBounds", "Attack", "Exact", "Enumeration", "Cascade"} <= set(known)
     assert {"NearestNeighbours", "Wachter", "Prototype", "Roar", "Given", "RobustOptimum", "MilpSource"} <= set(known)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from apas.certification.api import certify as certify
     from apas.certification.certificate import Certificate as Certificate
     from apas.certification.claims import Every as Every, Most as Most, Verdict as Verdict
+    from apas.certification.interval_network import IntervalNetwork as IntervalNetwork
     from apas.certification.max_shift.api import max_shift as max_shift
     from apas.certification.max_shift.result import MaxShift as MaxShift, MaxShifts as MaxShifts
     from apas.certification.methods.attack import Attack as Attack
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
     from apas.models.base import Model as Model, Parameters as Parameters
     from apas.models.feedforward import FeedForward as FeedForward
     from apas.models.files.formats import load_model as load_model, save_model as save_model
+    from apas.models.parametric import ParametricModel as ParametricModel
+    from apas.models.predictor import Predictor as Predictor
     from apas.report.api import write_report as write_report
     from apas.shifts.base import ShiftSet as ShiftSet
     from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
         estimate_delta as estimate_delta,
         retrain as retrain,
     )
+    from apas.shifts.sparse import SparseShifts as SparseShifts
     from apas.stats.tolerance import allowed_failures as allowed_failures, sample_size as sample_size
 
 __version__ = "0.1.0"
@@ -93,6 +97,7 @@ _DEFINED_IN = {
     "certification.api": "certify",
     "certification.certificate": "Certificate",
     "certification.claims": "Every Most Verdict",
+    "certification.interval_network": "IntervalNetwork",
     "certification.max_shift.api": "max_shift",
     "certification.max_shift.result": "MaxShift MaxShifts",
     "certification.methods.attack": "Attack",
@@ -127,6 +132,8 @@ _DEFINED_IN = {
     "models.base": "Parameters Model",
     "models.feedforward": "FeedForward",
     "models.files.formats": "load_model save_model",
+    "models.parametric": "ParametricModel",
+    "models.predictor": "Predictor",
     "report.api": "write_report",
     "shifts.base": "ShiftSet",
     "shifts.distance": "ShiftReport measure_shift",
@@ -136,6 +143,7 @@ _DEFINED_IN = {
     "shifts.noise": "InputNoise",
     "shifts.observed": "ObservedShifts",
     "shifts.retraining": "RetrainedModels retrain estimate_delta",
+    "shifts.sparse": "SparseShifts",
     "stats.tolerance": "allowed_failures sample_size",
 }
 _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}

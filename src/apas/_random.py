@@ -10,7 +10,8 @@ point ``g / (sum(abs(g)**p) + E)**(1/p)`` is uniform in the unit ball of the L_p
 Every coordinate takes a fixed number of 64-bit words, whose highest 53 bits are a number of (0, 1) and whose lowest bit
 is a sign; the size follows by inverting the distribution function. For p = 1 that is a logarithm, for p = 2 the inverse
 of the normal distribution. Else ``abs(g) = G**(1/p) * U`` with G of the Gamma(1 + 1/p) distribution, one word, and U
-uniform, a second one: inverting the Gamma(1/p) distribution itself would underflow for large p.
+uniform, a second one: inverting the Gamma(1/p) distribution itself would underflow for large p. Below p = 1 it is
+powers ``abs(g)**p`` that are computed, and the root is taken of their shares: ``abs(g)`` itself would overflow.
 
 References
 ----------
@@ -194,7 +195,7 @@ def unit_ball(size: int, p: float, stream: Stream, start: int, stop: int) -> Flo
     numbers, powers = _numbers(coordinates[:size], coordinates[size:], p)
     total = powers.sum(axis=0)
     total -= np.log(uniform(np.ascontiguousarray(words[:, -1]).reshape(-1)))
-    numbers *= total ** (-1.0 / p)
+    _onto_ball(numbers, total, p)
     return _asked_for(numbers, start, stop)
 
 
@@ -209,7 +210,15 @@ def _fill(point: Floats, p: float, stream: Stream, index: int) -> None:
         more = stream.words(begin + size + part, count if per == 2 else 0)
         point[part : part + count], powers = _numbers(words, more, p)
         total += float(powers.sum())
-    point *= total ** (-1.0 / p)
+    _onto_ball(point, total, p)
+
+
+def _onto_ball(numbers: Floats, total: Floats | float, p: float) -> None:
+    """Divide what `_numbers` gives by ``total**(1/p)``, in place."""
+    if p >= 1:
+        numbers *= total ** (-1.0 / p)
+    else:
+        np.copysign((np.abs(numbers) / total) ** (1.0 / p), numbers, out=numbers)
 
 
 def _words_per_coordinate(p: float) -> int:
@@ -217,7 +226,7 @@ def _words_per_coordinate(p: float) -> int:
 
 
 def _numbers(words: _Words, more: _Words, p: float) -> tuple[Floats, Floats]:
-    """Numbers of density proportional to ``exp(-abs(x)**p)``, and their sizes to the power p."""
+    """Numbers of density proportional to ``exp(-abs(x)**p)`` and their sizes to the power p; below p = 1 only these."""
     share = uniform(words)
     if p == 1.0:
         sizes = powers = -np.log(share)
@@ -230,7 +239,8 @@ def _numbers(words: _Words, more: _Words, p: float) -> tuple[Floats, Floats]:
         from scipy.special import gammainccinv
 
         gamma, factor = gammainccinv(1.0 + 1.0 / p, share), uniform(more)
-        sizes, powers = gamma ** (1.0 / p) * factor, gamma * factor**p
+        powers = gamma * factor**p
+        sizes = gamma ** (1.0 / p) * factor if p >= 1 else powers
     return np.where(words & np.uint64(1), -sizes, sizes), powers
 
 

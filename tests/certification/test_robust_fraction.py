@@ -103,6 +103,29 @@ def test_a_row_that_is_not_valid_has_a_curve_too():
         assert curves[0].sentence().endswith("; the model itself does not give that class.")
 
 
+def test_the_interval_networks_of_every_delta():
+    """With a precision the curve has, at each delta, exact volumes and the networks behind them; else nothing."""
+    known, deltas = case("two-weights"), [0.4, 0.8, 1.2]
+    curve = ask(known, deltas, method=Enumeration(precision=0.01))[0]
+    lost = [0, 0.75**2 / 8, (2 - 1 / 1.2) ** 2 / 8]  # a triangle in a square of area 4
+    assert [evidence.whole.delta for evidence in curve.evidence] == deltas
+    for evidence, lower, upper, share in zip(curve.evidence, curve.lower, curve.upper, lost, strict=True):
+        robust, non_robust, undecided = evidence.volumes
+        assert robust + non_robust + undecided == 1
+        assert undecided < 0.01
+        assert (evidence.lower, evidence.upper) == (lower, upper)
+        assert non_robust <= share <= 1 - robust
+        for part in evidence.networks.non_robust:
+            assert part.realization(1.0).margin(known.X, 1)[0] < 0
+    assert len(curve.evidence[1].networks.non_robust) > 50
+    assert [told["robust"] for told in curve.to_dict()["evidence"]] == [str(e.volumes.robust) for e in curve.evidence]
+    shared = ask(known, deltas, method=Enumeration(precision=0.01), n_jobs=2)[0]
+    assert shared == curve
+    plain = ask(known, deltas, method=Enumeration(gap=0.01))[0]
+    assert plain.evidence == ()
+    assert "evidence" not in plain.to_dict()
+
+
 def test_sentence():
     curve = ask(case("bias-some"), [0.2, 0.4], method="enumeration")[0]
     measure = curve.measure

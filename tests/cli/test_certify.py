@@ -128,6 +128,27 @@ def test_a_row_that_is_not_valid_has_neither_step_nor_bound(files, capsys):
     ]  # fmt: skip
 
 
+def test_time_limit_of_enumeration(files, capsys):
+    net, X = files
+    words = (
+        *WORST[:5],
+        "--delta",
+        "0.3",
+        "--method",
+        "enumeration",
+        "--coverage",
+        "0.9",
+        "--time-limit",
+        "0",
+        "--json",
+    )
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    method = apas.Enumeration(coverage=0.9, time_limit=0)
+    assert json.loads(out) == apas.certify(net, X, 0.3, target="predicted", method=method).to_dict()
+    assert "the time limit of 0 s ended it" in out
+
+
 @pytest.mark.parametrize("method", ["exact", "cascade"])
 def test_time_limit(deep_files, capsys, method):
     net, X = deep_files
@@ -232,11 +253,11 @@ def test_bad_rows(files, capsys, rows, message):
         ((*ASK, "--method", "enumeration", "--confidence", "0.9"), "`--confidence` goes with `--method sampling`, got"),
         ((*ASK, "--method", "enumeration", "--samples", "2000"), "`--samples` goes with `--method sampling`, got"),
         ((*ASK, "--method", "attack", "--samples", "2000"), "`--samples` goes with `--method sampling`, got"),
-        ((*ASK, "--time-limit", "5"), "`--time-limit` goes with `--method exact` or `--method cascade`, got `--method sampling`; leave it out."),
+        ((*ASK, "--time-limit", "5"), "`--time-limit` goes with `--method exact` or `--method cascade` or `--method enumeration`, got `--method sampling`; leave it out."),
         ((*ASK, "--method", "interval", "--time-limit", "5"), "`--time-limit` goes with"),
         ((*ASK, "--method", "linear", "--time-limit", "5"), "`--time-limit` goes with"),
         ((*ASK, "--method", "attack", "--time-limit", "5"), "`--time-limit` goes with"),
-        ((*ASK, "--method", "enumeration", "--time-limit", "5"), "`--time-limit` goes with"),
+        ((*ASK, "--method", "enumeration", "--time-limit", "-5"), "`time_limit` of Enumeration must be a number of at least 0, got -5.0"),
         ((*ASK, "--method", "exact", "--time-limit", "-1"), "`time_limit` of Exact must be a number of at least 0, got -1.0"),
         ((*ASK, "--method", "cascade", "--time-limit", "nan"), "`time_limit` of Exact must be a number of at least 0, got nan"),
         ((*ASK, "--method", "enumeration", "--coverage", "1.5"), "`coverage` of Enumeration must be a number above 0 and at most 1, got 1.5"),

@@ -94,6 +94,14 @@ def test_a_feature_may_be_called_status(files, capsys):
     assert pd.read_csv("found.csv", index_col=0).columns.tolist() == ["search_status", "status", "savings"]
 
 
+def test_delta_0_gives_the_nearest_rows(files, capsys):
+    code, out, err = run(capsys, *ASK, "--space", "space.toml", "--delta", "0", "--out", "found.csv")
+    assert (code, err) == (0, "")
+    assert "the nearest, proved up to" in out
+    assert "nothing is claimed about other models." in out
+    assert set(pd.read_csv("found.csv")["status"]) == {"FOUND"}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -108,6 +116,8 @@ def test_a_feature_may_be_called_status(files, capsys):
         (("--space", "space.toml", "--method", "exact", "--coverage", "0.9"), "`--coverage` goes with"),
         (("--space", "space.toml", "--samples", "10"), "`n_samples` of Sampling must be larger"),
         (("--background", "none.csv"), "none.csv cannot be read"),
+        (("--space", "space.toml", "--delta", "0", "--save", "found.json"), "`--save` goes with a delta above 0"),
+        (("--space", "space.toml", "--seed", "-1"), "'--seed': Input should be greater than or equal to 0"),
     ],
 )
 def test_one_sentence(files, capsys, options, message):

@@ -122,7 +122,33 @@ def test_time_limit(deep, capsys, method):
     assert json.loads(out) == apas.max_shift(net, X, target="predicted", method=apas.Exact(time_limit=30)).to_dict()
 
 
-@pytest.mark.parametrize(("name", "p"), [("l1", 1), ("l2", 2)])
+def test_sparse_shifts(files, capsys):
+    net, X = files
+    words = ("max-shift", "model.json", "rows.csv", "--target", "predicted", "--method", "exact")
+    code, out, err = run(capsys, *words, "--shifts", "sparse:2", "--relative", "--json")
+    assert code == 0, err
+    shifts = apas.SparseShifts(2, relative=True)
+    assert json.loads(out) == apas.max_shift(net, X, target="predicted", shifts=shifts, method="exact").to_dict()
+    assert "at most 2 of" in run(capsys, *words, "--shifts", "sparse:2")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--shifts", "sparse:0"), "`count` of SparseShifts must be an integer of at least 1, got 0"),
+        (("--shifts", "sparse"), "`--shifts` must be linf, l1, l2, lp:P or sparse:N, such as lp:0.5 or sparse:5, got"),
+        (("--shifts", "lp:-1"), "`--shifts` must be linf, l1, l2, lp:P or sparse:N"),
+        (("--shifts", "lp:0"), "`p` of LpShifts must be at least 0.001, got 0.0"),
+        (("--shifts", "lp:0.5", "--relative"), "`--relative` goes with `--shifts linf`, got `--shifts lp:0.5`"),
+    ],
+)
+def test_shifts_that_there_are_not(files, capsys, words, said):
+    code, out, err = run(capsys, "max-shift", "model.json", "rows.csv", "--target", "predicted", *words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize(("name", "p"), [("l1", 1), ("l2", 2), ("lp:1.5", 1.5)])
 def test_balls(files, capsys, name, p):
     net, X = files
     words = ("max-shift", "model.json", "rows.csv", "--target", "predicted", "--method", "interval")

@@ -216,3 +216,10 @@ def test_models_that_exist_are_given_one_by_one(folder, capsys):
     code, _, err = run(capsys, "verify", "c.json", "model.json", *given)
     assert (code, err) == (0, "")
     assert run(capsys, "verify", "c.json", "model.json", *given[:4])[0] == 2
+
+
+def test_a_seed_is_refused_by_the_name_of_its_option(folder, capsys):
+    code, out, err = run(capsys, "verify", "certs.json", "model.json", "--fresh", "--seed", "-1")
+    assert (code, out) == (2, "")
+    assert "'--seed'" in err
+    assert "rng" not in err

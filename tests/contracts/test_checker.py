@@ -32,7 +32,9 @@ DONE = [
     ("sampling", apas.LinfShifts(relative=True, floor=0.1, kinds=("weight",))),
     ("sampling", apas.LinfShifts(layers=[-1], scale={"-1": 0.5})), ("sampling", apas.LpShifts(2, layers=["layer0"])),
     ("interval", "linf"), ("interval", apas.LinfShifts(scale={0: 2.0})), ("interval", apas.LpShifts(2, layers=[-1])),
-    ("attack", "linf"), ("attack", "l2"),
+    ("attack", "linf"), ("attack", "l2"), ("sampling", apas.SparseShifts(3)), ("attack", apas.SparseShifts(2)),
+    ("sampling", apas.SparseShifts(40, relative=True, kinds=("weight",))),
+    ("interval", apas.LpShifts(0.5, layers=[-1])), ("attack", apas.LpShifts(0.5, layers=[-1])),
 ]  # fmt: skip
 
 
@@ -56,6 +58,33 @@ def test_it_agrees_with_verify(name, tmp_path, capsys):
         lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
         assert code == 0, (method, shifts, lines)
         assert [line[1] for line in lines] == [row.check.value for row in apas.verify(path, net)] == ["HOLDS"] * 8
+
+
+@pytest.mark.parametrize("name", ["linear", "linear in float32", "linear classes"])
+def test_sparse_shifts_of_linear_models_are_proved_again(name, tmp_path, capsys):
+    classes = network(6, (4, 3), output="softmax", classes=("a", "b", "c"))
+    net, checker = NETWORKS.get(name, classes), checker_in_process()
+    apas.save_model(net, tmp_path / "m.json")
+    for shifts in (apas.SparseShifts(1), apas.SparseShifts(3, relative=True), apas.SparseShifts(40)):
+        found = apas.certify(net, rows(8), 0.05, target="predicted", method="exact", shifts=shifts)
+        assert {c.verdict.name for c in found} >= {"CERTIFIED"}
+        apas.save_certificates(found, tmp_path / "c.json")
+        assert checker.main([str(tmp_path / "c.json"), str(tmp_path / "m.json")]) == 0, capsys.readouterr().out
+    # a bound of fewer parameters is not one of more, and a witness that moves two is none of a set that moves one
+    found = apas.certify(net, rows(8), 0.3, target="predicted", method="exact", shifts=apas.SparseShifts(2))
+    assert {c.verdict.name for c in found} == {"CERTIFIED", "REFUTED"}
+    apas.save_certificates(found, tmp_path / "c.json")
+    for count, verdict in ((3, "CERTIFIED"), (1, "REFUTED")):
+        forged = content_of(tmp_path / "c.json")
+        forged["shifts"]["count"] = count
+        write(tmp_path / "forged.json", forged)
+        capsys.readouterr()
+        assert checker.main([str(tmp_path / "forged.json"), str(tmp_path / "m.json")]) == 1
+        lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        told = [line[1] for line, c in zip(lines, found, strict=True) if c.verdict.name == verdict]
+        assert told
+        assert set(told) == {"FAILS"}
+    assert not apas.verify(tmp_path / "forged.json", net).ok
 
 
 def test_float32_is_part_of_what_is_claimed(tmp_path, capsys):
@@ -105,6 +134,7 @@ def test_what_it_does_not_redo_is_not_checked(tmp_path):
     cases = [
         (deep, apas.certify(deep, rows(40, 6), 0.02, target="predicted", method=apas.LinearBounds())),
         (net, apas.certify(net, X, 0.01, target="predicted", method="enumeration")),
+        (net, apas.certify(net, X, 0.01, target="predicted", method=apas.Enumeration(precision=0.1))),
         (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.LpShifts(3), method=small, rng=0)),
         (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.InputNoise(), method=small, rng=0)),
         (net, apas.max_shift(net, X, target="predicted", method=small, rng=0)),

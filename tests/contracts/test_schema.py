@@ -84,7 +84,8 @@ def test_every_kind_of_answer_fits(tmp_path):
         for s in shifts
     ]
     found += [
-        apas.certify(net, rows(6), 0.05, target=1, method=m) for m in ("interval", "attack", "exact", "enumeration")
+        apas.certify(net, rows(6), 0.05, target=1, method=m)
+        for m in ("interval", "attack", "exact", "enumeration", apas.Enumeration(precision=0.5, max_boxes=50))
     ]
     for one in [*found, apas.max_shift(net, rows(3), target=1, rng=0)]:
         apas.save_certificates(one, path)

@@ -28,6 +28,7 @@ METHODS = [
     "enumeration",
     "cascade",
     apas.Enumeration(coverage=0.9),
+    apas.Enumeration(precision=0.2, max_boxes=300),
 ]
 NETWORKS = {
     "one layer": network(),
@@ -281,6 +282,47 @@ def test_enumerations_are_compared(tmp_path):
         write(path, changed(content_of(path), ("certificates", i, "certificate", "evidence", key), value))
         assert apas.verify(path, net).rows[i].check is Checked.FAILS, key
         apas.save_certificates(found, path)
+
+
+@pytest.mark.parametrize("coverage", [1.0, 0.7])
+def test_volumes_are_computed_again(tmp_path, coverage):
+    """However the search ended; a file keeps the volumes and not the interval networks."""
+    net, path, X = network(0, (2, 1)), tmp_path / "c.json", rows(12, 2)
+    found = {}
+    for limits in ({"max_boxes": 150}, {"precision": 0.05}, {"precision": 1e-9, "max_boxes": 150}, {"time_limit": 0}):
+        method = apas.Enumeration(coverage=coverage, **{"precision": 0.05, **limits})
+        answers = apas.certify(net, X, 0.5, target="predicted", method=method)
+        apas.save_certificates(answers, path)
+        read = apas.load_certificates(path)
+        assert list(read) == list(answers)
+        assert apas.verify(read, net).ok
+        assert apas.verify(path, net).ok
+        found |= {c.evidence.stopped: (i, answers) for i, c in enumerate(answers) if c.evidence.stopped != "settled"}
+    assert set(found) == {"precision", "limit", "time"}
+    with pytest.raises(apas.InputError, match="was read from a file, which does not hold boxes; certify the row again"):
+        read[0].evidence.networks
+    i, answers = found["precision"]
+    apas.save_certificates(answers, path)
+    place = ("certificates", i, "certificate", "evidence")
+    volumes = answers[i].evidence.volumes
+    forged = {"robust": str(volumes.robust + volumes.undecided / 2), "non_robust": str(volumes.non_robust / 2)}
+    for key, value in {**forged, "evaluated": lambda v: v - 2, "open": 0}.items():
+        write(path, changed(content_of(path), (*place, key), value))
+        assert apas.verify(path, net).rows[i].check is Checked.FAILS, key
+        apas.save_certificates(answers, path)
+    for key, value in [
+        ("robust", "2/4"),
+        ("robust", "0.5"),
+        ("robust", "-1/2"),
+        ("robust", "9/8"),
+        ("robust", 0.5),
+        ("stopped", "gap"),
+        ("kind", "enumeration"),
+    ]:
+        write(path, changed(content_of(path), (*place, key), value))
+        with pytest.raises(apas.InputError):
+            apas.load_certificates(path)
+        apas.save_certificates(answers, path)
 
 
 def test_fresh_draws_find_a_seed_that_was_chosen():

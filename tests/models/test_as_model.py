@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from conftest import resolve
 from sklearn.cluster import KMeans
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 
 import apas
 from apas.models.as_model import predicted_classes
@@ -130,7 +128,7 @@ REFUSED = {
     ),
     "our own class": (apas.FeedForward, apas.InputError, "`model` .*got the class FeedForward itself"),
     "None": (None, apas.Unsupported, "`model` is a .*NoneType"),
-    "an array": (X, apas.Unsupported, "`model` is a numpy.ndarray, which apas cannot shift; .*classes, n_features"),
+    "an array": (X, apas.Unsupported, "`model` is a numpy.ndarray, which apas cannot read; .*classes, n_features"),
     "a function": (len, apas.Unsupported, "`model` is a .*builtin_function"),
     "unfitted": (
         LogisticRegression(),
@@ -169,12 +167,6 @@ REFUSED = {
         apas.Unsupported,
         "this RidgeClassifier .*several labels at once",
     ),
-    "a forest": (
-        fitted(RandomForestClassifier(2, random_state=0)),
-        apas.Unsupported,
-        "RandomForestClassifier is a classifier that apas cannot shift; .*LogisticRegression",
-    ),
-    "a kernel machine": (fitted(SVC()), apas.Unsupported, "SVC is a classifier that apas cannot shift"),
     "a transformer": (fitted(StandardScaler()), apas.Unsupported, "StandardScaler is not a classifier"),
     "a clustering": (fitted(KMeans(2, n_init=1)), apas.Unsupported, "KMeans is not a classifier"),
     "a pipeline without an end": (

@@ -65,6 +65,35 @@ def test_unknown_answers_are_no_wrong_ones(monkeypatch):
     assert {str(answer) for answer in Answer} <= set(found)
 
 
+def test_both_constructions_say_what_brute_force_says():
+    results = [
+        hardness.compare(built, clauses, step) for clauses, step in ((1, 13), (3, 650)) for built in ("paper's", "ours")
+    ]
+    table = hardness.tables(results)["hardness-constructions"]
+    assert table["construction"].tolist() == ["paper's", "ours"] * 2
+    assert (table["yes"] == table["can be true"]).all()
+    assert (table["yes"] == table["solutions from witnesses"]).all()
+    assert (table[["unknown", "wrong"]] == 0).all(axis=None)
+    assert table["parameters that a tie pins"].tolist() == [3, 0, 3, 0]
+    assert table["formulas"].tolist() == [2, 2, 4, 4]  # without those that have an empty clause
+
+
+def test_wrong_answers_of_the_papers_construction_are_counted(monkeypatch):
+    other = hardness.paper_reduction(Formula(3, [[1], [-1]]))
+    monkeypatch.setattr(hardness, "paper_reduction", lambda formula: other)
+    found = hardness.compare("paper's", 1, 9)
+    assert (found["formulas"], found["yes"], found["no"], found["wrong"]) == (2, 0, 2, 2)
+
+
+def test_lemmas_are_in_the_table():
+    table = hardness.tables([hardness.check_lemmas(delta) for delta in hardness.DELTAS])["hardness-lemmas"]
+    assert table["delta"].tolist() == ["1/16"] * 14 + ["79/1000"] * 14
+    line = table[(table["gadget"] == "clause") & (table["delta"] == "79/1000")].iloc[1]
+    assert line["verdict"] == "holds in one direction"
+    assert line["against if"] == "none"
+    assert line["against only if"].endswith("output 85241/125000")
+
+
 def test_figures(tmp_path):
     pytest.importorskip("matplotlib").use("agg")
     names = [path.name for path in hardness.figures([], tmp_path)]

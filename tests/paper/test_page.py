@@ -15,7 +15,7 @@ import apas
 from apas import InputError
 from apas.datasets import data_from, dataset_path
 from apas.paper.experiment import MADE_WITH, PAGE, Entry, ExperimentOutcome, Section, write_page
-from apas.paper.store import Unit, code_version
+from apas.paper.store import Unit, blas, code_version, processor
 
 NASTY = "<script>alert('x')</script> & \"quoted\""
 PICTURE = b"\x89PNG picture"
@@ -83,6 +83,8 @@ def test_pictures(page):
 def test_what_it_was_made_with(page):
     for word in (code_version(), apas.__version__, "numpy", "scikit-learn", "cores", "processes asked for"):
         assert word in page.text
+    assert blas() in page.text
+    assert processor() in page.text
     with data_from(shared_folder("datasets")):
         digest = hashlib.sha256(dataset_path("no2").read_bytes()).hexdigest()
     assert page.text.count(digest) == 1
@@ -108,6 +110,8 @@ def test_what_it_was_made_with_is_written_besides(page, tmp_path):
     text = (tmp_path / MADE_WITH).read_text(encoding="utf-8")
     assert text.startswith("Made by `apas paper all --quick`.")
     assert f"| apas | {code_version()} |" in text
+    assert f"| BLAS | {blas()} |" in text
+    assert f"| processor | {processor()} |" in text
     assert "| squares | 15 | 0 |" in text
     with data_from(shared_folder("datasets")):
         assert hashlib.sha256(dataset_path("no2").read_bytes()).hexdigest() in text

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import os
+import platform
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_info
 
 import apas
 from apas import InputError
 from apas.datasets import data_from
 from apas.paper import store as store_module
-from apas.paper.store import COMPUTING, Store, code_version, data_version, made_with, source_digest, unit_key
+from apas.paper.store import (
+    COMPUTING,
+    Store,
+    blas,
+    code_version,
+    data_version,
+    made_with,
+    processor,
+    source_digest,
+    unit_key,
+)
 
 
 @pytest.fixture
@@ -196,3 +211,30 @@ def test_libraries_are_known_by_their_versions(monkeypatch):
         monkeypatch.setattr(store_module, "version", lambda name, changed=changed: "0" if name == changed else "1")
         found.add(made_with.__wrapped__())
     assert len(found) == 1 + len(COMPUTING)
+
+
+def test_processors_and_the_kernels_of_their_blas_are_known(monkeypatch):
+    assert f"BLAS {blas()}, processor {processor()}" in made_with()
+    kernels = [lib["architecture"] for lib in threadpool_info() if lib["user_api"] == "blas" and "architecture" in lib]
+    assert all(kernel in blas() for kernel in kernels)
+    found = {made_with()}
+    for changed in ("blas", "processor"):
+        with monkeypatch.context() as patch:
+            patch.setattr(store_module, changed, lambda: "another")
+            found.add(made_with.__wrapped__())
+    assert len(found) == 3
+
+
+def test_another_kernel_is_another_key():
+    """OpenBLAS takes the kernel that a variable of the environment names, if it can."""
+    if "openblas" not in blas() or platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("needs OpenBLAS on x86, whose kernels these are")
+    program = "from apas.paper.store import made_with; print(made_with())"
+    given = {**os.environ, "PYTHONPATH": str(Path(apas.__file__).parents[1])}
+    words = {
+        subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for environment in (given | {"OPENBLAS_CORETYPE": core} for core in ("Haswell", "Prescott"))
+    }
+    assert len(words) == 2

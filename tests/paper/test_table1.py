@@ -227,6 +227,17 @@ def test_means_and_spreads():
     assert tables["table1-published"].empty
 
 
+def test_digits_that_kernels_change_are_not_shown():
+    lines = [line(m, seed, 0.01234 + 0.004 * seed, 0.86, "as published") for m, seed in (("Proto-R", 0), ("APΔS", 0))]
+    table = table1.tables(lines)["table1-published"].set_index("method")
+    assert table.loc["Proto-R", ["l1", "VM1", "VM2, one pass", "lof"]].tolist() == ["0.012", "1.0", "0.9", "1.0"]
+    assert table.loc["APΔS", ["l1", "VM2, one pass", "lof"]].tolist() == ["0.01234", "0.86", "1.00"]
+    lines = [line("Wachter", seed, 0.1234 + 0.02 * seed, 0.86) for seed in (0, 1)]
+    tables = table1.tables(lines)
+    assert tables["table1-corrected"]["l1"].tolist() == ["0.13 ± 0.01"]
+    assert tables["table1-seeds"]["l1"].tolist() == pytest.approx([0.1234, 0.1434])
+
+
 def test_a_method_without_valid_explanations():
     nothing = dict.fromkeys(("l1", "l0", "lof", "robust_fraction", "least_fraction"))
     failed = line("RobustOptimum", 1, 0.03, 0.0) | nothing | {"vm1": 0.0}

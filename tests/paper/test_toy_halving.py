@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apas import LinfShifts
+from apas import IntervalNetwork, LinfShifts
 from apas.paper.toy import RULES, TOY, TOY_SHIFTS, TOY_X, levels_of
-from apas.worst_case.enumeration.splitting import ShiftBox
 
 
-def toy_box(delta: float) -> ShiftBox:
-    return ShiftBox(TOY, TOY_X[0], 1, TOY_SHIFTS.radii(TOY.parameters), delta)
+def toy_box(delta: float) -> IntervalNetwork:
+    return IntervalNetwork.of(TOY, delta, shifts=TOY_SHIFTS)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -51,7 +50,7 @@ def test_the_published_rule_halves_one_weight_only():
     assert effect.failing > 0.03
     # with the first weight alone moving, both rules are the same
     only = LinfShifts(scale=[np.array([[1.0, 0.0]]), np.zeros(2), np.zeros((2, 1)), np.zeros(1)])
-    box = ShiftBox(TOY, TOY_X[0], 1, only.radii(TOY.parameters), 0.6)
+    box = IntervalNetwork.of(TOY, 0.6, shifts=only)
     assert levels_of(box, "first", most=8) == levels_of(box, "effect", most=8)
 
 

@@ -19,7 +19,7 @@ from apas.shifts.lp import LpShifts
 from apas.shifts.norms import EXACT, inside_ball, lp_norm, projection, steepest_point, within_ball
 
 STREAM = Stream(1, "certify")
-ORDERS = [1.0, 1.5, 2.0, 3.0, 20.0]
+ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, 20.0]
 
 
 def network(sizes=(3, 4, 2, 1), seed=0):
@@ -59,7 +59,28 @@ def test_radii_and_marginals_are_those_of_the_uniform_ball(p, size):
         assert stats.binomtest(int((coordinate > 0).sum()), n).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("size", [3, SMALL + 1])
+def test_a_small_p_has_the_same_law(size):
+    """Its sizes are tiny, and g itself would overflow; each test is wrong once in 10**4."""
+    p, n = 0.05, 20_000 if size < 100 else 400
+    points = unit_ball(size, p, Stream(2024, "certify"), 0, n)
+    powers = np.abs(points) ** p
+    assert stats.kstest(powers.sum(axis=1) ** (size / p), "uniform").pvalue > 1e-4
+    assert stats.kstest(powers[:, 1], stats.beta(1 / p, (size - 1) / p + 1).cdf).pvalue > 1e-4
+    assert stats.binomtest(int((points[:, 1] > 0).sum()), n).pvalue > 1e-4
+
+
+def test_the_smallest_p_draws_what_numbers_can_hold():
+    alone, some = (unit_ball(size, 0.001, Stream(3, "certify"), 0, 2000) for size in (1, 5))
+    assert stats.kstest(alone[:, 0], stats.uniform(-1, 2).cdf).pvalue > 1e-4
+    assert (np.abs(some) <= 1).all()
+    assert np.count_nonzero(some) < 0.2 * some.size  # a fifth to the power 1000 is none
+
+
 def test_closed_forms_of_the_marginals():
+    # the disc of p = 1/2 within |x| <= t: 4 (t - 4/3 t**1.5 + t**2 / 2) of 2/3
+    first = np.abs(unit_ball(2, 0.5, Stream(4, "certify"), 0, 20_000)[:, 0])
+    assert stats.kstest(first, lambda t: 6 * (t - 4 / 3 * t**1.5 + t**2 / 2)).pvalue > 1e-4
     n, size = 20_000, 5
     sizes = np.abs(unit_ball(size, 1.0, Stream(5, "certify"), 0, n)[:, 2])
     assert stats.kstest(sizes, lambda t: 1 - (1 - t) ** size).pvalue > 1e-4
@@ -205,6 +226,15 @@ INSIDE = {
     "p = 1.5 inside": (1.5, [0.0, 0.0], [1.0, 1.0], 2.0 ** (1 / 1.5) * (1 + 1e-12), True),
     "p = 1.5 outside": (1.5, [0.0, 0.0], [1.0, 1.0], 2.0 ** (1 / 1.5) * (1 - 1e-12), False),
     "within every norm": (2.5, [0.0, 0.0], [0.5, 0.5], 1.0, True),
+    "roots": (0.5, [0.0, 0.0], [0.25, -0.25], 1 + 1e-12, True),
+    "roots, a bit more": (0.5, [0.0, 0.0], [0.25, -0.25], 1 - 1e-12, False),
+    "a sum within is not enough": (0.5, [0.0, 0.0], [0.5, 0.5], 1.0, False),
+    "a corner": (0.5, [1.0, 1.0], [1.0, 1.5], 0.5, True),
+    "a corner, a bit more": (0.5, [1.0, 1.0], [1.0, up(1.5)], 0.5, False),
+    "a share that underflows": (0.01, [0.0, 0.0], [0.99999e300, 1e-300], 1e300, False),
+    "without it": (0.01, [0.0, 0.0], [0.99999e300, 0.0], 1e300, True),
+    "subnormal": (0.9, [0.0, 0.0], [1e-320, 1e-320], 1e-318, True),
+    "subnormal, outside": (0.9, [0.0, 0.0], [1e-320, 1e-320], 2.1e-320, False),
     "not a number": (2, [0.0, 0.0], [np.nan, 0.0], 1e300, False),
     "infinite": (1, [0.0, 0.0], [np.inf, 0.0], 1e300, False),
     "overflow of the difference": (2, [1e308, 0.0], [-1e308, 0.0], 1e308, False),
@@ -241,7 +271,7 @@ def test_contains_agrees_with_rationals_next_to_the_surface(p):
     assert 0.2 < np.mean(answers) < 0.8
 
 
-@pytest.mark.parametrize("p", [1.25, 2.5, 7.3, 100.0, 1e6])
+@pytest.mark.parametrize("p", [0.001, 0.05, 0.5, 0.99, 1.25, 2.5, 7.3, 100.0, 1e6])
 def test_contains_is_never_wrongly_true(p):
     import mpmath
 
@@ -274,7 +304,7 @@ def test_models_of_other_shapes_are_refused():
         LpShifts(2).contains(P, network((3, 1)).parameters, 0.5)
 
 
-@pytest.mark.parametrize("p", [1, 1.5, 2, 3, EXACT + 1.0])
+@pytest.mark.parametrize("p", [0.5, 1, 1.5, 2, 3, EXACT + 1.0])
 @pytest.mark.parametrize("scale", [1e-14, 1e-3, 1.0, 1e9])
 def test_drawn_and_far_shifts_are_pulled_inside(p, scale):
     shifts = LpShifts(p)
@@ -324,6 +354,15 @@ def test_projections_are_the_nearest_points(p):
     for z in unit_ball(6, p, STREAM, 0, 300):
         z = z / lp_norm(z, p)
         assert (((moves - nearest) * (radius[:, None] * z - nearest)).sum(axis=1) <= 1e-9).all()
+
+
+def test_below_1_the_steepest_point_is_a_corner():
+    gradients = np.random.default_rng(5).normal(size=(30, 6))
+    corner = steepest_point(gradients, 0.5)
+    assert np.array_equal(corner, steepest_point(gradients, 1.0))
+    least = (gradients * corner).sum(axis=1)
+    for z in unit_ball(6, 0.5, STREAM, 0, 300):  # no point of the ball goes farther
+        assert (gradients @ z >= least).all()
 
 
 def test_other_projections_go_towards_the_centre():
@@ -452,18 +491,18 @@ def test_importing_it_is_light():
 # -- refusals ----------------------------------------------------------------------------------------------------
 
 BAD = {
-    "p below 1": (
-        0.5,
+    "p tiny": (0.0005, {}, "`p` of LpShifts must be at least 0.001, got 0.0005; "),
+    "p = 0": (
+        0,
         {},
-        "`p` of LpShifts must be at least 1, got 0.5; below 1 it is no norm, and its ball is not convex",
+        r"`p` of LpShifts must be at least 0.001, got 0; to bound the number .* use SparseShifts\(count\)",
     ),
-    "p = 0": (0, {}, "`p` of LpShifts must be at least 1, got 0"),
-    "p negative": (-2, {}, "`p` of LpShifts must be at least 1, got -2"),
+    "p negative": (-2, {}, "`p` of LpShifts must be at least 0.001, got -2"),
     "p infinite": (math.inf, {}, r"`p` of LpShifts must be finite.*use LinfShifts\(\)"),
     "p immense": (10**400, {}, r"`p` of LpShifts must be finite"),
-    "p not a number": (math.nan, {}, "`p` of LpShifts must be a number of at least 1, such as 1 or 2, got nan"),
-    "p a text": ("2", {}, "`p` of LpShifts must be a number of at least 1, such as 1 or 2, got '2'"),
-    "p true": (True, {}, "`p` of LpShifts must be a number of at least 1, such as 1 or 2, got True"),
+    "p not a number": (math.nan, {}, "`p` of LpShifts must be a number of at least 0.001, such as 1 or 2, got nan"),
+    "p a text": ("2", {}, "`p` of LpShifts must be a number of at least 0.001, such as 1 or 2, got '2'"),
+    "p true": (True, {}, "`p` of LpShifts must be a number of at least 0.001, such as 1 or 2, got True"),
     "p None": (None, {}, "`p` of LpShifts must be a number.*got None"),
     "unknown kind": (2, {"kinds": ("weights",)}, '`kinds` of LpShifts must hold "weight", "bias" or both'),
     "no kind": (2, {"kinds": ()}, "`kinds` of LpShifts must hold"),

@@ -36,6 +36,30 @@ def test_a_line_whose_range_is_known(tau, answer):
         assert outputs[0] < 0 <= outputs[1]
 
 
+@pytest.mark.parametrize(
+    ("shifts", "low", "high"),
+    # with x = 2 and delta = 1/8: the weight alone moves, or both in proportion 2 to 1, or both as far as they go
+    [
+        ("l1", 1.75, 2.25),
+        ("l2", 2 - 5**0.5 / 8, 2 + 5**0.5 / 8),
+        (apas.LpShifts(0.5), 1.75, 2.25),
+        (apas.SparseShifts(1), 1.75, 2.25),
+        (apas.SparseShifts(2), 1.625, 2.375),
+    ],
+    ids=str,
+)
+def test_the_default_method_answers_for_every_set(shifts, low, high):
+    for tau, answer in ((low - 1e-6, "no"), (low + 1e-6, "yes"), (high - 1e-6, "yes"), (high + 1e-6, "no")):
+        found = distinct_realizations(LINE, [2.0], 0.125, tau, shifts=shifts)
+        assert found.answer == answer
+        if answer == "yes":
+            outputs = [float(side.margin(np.array([[2.0]]), 1)[0]) for side in (found.below, found.above)]
+            assert outputs[0] < 0 <= outputs[1]
+    deep = network((3, 4, 3, 1), "sigmoid", "relu", 0)  # whose bounds do not decide everything
+    assert distinct_realizations(deep, [1.0, 0.5, -1.0], 1e-6, 0.5, shifts=shifts).answer == "no"
+    assert distinct_realizations(deep, [1.0, 0.5, -1.0], 50.0, 0.5, shifts=shifts).answer == "yes"
+
+
 def test_a_network_in_single_precision_stays_one():
     line = apas.FeedForward([[[1.0]]], [[0.0]], output="identity", dtype="float32")
     found = distinct_realizations(line, [2.0], 0.125, 1.75)

@@ -188,6 +188,7 @@ class Question:
         sizes = check_delta(default_delta(shift_set, delta), rows)
         more = {"claim_rows": max(1, rows) if simultaneous else 1, "n_jobs": check_jobs(n_jobs)}
         question = cls(net, encoded, wanted, sizes, shift_set, **more, points=points, method=chosen)
+        sets.coordinates(shift_set, net)  # a model that can only predict has nothing that most sets could move
         complaint = chosen.unsupported(question)
         if complaint is not None:
             raise Unsupported(complaint)

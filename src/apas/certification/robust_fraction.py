@@ -17,7 +17,7 @@ import numpy as np
 
 from apas._random import Stream
 from apas._typing import Floats
-from apas.certification.certificate import NOT_TODAY
+from apas.certification.certificate import NOT_TODAY, Evidence
 from apas.certification.question import BoundsShare, Draws, Question, default_delta
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
@@ -56,6 +56,9 @@ class FractionCurve:
     valid : bool
         Whether the model itself gives the class, or could but for the rounding of float32. The share is about shifted
         models and defined either way.
+    evidence : tuple of Evidence
+        What there is to show at each delta: of `Enumeration` with a `precision` the interval networks and their
+        volumes, else nothing.
     """
 
     deltas: Floats
@@ -67,6 +70,7 @@ class FractionCurve:
     target: Any
     measure: str
     valid: bool
+    evidence: tuple[Evidence, ...] = ()
 
     def __post_init__(self) -> None:
         for name in NUMBERS:
@@ -90,7 +94,8 @@ class FractionCurve:
         """The curve as JSON values."""
         numbers = {name: getattr(self, name).tolist() for name in NUMBERS}
         about = {"draws": self.draws, "confidence": self.confidence, "target": plain(self.target)}
-        return {**numbers, **about, "measure": self.measure, "valid": self.valid}
+        shown = {"evidence": [part.to_dict() for part in self.evidence]} if self.evidence else {}
+        return {**numbers, **about, "measure": self.measure, "valid": self.valid, **shown}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FractionCurve) and self.to_dict() == other.to_dict()

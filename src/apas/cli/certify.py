@@ -37,7 +37,9 @@ def certify_command(
     ] = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
-    time_limit: options.TimeLimit = None,
+    time_limit: Annotated[
+        float | None, optional("Seconds per row (exact, cascade, enumeration).", "60; none with enumeration")
+    ] = None,
     seed: options.Seed = None,
     common: options.QuestionOptions,
 ) -> None:

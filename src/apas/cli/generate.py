@@ -58,12 +58,16 @@ def generate_command(
     apas generate model.json rejected.csv --background train.csv --delta 0.05
 
     apas generate model.json rejected.csv --space space.toml --delta 0.01 --out offers.csv
+
+    With a delta of 0 the nearest rows that are valid on the model itself are given, and nothing is certified.
     """
     from apas import FeatureSpace, generate
     from apas.cli.workers import workers
 
     check_outputs({"--out": out, "--save": save}, model, rows, background, space)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
+    if delta == 0 and save is not None:
+        raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
     shifts = movement.pick()
     net = layers.read(model)
     allowed = None if space is None else FeatureSpace.from_toml(space)

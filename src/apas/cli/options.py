@@ -10,6 +10,8 @@ from __future__ import annotations
 import csv
 import functools
 import inspect
+import re
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -118,14 +120,12 @@ GOES_WITH = {
     "coverage": ("sampling", "enumeration"),
     "confidence": ("sampling",),
     "samples": ("sampling",),
-    "time_limit": ("exact", "cascade"),
+    "time_limit": ("exact", "cascade", "enumeration"),
 }
 #: By what evidence.
 MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
 #: What may move.
 Kind = StrEnum("Kind", "weight bias")
-#: How the size of a shift is measured.
-Norm = StrEnum("Norm", "linf l1 l2")
 
 
 def pick_method(name: StrEnum, **options: float | None) -> Method | str:
@@ -171,12 +171,13 @@ CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, writt
 # By what evidence.
 Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
 TimeLimit = Annotated[float | None, optional("Seconds to search for a proof, per row (exact, cascade).", "60")]
-Seed = Annotated[int | None, Option(help="Seed of the draws, to repeat a run.")]
+Seed = Annotated[int | None, Option(min=0, help="Seed of the draws, to repeat a run.")]
 Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
 # What may move, and how.
-Shifts = Annotated[Norm, Option(help="Delta bounds each change (linf), their sum (l1) or Euclidean length (l2).")]
-Relative = Annotated[bool, Option("--relative", help="Delta is a share of each parameter's size (linf).")]
+_BOUNDED = "Delta bounds each change (linf), their sum (l1), length (l2) or L_P norm (lp:P), or each of N (sparse:N)."
+Shifts = Annotated[str, Option(metavar="SET", help=_BOUNDED)]
+Relative = Annotated[bool, Option("--relative", help="Delta is a share of each parameter's size (linf, sparse).")]
 Only = Annotated[Kind | None, Option(help="Move only weights or only biases.")]
 
 # How it runs, and what is printed.
@@ -209,20 +210,25 @@ class LayerOptions:
 class ShiftOptions:
     """What may move, and how."""
 
-    shifts: Shifts = Norm.linf
+    shifts: Shifts = "linf"
     relative: Relative = False
     only: Only = None
 
     def pick(self) -> ShiftSet:
         """The set of shifts that is asked for."""
-        from apas import LinfShifts, LpShifts
+        from apas import LinfShifts, LpShifts, SparseShifts
 
-        kinds = ("weight", "bias") if self.only is None else (self.only.value,)
-        if self.shifts is Norm.linf:
+        kinds, number = ("weight", "bias") if self.only is None else (self.only.value,), self.shifts.partition(":")[2]
+        if self.shifts == "linf":
             return LinfShifts(relative=self.relative, kinds=kinds)
+        if re.fullmatch(r"sparse:\d{1,9}", self.shifts):
+            return SparseShifts(int(number), relative=self.relative, kinds=kinds)
+        if not re.fullmatch(r"l[12]|lp:\d{1,9}(\.\d{1,9})?", self.shifts):
+            told = "linf, l1, l2, lp:P or sparse:N, such as lp:0.5 or sparse:5"
+            raise InputError(f"`--shifts` must be {told}, got {reprlib.repr(self.shifts)}.")
         if self.relative:
             raise InputError(f"`--relative` goes with `--shifts linf`, got `--shifts {self.shifts}`; leave it out.")
-        return LpShifts({Norm.l1: 1, Norm.l2: 2}[self.shifts], kinds=kinds)
+        return LpShifts(float(number or self.shifts[1:]), kinds=kinds)
 
 
 @dataclass(eq=False, repr=False)

@@ -23,7 +23,9 @@ def report_command(
     new_model: Annotated[Path | None, optional("Model file of a later model, for before and after.")] = None,
     max_shifts: Annotated[Path | None, optional("File that `apas max-shift --save` wrote.")] = None,
     title: Annotated[str | None, optional("Title of the page.", "a question")] = None,
-    seed: Annotated[int | None, optional("Seed of the page's own draws.", "from the certificates")] = None,
+    seed: Annotated[
+        int | None, Option(min=0, help="Seed of the page's own draws.", show_default="from the certificates")
+    ] = None,
     layers: options.LayerOptions,
     as_json: options.Json = False,
 ) -> None:

@@ -39,7 +39,7 @@ def verify_command(
         bool, Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
     ] = False,
     samples: Annotated[int | None, optional("Models drawn afresh for each row.", "as many as it takes")] = None,
-    seed: Annotated[int | None, Option(help="Seed of the new draws, to repeat a run.")] = None,
+    seed: Annotated[int | None, Option(min=0, help="Seed of the new draws, to repeat a run.")] = None,
     space: Annotated[
         Path | None, Option(help="TOML file: the space that encodes the rows, if one does (apas generate).")
     ] = None,

@@ -28,7 +28,7 @@ from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
-from apas.shifts.base import Ball, Box, Listed
+from apas.shifts.base import Ball, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.worst_case.intervals import is_exact
 
@@ -319,6 +319,7 @@ def enumerated_again(question: Question, items: Sequence[Certificate], rows: Seq
         else:
             # the gap at which the run ended is not in the file; the number of boxes ends it at the same place
             method = Enumeration(coverage=claim.coverage, gap=1e-300, max_boxes=evidence.evaluated)
+            method = method if evidence.volumes is None else replace(method, precision=1e-300)
             now = _prove_again(question, [i], items, method)[0]
             answers[i] = now if isinstance(now, tuple) else _same_share(question, i, item, evidence, now)
     return answers
@@ -413,10 +414,12 @@ def _same_share(
     found: Callable[[str], Any] = lambda key: getattr(now.evidence, key)  # noqa: E731
     if now.verdict is not item.verdict or now.claim != item.claim:
         return Checked.FAILS, f"computed again, {now.verdict}: {now.reason}"
+    if found("volumes") != evidence.volumes:
+        return Checked.FAILS, f"computed again, the volumes are others: {now.reason}"
     for key in ("lower", "upper"):
         if abs(found(key) - getattr(evidence, key)) > SAME_SHARE:
             return Checked.FAILS, f"computed again, {key} is {found(key)!r}, the file says {getattr(evidence, key)!r}"
-    stopped = evidence.stopped if evidence.stopped != "gap" else "limit"
+    stopped = "limit" if evidence.stopped in ("gap", "precision", "time") else evidence.stopped
     if (evidence.open, evidence.evaluated, stopped) != (found("open"), found("evaluated"), found("stopped")):
         return Checked.FAILS, f"computed again, the boxes are others: {now.reason}"
     if item.witness is not None or (item.verdict is Verdict.REFUTED and item.claim.coverage == 1):
@@ -476,7 +479,7 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:
         kind = trace.choice("method", *_PROOFS)
-        closed = isinstance(alone.geometry, Ball) or (alone.network is not None and is_exact(alone.network))
+        closed = isinstance(alone.geometry, Ball | Sparse) or (alone.network is not None and is_exact(alone.network))
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
         # with closed forms all methods give the same
@@ -486,7 +489,7 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     samples = trace.integer("samples", 1)
     if samples > MOST_DRAWS:
         return Checked.NOT_CHECKED, f"{samples} draws are more than are made again ({MOST_DRAWS})"
-    network = alone.network if isinstance(alone.geometry, Box | Ball) else None
+    network = alone.network if isinstance(alone.geometry, Region) else None
     search = trace.choice("search", *_SEARCHES)
     if search == "confirm" and item.trace.get("claim") == "pointwise":  # as it was once written
         return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"

@@ -14,9 +14,10 @@ from apas._parallel import in_parallel, workers
 from apas._random import entropy_of
 from apas._typing import Floats
 from apas._validation import check_integer
+from apas.certification.methods import METHODS
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
-from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, run_rows
+from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, UnshiftedTest, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
 from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, Search, TakesMissing, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
@@ -32,6 +33,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model
 from apas.models.base import offers
 from apas.shifts.base import Listed, ShiftSet
+from apas.shifts.observed import ObservedShifts
 
 SOURCES: dict[str, Any] = {
     "robust": RobustOptimum,
@@ -71,7 +73,8 @@ def generate(
     X : array_like or data frame of shape (rows, features)
         The inputs to explain, in raw units.
     delta : float or array_like of shape (rows,)
-        How far the parameters may move: see `certify`.
+        How far the parameters may move: see `certify`. With 0 the nearest row that is valid on the model itself is
+        wanted: nothing is claimed about other models then, and `shifts` and `method` are not used.
     target : label or array_like of labels, optional
         The class wanted for each row. None for the other class of a model with two, if it gives all rows the same.
     space : FeatureSpace, optional
@@ -110,6 +113,9 @@ def generate(
     draws. With `ObservedShifts` and `Sampling` the last models, as many as the claim needs, certify each row once, and
     only the others are searched; `k` is then 1.
 
+    At delta 0, which is the paper's Definition 1, `RobustOptimum` and `MilpSource` give the nearest row of a piecewise
+    linear network, with a proved `lower_bound` on the cost of all others; anything else is the best that was found.
+
     References
     ----------
     Marzari, Leofante, Cicalese and Farinelli (2024), "Rigorous Probabilistic Guarantees for Robust Counterfactual
@@ -123,6 +129,8 @@ def generate(
     >>> found = apas.generate(net, [[0.2, 0.3]], 0.05, space=space, method="interval")
     >>> found.status.tolist()[0].name, bool(found.numbers.sum() > 1.1)
     ('FOUND', True)
+    >>> apas.generate(net, [[0.2, 0.3]], 0, space=space)[0].gap < 1e-7
+    True
     """
     began, net = time.monotonic(), as_model(model)
     shift_set: ShiftSet = pick(shifts, SHIFTS, ShiftSet, "shifts")
@@ -146,7 +154,12 @@ def generate(
     if offers(origin, ForRows):
         origin.check_rows(len(inputs))
     entropy = entropy_of(rng)
-    task = Task(bound, space, distance, known, entropy, limits.deadline)
+    sizes = np.asarray(delta, dtype=object).ravel().tolist()
+    unshifted = bool(sizes) and all(isinstance(d, Real) and not isinstance(d, bool) and d == 0 for d in sizes)
+    if unshifted:  # what is asked of the model itself is asked of a list of one model
+        pick(method, METHODS, Method, "method")
+        shift_set, method, delta = ObservedShifts([bound]), "exact", 1.0 + np.asarray(delta)
+    task = Task(bound, space, distance, known, entropy, limits.deadline, unshifted)
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
@@ -158,7 +171,7 @@ def generate(
     searched = None
     if offers(shift_set, Listed) and offers(chosen, Draws):
         searched, shift_set = split_models(shift_set, chosen)
-    test = CertifyingTest(task, shift_set, chosen, entropy, searched)
+    test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched)
     _check_tests(test, origin, limits.k)
     searches = [
         Search(task, i, x, t, test=test.for_search(t, float(d)))

@@ -16,7 +16,7 @@ from apas.certification.question import check_target
 from apas.certification.results import Certificates, UnderShifts, cells
 from apas.counterfactuals.space.feature import is_changed, is_same
 from apas.counterfactuals.space.space import FeatureSpace, check_space, own_columns, read_off
-from apas.display.numbers import plain
+from apas.display.numbers import at_most, plain
 from apas.errors import InputError
 from apas.models.as_model import as_model, encoded_rows, predicted_classes
 from apas.models.base import Model, Named, offers
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 NONE_FOUND = "(none found)"
+#: A row is called the nearest if none is nearer by more than this part of its cost, or a hundredth of it of the ranges.
+NEAREST = 1e-4
 
 
 def changes_in_words(space: FeatureSpace, before: Floats, after: Floats) -> str:
@@ -144,6 +146,9 @@ class Counterfactual:
     reason : str
     seconds : float
         Wall time of the call divided by the counterfactuals asked for; not part of equality.
+    lower_bound : float or None
+        At delta 0: it is proved that no allowed row of the class costs less than this (0 if nothing was proved); for
+        ranks above 0, none that differs from those before it.
     """
 
     row: int
@@ -156,11 +161,26 @@ class Counterfactual:
     certificate: Certificate | None
     reason: str
     seconds: float = field(default=0.0, compare=False)
+    lower_bound: float | None = None
 
     @property
     def is_found(self) -> bool:
         """Whether there is a counterfactual."""
         return self.status is Status.FOUND
+
+    @property
+    def gap(self) -> float | None:
+        """By how much another row can be nearer at most, at delta 0; None if nothing was found, or delta is not 0."""
+        # the cost is rounded, but to more digits than 12
+        return self.cost * (1 + 1e-12) - self.lower_bound if self.is_found and self.lower_bound is not None else None
+
+    @property
+    def nearness(self) -> str:
+        """How near a row that was found at delta 0 is to the nearest, in words with a place for its gap."""
+        if self.gap is None or not self.lower_bound:
+            return "not proved to be the nearest"
+        close = self.gap <= max(NEAREST * self.cost, 0.01 * NEAREST)
+        return "the nearest, proved up to {}" if close else "proved to be within {} of the nearest"
 
     def to_dict(self) -> dict[str, Any]:
         """All but the time, as JSON values."""
@@ -173,6 +193,7 @@ class Counterfactual:
             "cost": None if np.isnan(self.cost) else self.cost,
             **{name: getattr(self, name) for name in ("candidates", "tests", "reason")},
             "certificate": certificate,
+            **({} if self.lower_bound is None else {"lower_bound": self.lower_bound, "gap": self.gap}),
         }
 
 
@@ -295,8 +316,18 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         return np.array([item.is_found for item in self], dtype=bool)
 
     @property
+    def is_unshifted(self) -> bool:
+        """Whether delta was 0, so that nothing is claimed about other models."""
+        return any(item.lower_bound is not None for item in self)
+
+    @property
     def certificates(self) -> Certificates:
         """The certificates of those that were found and certified, with their points and inputs."""
+        if self.is_unshifted:
+            raise InputError(
+                "these counterfactuals have no certificates, since at delta 0 nothing is claimed about other models; "
+                "pass a larger delta to generate, or certify their points."
+            )
         has = np.array([item.certificate is not None for item in self], dtype=bool)
         points, inputs = (rows.iloc[has] if is_frame(rows) else rows[has] for rows in (self.points, self.inputs))
         certificates = [item.certificate for item in self if item.certificate is not None]
@@ -321,10 +352,16 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         certified = [item.certificate.claim for item in self if item.certificate is not None]
         rows = len({item.row for item in self})
         what = "row" if rows == len(self) else "counterfactual"
-        claims = {claim.among(len(certified), what) for claim in certified}
+        claims = sorted({claim.among(len(certified), what) for claim in certified})
         several = f"{len(self)} counterfactuals of {rows} {'row' if rows == 1 else 'rows'}"
         counted = self._counted() if rows == len(self) else several
-        return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in sorted(claims))}."
+        if self.is_unshifted:
+            gaps: dict[str, list[float]] = {}
+            for item in self[self.found]:
+                gaps.setdefault(item.nearness, []).append(item.gap or 0.0)
+            claims = [f"{len(found)} {words.format(at_most(max(found), 2))}" for words, found in gaps.items()]
+            claims += [f"{'valid on the model itself; ' if gaps else ''}nothing is claimed about other models"]
+        return f"{counted} {self._direction()}: {parts}{mean}{''.join(f'; {claim}' for claim in claims)}."
 
     def _direction(self) -> str:
         """From which class to which the counterfactuals lead, in words."""
@@ -354,7 +391,10 @@ class Counterfactuals(UnderShifts[Counterfactual]):
 
     def to_frame(self) -> DataFrame:
         """One line per counterfactual, with the index of the data frame that was asked about."""
-        return super().to_frame().assign(changes=self.changes().to_numpy())
+        frame = super().to_frame().assign(changes=self.changes().to_numpy())
+        if self.is_unshifted:
+            frame.insert(list(self.COLUMNS).index("cost") + 1, "gap", [item.gap for item in self])
+        return frame
 
     def _line(self, item: Counterfactual) -> dict[str, Any]:
         said = {n: getattr(item, n) for n in ("row", "rank", "target", "cost", "candidates", "tests", "reason")}

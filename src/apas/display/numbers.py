@@ -14,11 +14,11 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def at_most(value: float) -> str:
-    """Write a number with six digits, rounded up: typed in as a delta, it still covers the change."""
-    if float(nearest := f"{value:g}") >= value:
+def at_most(value: float, digits: int = 6) -> str:
+    """Write a number with so many digits, rounded up: typed in as a delta, it still covers the change."""
+    if float(nearest := f"{value:.{digits}g}") >= value:
         return nearest
-    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
 
 
 def at_least(value: float) -> str:

@@ -311,6 +311,9 @@ class LibraryPredictor(Predictor):
         super().__init__(score, **options)
         self._estimator, self._decide, self._content, self._always = estimator, decide, content, always
         self._passed = passed_names
+        # scikit-learn's names for what was learned end so; of other libraries' classes, all that they hold
+        own = type(estimator).__module__.startswith("sklearn.")
+        self._members = {name: part for name, part in vars(estimator).items() if not own or name.endswith("_")}
         self._digest: str | None = None
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
@@ -329,7 +332,15 @@ class LibraryPredictor(Predictor):
         found[:] = [label if label in self.classes else known.get(str(label), label) for label in labels.tolist()]
         return found
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_members": {}}  # copies, as in workers, are of other objects, and nobody fits them
+
     def _rows(self, X: Floats) -> Any:
+        # a copy of a large forest would cost more than most calls; fitting puts new objects in place of the old ones
+        now = vars(self._estimator)
+        if any(now.get(name) is not was for name, was in self._members.items()):
+            name = type(self._estimator).__name__
+            raise InputError(f"the {name} was changed since apas read it; fit a copy, or call apas.as_model again.")
         return self._cells.decode(X, self._passed)
 
     def library_classes(self, X: Any) -> Array:

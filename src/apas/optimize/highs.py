@@ -258,6 +258,33 @@ def verified_bound(program: Program, *, above: float, deadline: float) -> float 
     return least * unit + program.const if done and not stuck else None
 
 
+def proved_minimum(program: Program, violations: Violations | None, enough: float, nodes: int, until: float) -> float:
+    """A lower bound on the objective, proved in real arithmetic: at most `enough`, as high as the limits allow."""
+    scaled, factors, unit = program.scale()
+    relaxation = LpRelaxation(**ACCURATE, time_limit=max(until - time.monotonic(), 0.0))
+    relaxation.load(scaled, above=SMALL)
+    least, first, goal = np.inf, -np.inf, (enough - program.const) / unit
+
+    def examine(low: Floats, high: Floats) -> tuple[float, int, float] | None:
+        nonlocal least
+        bound, values = _prove_node(relaxation, low, high)
+        bound = max(bound, first)  # what was proved of its parent
+        v = 0.5 * (low + high) if values is None else values
+        column = None if bound >= goal else _split_column(scaled, violations, v * factors, low, high)
+        if column is None:  # enough, or the optimum of the node is a point of the program: no further node is better
+            least = min(least, bound)
+            return None
+        return bound, column, np.clip(np.floor(v[column]), low[column], high[column] - 1)
+
+    def going(bound: float) -> bool:
+        nonlocal first
+        first = bound  # the least of what is open: nodes are taken in the order of their bounds
+        return first < min(goal, least)
+
+    done = _branch(scaled, examine, nodes=nodes, deadline=until, going=going, deep=False)
+    return min(goal, least if done else min(least, first)) * unit + program.const
+
+
 def _prove_node(relaxation: LpRelaxation, low: Floats, high: Floats) -> tuple[float, Floats | None]:
     """What the dual variables at a node prove (infinite if no point is left), and the solver's point."""
     program, status = relaxation.program, relaxation.solve(low, high)

@@ -21,7 +21,17 @@ from apas._sanitise import for_html
 from apas.display.tables import csv_text, html_table, markdown_table
 from apas.errors import InputError, MissingExtra
 from apas.paper.data_folder import DATASETS, dataset_path
-from apas.paper.store import COMPUTING, Store, Unit, code_version, library_version, made_with, run_units
+from apas.paper.store import (
+    COMPUTING,
+    Store,
+    Unit,
+    blas,
+    code_version,
+    library_version,
+    made_with,
+    processor,
+    run_units,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -94,21 +104,22 @@ def run_experiment(
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment, the module `apas.paper.NAME`."""
+    """An experiment, the module `apas.paper.NAME`, or the one named if that is another."""
 
     name: str
     title: str
     seeds: str = ""
+    module: str = ""
 
     def load(self) -> Experiment:
         """Import the module."""
-        module: Any = import_module(f"apas.paper.{self.name}")
+        module: Any = import_module(f"apas.paper.{self.module or self.name}")
         return module  # type: ignore[no-any-return]
 
     @property
     def exists(self) -> bool:
         """Whether there is such a module; nothing is imported to find out."""
-        return files("apas").joinpath("paper", f"{self.name}.py").is_file()
+        return files("apas").joinpath("paper", f"{self.module or self.name}.py").is_file()
 
 
 #: In the order in which they are run. A new experiment is a module and a line here.
@@ -135,7 +146,12 @@ EXPERIMENTS: Final = (
         "0 for splits and networks; a digest of dataset, draws, delta and number for each explanation's draws; "
         "as published, the authors' 0",
     ),
-    Entry("lemma", "Lemma 3: plausible shifts that are not natural, and natural ones that are not plausible", "0"),
+    Entry(
+        "lemma",
+        "Lemma 3: plausible shifts that are not natural, and natural ones that are not plausible",
+        "0",
+        "lemma3",
+    ),
     Entry("hardness", "Theorem 1: formulas as networks, decided and compared with trying all assignments", "0"),
 )
 
@@ -211,7 +227,9 @@ def write_page(sections: Sequence[Section], folder: str | os.PathLike[str], *, q
         ("apas", code_version()),
         ("Python", platform.python_version()),
         *((name, library_version(name)) for name in LIBRARIES),
+        ("BLAS", blas()),
         ("system", f"{platform.system()} {platform.machine()}"),
+        ("processor", processor()),
         ("cores", str(os.cpu_count())),
         ("processes asked for", "one per core" if n_jobs == -1 else str(n_jobs)),
     ]

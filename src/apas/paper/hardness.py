@@ -1,7 +1,8 @@
 """Theorem 1 of the paper: formulas as networks, decided, and compared with trying all assignments.
 
 Each formula becomes a network, an input and a delta; then the paper's question is asked, whether two shifted models lie
-on different sides of 1/2. The answer must be "yes" exactly if some assignment makes the formula true.
+on different sides of 1/2. The answer must be "yes" exactly if some assignment makes the formula true. The paper's own
+construction stands beside ours: its lemmas, gadget by gadget, and what it says of small formulas.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from apas.display.graphs import Edge, Node, draw_graph, weight_colour
 from apas.display.plots import new_axes, save_figure
 from apas.paper.store import Unit
 from apas.theory.formula import Formula
+from apas.theory.gadgets import PaperGadgets, PaperReduction, paper_reduction
 from apas.theory.hardness import GadgetUnit, Reduction, clause_unit, discretizer_units, generating_unit, reduction
 from apas.theory.realizations import Answer, distinct_realizations
 
@@ -35,6 +37,10 @@ PARTS, SPARSE = (1, 1, 1, 8), (1, 1, 20, 20)
 #: Numbers of variables and clauses of the random formulas; with five clauses per variable both answers occur.
 RANDOM: Final = ((4, 8), (4, 20), (5, 25), (6, 30), (7, 35), (8, 40))
 COUNT, FEW = 100, 10
+#: Deltas of the paper's gadgets; the second is below its limit 2/25, and too large for what the limit is there for.
+DELTAS: Final = ("1/16", "79/1000")
+#: Every so many of the formulas with 0, 1, 2 and 3 clauses are decided by the paper's construction and by ours.
+COMPARED, FEW_COMPARED = (1, 1, 1, 10), (1, 9, 90, 900)
 
 
 def units(settings: Mapping[str, Any]) -> list[Unit]:
@@ -47,7 +53,10 @@ def units(settings: Mapping[str, Any]) -> list[Unit]:
     for variables, clauses in RANDOM:
         asked = {"variables": variables, "clauses": clauses, "count": FEW if quick else COUNT, "seed": 0}
         found.append(Unit("hardness", decide_random, asked))
-    return found
+    for clauses, step in enumerate(FEW_COMPARED if quick else COMPARED):
+        for built in ("paper's", "ours"):
+            found.append(Unit("hardness", compare, {"construction": built, "clauses": clauses, "step": step}))
+    return [*found, *(Unit("hardness", check_lemmas, {"delta": delta}) for delta in DELTAS)]
 
 
 def small_formulas(clauses: int) -> Iterator[Formula]:
@@ -77,7 +86,26 @@ def decide_random(variables: int, clauses: int, count: int, seed: int) -> dict[s
     return {"variables": variables, "clauses": clauses, "random": True, "step": 1, **_decide(formulas)}
 
 
-def _decide(formulas: Iterable[Formula]) -> dict[str, Any]:
+def compare(construction: str, clauses: int, step: int) -> dict[str, Any]:
+    """Decide every `step`-th of the small formulas by one of the constructions."""
+    chosen = itertools.islice(small_formulas(clauses), 0, None, step)
+    formulas = [formula for formula in chosen if all(formula.clauses)]  # the paper has no empty clauses
+    paper = construction != "ours"
+    pinned = PaperGadgets(DELTAS[0]).pinned(VARIABLES, clauses) if paper else 0
+    settings = {"construction": construction, "variables": VARIABLES, "clauses": clauses, "random": False, "step": step}
+    return {**settings, **_decide(formulas, paper=paper), "pinned": pinned}
+
+
+def check_lemmas(delta: str) -> dict[str, Any]:
+    """What the paper says of its gadgets, and what is the case."""
+    rows = (
+        [c.gadget, c.statement, c.verdict, c.against_if, c.against_only_if, c.corrected]
+        for c in PaperGadgets(delta).lemmas()
+    )
+    return {"delta": delta, "lemmas": [[str(cell or "none") for cell in row] for row in rows]}
+
+
+def _decide(formulas: Iterable[Formula], *, paper: bool = False) -> dict[str, Any]:
     """Integers and times; what is read off a witness is checked on the formula itself."""
     counts = dict.fromkeys(("formulas", "true", "yes", "no", "unknown", "wrong", "solutions", "parameters"), 0)
     seconds, tried = [], 0.0
@@ -85,8 +113,9 @@ def _decide(formulas: Iterable[Formula]) -> dict[str, Any]:
         began = time.perf_counter()
         solvable = formula.solution() is not None
         between = time.perf_counter()
-        hard = reduction(formula)
-        found = distinct_realizations(hard.model, hard.X, hard.delta, 0.5)
+        hard = paper_reduction(formula) if paper else reduction(formula)
+        box: dict[str, Any] = {"shifts": hard.shifts} if isinstance(hard, PaperReduction) else {}
+        found = distinct_realizations(hard.model, hard.X, hard.delta, 0.5, **box)
         seconds.append(time.perf_counter() - between)
         tried += between - began
         counts["formulas"] += 1
@@ -100,13 +129,24 @@ def _decide(formulas: Iterable[Formula]) -> dict[str, Any]:
 
 
 def tables(results: Sequence[Mapping[str, Any]]) -> dict[str, DataFrame]:
-    """Answers and times by the numbers of variables and clauses."""
+    """Answers and times by the numbers of variables and clauses; both constructions; and the paper's lemmas."""
     import pandas as pd
 
     kinds: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for r in results:
-        kinds.setdefault((r["random"], r["variables"], r["clauses"]), []).append(r)
-    return {"hardness": pd.DataFrame([_line(parts) for parts in kinds.values()])}
+    for r in (r for r in results if "lemmas" not in r):
+        kinds.setdefault((r.get("construction", ""), r["random"], r["variables"], r["clauses"]), []).append(r)
+    columns = ["delta", "gadget", "lemma", "verdict", "against if", "against only if", "true"]
+    lemmas = [(r["delta"], *line) for r in results if "lemmas" in r for line in r["lemmas"]]
+    both = [
+        {"construction": kind[0], **_line(parts), "parameters that a tie pins": parts[0]["pinned"]}
+        for kind, parts in kinds.items()
+        if kind[0]
+    ]
+    return {
+        "hardness": pd.DataFrame([_line(parts) for kind, parts in kinds.items() if not kind[0]]),
+        "hardness-constructions": pd.DataFrame(both),
+        "hardness-lemmas": pd.DataFrame(lemmas, columns=columns),
+    }
 
 
 def _line(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

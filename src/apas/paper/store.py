@@ -1,8 +1,8 @@
 """Finished work in one SQLite file: what was computed once is not computed again.
 
-A unit of work is known by its key: the experiment, its settings, the bytes of the data it reads, the code, and the
-libraries that it computes with. So a run that was ended at any moment goes on where it was, and no result outlives what
-it came from.
+A unit of work is known by its key: the experiment, its settings, the bytes of the data it reads, the code, the
+libraries that it computes with, and the processor, whose kind decides in which order they add up. So a run that was
+ended at any moment goes on where it was, and no result outlives what it came from.
 """
 
 from __future__ import annotations
@@ -50,10 +50,33 @@ def library_version(name: str) -> str:
 
 
 @cache
+def processor() -> str:
+    """The model of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
+
+
+@cache
+def blas() -> str:
+    """The BLAS libraries of NumPy and SciPy with their versions and the kernels that they chose for this processor."""
+    import scipy.linalg  # noqa: F401 - loads the library, as NumPy has loaded its own
+    from threadpoolctl import threadpool_info
+
+    found = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    words = {" ".join(str(lib.get(k) or "") for k in ("internal_api", "version", "architecture")) for lib in found}
+    return " and ".join(sorted(words)) or "unknown"
+
+
+@cache
 def made_with() -> str:
-    """The code, Python, and the libraries that compute, all with their versions."""
+    """The code, Python, the libraries that compute, and the processor: whatever may change a digit of a result."""
     libraries = (f"{name} {library_version(name)}" for name in COMPUTING)
-    return ", ".join([f"apas {code_version()}", f"Python {platform.python_version()}", *libraries])
+    machine = (f"BLAS {blas()}", f"processor {processor()}")
+    return ", ".join([f"apas {code_version()}", f"Python {platform.python_version()}", *libraries, *machine])
 
 
 def source_digest(root: Path) -> str:

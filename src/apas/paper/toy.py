@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from apas._optional import require
-from apas._typing import Floats, Indices
+from apas.certification.interval_network import IntervalNetwork
 from apas.certification.max_shift.api import max_shift
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.methods.sampling import Sampling
@@ -31,7 +31,6 @@ from apas.paper.published import PublishedSampling, published_delta
 from apas.paper.store import Unit
 from apas.shifts.linf import LinfShifts
 from apas.stats import coverage_lower, sample_size
-from apas.worst_case.enumeration.splitting import ShiftBox
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,35 +60,23 @@ class HalvingLevel:
         return self.states.count(0)
 
 
-def levels_of(box: ShiftBox, rule: str, *, most: int, leave: float = 0.0) -> list[HalvingLevel]:
-    """Halve a box level by level."""
-    axes = len(box.moving)
-    start, width, place = np.zeros((1, axes)), np.ones((1, axes)), np.zeros(1)
+def levels_of(network: IntervalNetwork, rule: str, *, most: int, leave: float = 0.0) -> list[HalvingLevel]:
+    """Halve an interval network of the toy network level by level."""
+    parts, places, looked, settled = [network], [0.0], 0, (0.0, 0.0)
     levels: list[HalvingLevel] = []
-    looked, settled = 0, np.zeros(2)
     for number in range(1, most + 1):
-        known, size = box.bound(start, width), 2.0 ** (1 - number)
-        states = (known.least > 0).astype(int) - (known.most < 0)
+        size, ends = 2.0 ** (1 - number), [part.reach(TOY_X) for part in parts]
+        states = [int(low[0] > 0) - int(high[0] < 0) for low, high in ends]
         looked += len(states)
-        settled += size * np.array([np.count_nonzero(states > 0), np.count_nonzero(states < 0)])
-        rest = np.flatnonzero(states == 0)
-        valid, failing = settled.tolist()
-        levels.append(HalvingLevel(number, place.tolist(), states.tolist(), looked, valid, failing, size * len(rest)))
-        if not len(rest) or levels[-1].open < leave:
+        settled = settled[0] + size * states.count(1), settled[1] + size * states.count(-1)
+        rest = [i for i, state in enumerate(states) if not state]
+        levels.append(HalvingLevel(number, places, states, looked, *settled, size * len(rest)))
+        if not rest or levels[-1].open < leave:
             break
-        axis = np.zeros(len(rest), dtype=int) if rule == "first" else known.effects[rest].argmax(axis=1)
-        start, width = _halves(start[rest], width[rest], axis)
-        place = (place[rest, None] + np.array([0.0, 0.5 * size])).ravel()
+        chosen = [0 if rule == "first" else int(parts[i].effects(TOY_X).argmax()) for i in rest]
+        parts = [half for i, parameter in zip(rest, chosen, strict=True) for half in parts[i].split(parameter)]
+        places = [places[i] + side for i in rest for side in (0.0, 0.5 * size)]
     return levels
-
-
-def _halves(start: Floats, width: Floats, axis: Indices) -> tuple[Floats, Floats]:
-    """Lower and upper half of each part along its axis, one after the other."""
-    parts, half = np.arange(len(start)), width.copy()
-    half[parts, axis] *= 0.5
-    upper = start.copy()
-    upper[parts, axis] += half[parts, axis]
-    return np.stack([start, upper], axis=1).reshape(-1, start.shape[1]), np.repeat(half, 2, axis=0)
 
 
 #: Colours of parts that are valid, open and failing, and of the rules.
@@ -209,8 +196,8 @@ def _delta(search: str, seed: int) -> float:
 def halve(rule: str, delta: float) -> dict[str, Any]:
     """Cut up the box: level by level for a rule of `RULES`, else bounds from ever more boxes of `Enumeration`."""
     if rule in RULES:
-        box = ShiftBox(TOY, TOY_X[0], 1, TOY_SHIFTS.radii(TOY.parameters), delta)
-        levels = [dict(vars(level)) for level in levels_of(box, rule, most=LEVELS[delta])]
+        whole = IntervalNetwork.of(TOY, delta, shifts=TOY_SHIFTS)
+        levels = [dict(vars(level)) for level in levels_of(whole, rule, most=LEVELS[delta])]
         return {"rule": rule, "delta": delta, "levels": levels}
     bounds = []
     for boxes in BUDGETS:

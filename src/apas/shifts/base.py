@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from apas._fields import Kinds
 from apas._random import Stream
-from apas._typing import Array, Floats
+from apas._typing import Array, Bools, Floats
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters, Scaled, offers
 from apas.shifts.box_rounding import inside_box
@@ -56,7 +56,7 @@ class Ball:
     Parameters
     ----------
     p : float
-        At least 1 and finite.
+        Above 0 and finite.
     radii : ndarray of shape (k,)
         1 for each parameter that moves, 0 for the others.
     """
@@ -65,11 +65,16 @@ class Ball:
     radii: Floats
 
     def __post_init__(self) -> None:
-        if not 1 <= self.p < np.inf or not np.isin(self.radii, (0.0, 1.0)).all():
+        if not 0 < self.p < np.inf or not np.isin(self.radii, (0.0, 1.0)).all():
             raise InputError(
-                f"`p` of Ball must be at least 1 and finite, and `radii` 1 where a parameter moves and 0 elsewhere, "
+                f"`p` of Ball must be above 0 and finite, and `radii` 1 where a parameter moves and 0 elsewhere, "
                 f"got p={self.p!r} and radii {self.radii!r}; a box of any radii is a Box."
             )
+
+    @property
+    def hull(self) -> float:
+        """The p of the convex hull: below 1 the ball shares its corners with that of L_1, and lies in it."""
+        return max(self.p, 1.0)
 
     def project(self, moves: Floats, delta: ArrayLike) -> Floats:
         """Rows of changes (rows, k) pulled into the ball; entries that do not move must be 0, and stay so."""
@@ -90,6 +95,37 @@ class Ball:
 
 
 @dataclass(frozen=True, eq=False)
+class Sparse:
+    """The set in which at most `count` parameters move, at least 1, parameter i by at most ``delta * radii[i]``."""
+
+    count: int
+    radii: Floats
+
+    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
+        """The nearest points: of rows of changes (rows, k) the largest, cut to their ranges; the others are 0."""
+        cut = Box(self.radii).project(moves, delta)
+        return np.where(largest_entries(moves**2 - (moves - cut) ** 2, self.count), cut, 0.0)
+
+    def steepest(self, gradients: Floats) -> Floats:
+        """Per row of gradients the steepest parameters at their ends; the others stay in the middle."""
+        ends = Box(self.radii).steepest(gradients)
+        return np.where(largest_entries(np.abs(gradients * ends), self.count), ends, 0.0)
+
+    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
+        """The largest changes cut to their ranges, in real arithmetic; the others are taken back."""
+        kept = largest_entries(np.abs(values - base.values), self.count)
+        return Box(self.radii).pull_inside(base, np.where(kept, values, base.values), delta)
+
+
+def largest_entries(sizes: Floats, count: int) -> Bools:
+    """Which are the `count` largest numbers along the last axis; of equal ones the first."""
+    first = np.argsort(-sizes, axis=-1, kind="stable")[..., :count]
+    kept = np.zeros(sizes.shape, dtype=bool)
+    np.put_along_axis(kept, first, True, axis=-1)
+    return kept
+
+
+@dataclass(frozen=True, eq=False)
 class Finite:
     """A list of models, each as it is; draw number i is model number i.
 
@@ -101,7 +137,9 @@ class Finite:
     models: Sequence[Model]
 
 
-Geometry: TypeAlias = Box | Ball | Finite
+#: Sets of changes of the parameters.
+Region: TypeAlias = Box | Ball | Sparse
+Geometry: TypeAlias = Region | Finite
 #: One delta for all rows, or one per row.
 Sizes: TypeAlias = float | Floats
 
@@ -269,7 +307,7 @@ def words_of(shifts: ShiftSet) -> ShiftWords:
 
 #: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
 KINDS = Kinds(
-    {kind: f"apas.shifts.{kind}.{kind.capitalize()}Shifts" for kind in ("linf", "lp", "gaussian")}
+    {kind: f"apas.shifts.{kind}.{kind.capitalize()}Shifts" for kind in ("linf", "lp", "sparse", "gaussian")}
     | {"observed": "apas.shifts.observed.ListedModels", "noise": "apas.shifts.noise.InputNoise"}
 )
 

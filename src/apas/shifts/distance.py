@@ -207,6 +207,9 @@ def compare_models(
 ) -> ShiftReport:
     """Measure read models; `names` are for errors and `columns` for the report."""
     norms = NORMS if p in NORMS else tuple(sorted({*NORMS, p}))
+    for model, name in zip([base, *others], ["the base model", *names], strict=True):
+        if not offers(model, Model):
+            raise Unsupported(f"{name} {model!r} has no parameters that could move, so no shift can be measured.")
     start = _finite(base.parameters, "the base model")
     groups: dict[tuple[str, str], list[slice]] = {}
     for layer, kind, where in zip(start.layers, start.kinds, start.slices, strict=True):
@@ -234,7 +237,9 @@ def _distance(moved: Floats, p: float) -> float:
         return float(moved.sum())
     scale = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # a power of two: no rounding, and no overflow of powers
     with np.errstate(over="ignore", under="ignore"):
-        return float(scale * np.sum((moved / scale) ** p) ** np.float64(1.0 / p))
+        # below p = 1 powers go first: a quotient that underflows may have a power that counts
+        powers = moved**p / scale**p if p < 1 else (moved / scale) ** p
+        return float(scale * np.sum(powers) ** np.float64(1.0 / p))
 
 
 def check_order(p: Any) -> float:

@@ -10,10 +10,8 @@ import numpy as np
 
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
-from apas.errors import InputError
 from apas.models.base import ABSENT, Parameters
 from apas.shifts.base import Box
-from apas.shifts.box_rounding import box_distances, within_box
 from apas.shifts.selection import ScaledShifts, placed
 
 
@@ -71,17 +69,11 @@ class LinfShifts(ScaledShifts):
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
-        if base.shapes != other.shapes:
-            raise InputError("the two models must have parameters of the same shapes to be compared.")
-        return bool(within_box(base.values, self.radii(base), delta, other.values).all())
+        return self._within_box(base, other, delta)
 
     def distance(self, base: Parameters, other: Parameters) -> float:
         """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
-        moved, radii = box_distances(base.values, other.values), self.radii(base)
-        if not np.isfinite(other.values).all() or moved[radii == 0].any():
-            return math.inf
-        with np.errstate(over="ignore"):
-            return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
+        return self._box_distance(base, other)
 
     def measure(self, parameters: Parameters) -> str:
         """Name of the distribution: what moves, and how far."""

@@ -19,6 +19,9 @@ from apas.shifts.base import Ball
 from apas.shifts.norms import lp_norm, projection, steepest_point, within_ball
 from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, read_kinds, read_names, selected
 
+#: The smallest p: below it, the root of a sum rounded to nearest has few digits left.
+LEAST = 0.001
+
 
 @dataclass(frozen=True, eq=False)
 class LpShifts(EqualByContent):
@@ -29,7 +32,8 @@ class LpShifts(EqualByContent):
     Parameters
     ----------
     p : float
-        At least 1 and finite: 1 is the sum of the changes, 2 the Euclidean distance.
+        At least 0.001 and finite: 1 is the sum of the changes, 2 the Euclidean distance. Below 1 it is no norm, and the
+        ball is not convex; proofs about it are those about the L_1 ball of the same `delta`, in which it lies.
     kinds : tuple of str, default ("weight", "bias")
         Which kinds of parameters move.
     layers : sequence of str or int, optional
@@ -90,7 +94,7 @@ class LpShifts(EqualByContent):
         """Whether `other` lies in the ball around `base`, decided in real arithmetic, without tolerance.
 
         True is always right; for p that is no whole number up to 16, so is False but for vectors within about 1e-13
-        of the surface, which may be refused.
+        (below p = 1, 1e-13 / p) of the surface, which may be refused.
         """
         if base.shapes != other.shapes:
             raise InputError("the two models must have parameters of the same shapes to be compared.")
@@ -150,7 +154,8 @@ class LpShifts(EqualByContent):
         what = selected(parameters, self.kinds, self.layers, "LpShifts")
         fixed = f", {still} fixed" if still else ""
         mover = f"{movers} {what} together move" if movers > 1 else f"the one parameter chosen from the {what} moves"
-        return f"the ball in which {mover} by at most delta in the L{self.p:.15g} norm{fixed}"
+        norm = "norm" if self.p >= 1 else "quasi-norm"
+        return f"the ball in which {mover} by at most delta in the L{self.p:.15g} {norm}{fixed}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the set again, as JSON values."""
@@ -175,9 +180,9 @@ def _check_order(p: Any) -> float:
     order = math.nan if not number else math.inf if p > 1e300 else float(p)
     if order == math.inf:
         raise InputError("`p` of LpShifts must be finite, got inf; the ball of that norm is a box: use LinfShifts().")
-    if order < 1:
-        why = "below 1 it is no norm, and its ball is not convex"
-        raise InputError(f"`p` of LpShifts must be at least 1, got {p!r}; {why}.")
+    if order < LEAST:
+        instead = "to bound the number of parameters that move, p = 0, use SparseShifts(count)"
+        raise InputError(f"`p` of LpShifts must be at least {LEAST}, got {p!r}; {instead}.")
     if math.isnan(order):
-        raise InputError(f"`p` of LpShifts must be a number of at least 1, such as 1 or 2, got {p!r}.")
+        raise InputError(f"`p` of LpShifts must be a number of at least {LEAST}, such as 1 or 2, got {p!r}.")
     return order

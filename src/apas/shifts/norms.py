@@ -1,4 +1,8 @@
-"""Geometry of L_p balls: what lies in one in real arithmetic, and the nearest and the steepest points of one."""
+"""Geometry of L_p balls: what lies in one in real arithmetic, and the nearest and the steepest points of one.
+
+Below p = 1 the "norm" is none, and the ball is not convex; but ``t`` times a vector still measures ``t`` times as much,
+and the ball lies inside that of L_1, whose corners it shares.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +31,19 @@ def lp_norm(rows: Floats, p: float) -> Floats:
     if p == math.inf:
         return np.asarray(largest)
     with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(scale * np.sum((sizes / scale[..., None]) ** p, axis=-1) ** (1.0 / p))
+        return np.asarray(scale * np.sum(share_powers(sizes, scale[..., None], p), axis=-1) ** (1.0 / p))
+
+
+def share_powers(sizes: Floats, scale: Floats | float, p: float) -> Floats:
+    """``(sizes / scale)**p``; below p = 1 powers go first: a quotient that underflows may have a power that counts."""
+    return np.asarray(sizes**p / scale**p if p < 1 else (sizes / scale) ** p)
 
 
 def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:
     """Whether ``values - base`` has an L_p norm of at most `delta`, decided in real arithmetic.
 
     True is always right. So is False for whole p up to 16; for other p, vectors whose norm lies within about 1e-13 of
-    `delta` (more for very large p) may be refused.
+    `delta` (more for very large p, and 1 / p times as much below 1) may be refused.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         moves = values - base
@@ -47,16 +56,18 @@ def within_ball(base: Floats, values: Floats, p: float, delta: float) -> bool:
         return False
     if p == 1.0 or np.count_nonzero(sizes) <= 1:
         return _sum_within(sizes, rest, delta)
+    # below p = 1 a small ball is enlarged by a power of two, without rounding, so that powers have all their digits
+    larger = 2.0**600 if p < 1 and delta < 2.0**-600 else 1.0
     with np.errstate(under="ignore"):
-        total = float(np.sum((sizes / delta) ** p))
-    error = (4 * p + 8 * math.log2(len(sizes) + 256)) * 2.0**-53 + POWER  # of quotient, power and pairwise sum
+        total = float(np.sum(share_powers(sizes * larger, delta * larger, p)))
+    error = (4 * p + 8 * math.log2(len(sizes) + 256)) * 2.0**-53 + POWER * (1 + (p < 1))  # quotient, powers, sum
     if error < 0.5 and total * (1 + error) + len(sizes) * 1e-300 <= 1:  # 1e-300 each for terms that underflowed
         return True
     if total * (1 - error) > 1:
         return False
     if p.is_integer() and p <= EXACT:
         return _power_within(base, values, int(p), delta)
-    return _sum_within(sizes, rest, delta)  # no L_p norm exceeds the L_1 norm
+    return p > 1 and _sum_within(sizes, rest, delta)  # from p = 1 on no L_p norm exceeds the L_1 norm
 
 
 def _sum_within(sizes: Floats, rest: Floats, delta: float) -> bool:
@@ -130,7 +141,7 @@ def steepest_point(gradients: Floats, p: float) -> Floats:
     sizes = np.abs(gradients)
     largest = sizes.max(axis=1, keepdims=True, initial=0.0)
     shares = sizes / np.where(largest > 0, largest, 1.0)
-    if p == 1.0:  # all in the steepest coordinate, the first of several
+    if p <= 1.0:  # all in the steepest coordinate, the first of several
         point = np.zeros_like(shares)
         np.put_along_axis(point, shares.argmax(axis=1)[:, None], 1.0, axis=1)
         point *= largest > 0

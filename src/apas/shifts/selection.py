@@ -14,6 +14,7 @@ from apas._fields import EqualByContent, Fields, as_number
 from apas._typing import Bools, Floats, Indices
 from apas.errors import InputError
 from apas.models.base import ABSENT, Model, Parameters
+from apas.shifts.box_rounding import box_distances, within_box
 
 #: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
 ALL_KINDS = ("weight", "bias")
@@ -154,6 +155,20 @@ class ScaledShifts(EqualByContent):
         """Margins of the rows on every shifted model, shape (directions, rows)."""
         return model.shifted_margins(X, target, directions, delta)
 
+    def _within_box(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""
+        if base.shapes != other.shapes:
+            raise InputError("the two models must have parameters of the same shapes to be compared.")
+        return bool(within_box(base.values, self.radii(base), delta, other.values).all())
+
+    def _box_distance(self, base: Parameters, other: Parameters) -> float:
+        """The largest change of a parameter in units of its radius; infinite if one changed that does not move."""
+        moved, radii = box_distances(base.values, other.values), self.radii(base)
+        if not np.isfinite(other.values).all() or moved[radii == 0].any():
+            return np.inf
+        with np.errstate(over="ignore"):
+            return float((moved[radii > 0] / radii[radii > 0]).max(initial=0.0))
+
     def _words(self, parameters: Parameters) -> tuple[str, str, str]:
         """What moves, by how much, and what does not move: words of a sentence."""
         size = "delta times its magnitude" if self.relative else "delta"
@@ -202,16 +217,17 @@ class ScaledShifts(EqualByContent):
         return {**about, "scale": scale, "floor": self.floor}
 
     @classmethod
-    def from_dict(cls, about: Fields) -> Self:
-        """The set that a file describes."""
-        about.only("kind", "relative", "kinds", "layers", "scale", "floor")
+    def from_dict(cls, about: Fields, **more: Any) -> Self:
+        """The set that a file describes; `more` are further fields, as they were read."""
+        about.only("kind", "relative", "kinds", "layers", "scale", "floor", *more)
         scale = about.any("scale")
         if isinstance(scale, dict):
             scale = read_factors(about.inner("scale"))
         elif scale is not None:
             scale = [read_numbers(about, "scale", part) for part in about.items("scale")]
         layers, floor = read_names(about, "layers"), about.number("floor")
-        return cls(relative=about.flag("relative"), kinds=read_kinds(about), layers=layers, scale=scale, floor=floor)
+        options = {"layers": layers, "scale": scale, "floor": floor, **more}
+        return cls(relative=about.flag("relative"), kinds=read_kinds(about), **options)
 
     def __repr__(self) -> str:
         shown = [f"{n}={getattr(self, n)!r}" for n in _DEFAULTS if getattr(self, n) != _DEFAULTS[n]]

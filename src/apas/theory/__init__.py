@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from apas.theory.formula import Formula, read_dimacs
+from apas.theory.gadgets import LemmaCheck, PaperGadgets, PaperReduction, paper_reduction
 from apas.theory.hardness import Neighbourhood, Reduction, failing_neighbourhood, reduction
 from apas.theory.natural import NaturalEvidence, is_naturally_occurring, lipschitz_bound
 from apas.theory.realizations import Answer, DistinctRealizations, distinct_realizations
@@ -13,8 +14,11 @@ __all__ = [
     "Answer",
     "DistinctRealizations",
     "Formula",
+    "LemmaCheck",
     "NaturalEvidence",
     "Neighbourhood",
+    "PaperGadgets",
+    "PaperReduction",
     "PlausibleExample",
     "Reduction",
     "UnboundedFamily",
@@ -22,6 +26,7 @@ __all__ = [
     "failing_neighbourhood",
     "is_naturally_occurring",
     "lipschitz_bound",
+    "paper_reduction",
     "read_dimacs",
     "reduction",
 ]

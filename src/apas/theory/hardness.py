@@ -39,6 +39,7 @@ from apas.shifts.box_rounding import inside_box, within_box
 from apas.shifts.linf import LinfShifts
 from apas.theory.formula import Formula, check_assignment
 from apas.worst_case.enumeration.box_bounds import margin_ranges
+from apas.worst_case.enumeration.splitting import float_below
 from apas.worst_case.exact_arithmetic import exact_margin
 
 
@@ -273,9 +274,9 @@ def reduction(formula: Formula) -> Reduction:
     signs = np.array([1.0] * (2 * n) + [-1.0] * len(clauses))
     room = gap(n)
     model = FeedForward(
-        [first[0], second[0], signs[:, None]], [first[1], second[1], [_rounded_down(-n + room / 2)]], activation="relu"
+        [first[0], second[0], signs[:, None]], [first[1], second[1], [float_below(-n + room / 2)]], activation="relu"
     )
-    return Reduction(formula, model, np.array([[float(input_value(n))]]), _rounded_down(shift_size(n)), room)
+    return Reduction(formula, model, np.array([[float(input_value(n))]]), float_below(shift_size(n)), room)
 
 
 def _layer(units: Sequence[GadgetUnit], inputs: int) -> tuple[Floats, Floats]:
@@ -285,9 +286,3 @@ def _layer(units: Sequence[GadgetUnit], inputs: int) -> tuple[Floats, Floats]:
         for i, weight in unit.weights.items():
             weights[i, j] = weight
     return weights, np.array([float(unit.bias) for unit in units])
-
-
-def _rounded_down(value: Fraction) -> float:
-    """The largest float64 that is not above `value`."""
-    near = float(value)
-    return near if Fraction(near) <= value else float(np.nextafter(near, -np.inf))

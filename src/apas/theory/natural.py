@@ -20,7 +20,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model
 from apas.models.base import Dense, Described, Model, offers
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, DefaultDelta, Listed, ShiftSet
+from apas.shifts.base import Ball, DefaultDelta, Listed, Region, ShiftSet
 from apas.worst_case.intervals import STEEPEST
 
 if TYPE_CHECKING:
@@ -411,8 +411,7 @@ def _range(question: Question, original: Floats, offset: float, logistic: bool) 
     if logistic:
         return np.zeros(len(question)), np.ones(len(question))
     geometry, many = question.geometry, len(question.model.classes) > 2
-    known = question.network is not None and (isinstance(geometry, Box) or (isinstance(geometry, Ball) and not many))
-    if not known:
+    if question.network is None or not isinstance(geometry, Region) or (isinstance(geometry, Ball) and many):
         return np.full(len(question), -np.inf), np.full(len(question), np.inf)
     asked: dict[str, Any] = {"target": question.one_target, "shifts": question.shifts, "method": "interval"}
     found = output_range(question.network, question.X, question.delta, **asked)
@@ -431,9 +430,9 @@ def _lipschitz(question: Question, margin: bool) -> tuple[float | None, float | 
         if (question.delta != 1).any() or len(dense) < len(shifts.models):
             return base, None
         return base, max(lipschitz_bound(other, margin=margin) for other in dense)
-    if question.network is None or not isinstance(question.geometry, Box | Ball):
+    if question.network is None or not isinstance(question.geometry, Region):
         return base, None
-    # the ball of an LpShifts lies in the box of its radii
+    # balls and sparse shifts lie in the box of their radii
     return base, lipschitz_bound(question.network, float(question.delta.max()) * question.radii, margin=margin)
 
 

@@ -21,7 +21,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import ROUNDING, Dense, offers
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Bounded, Box, ShiftSet
+from apas.shifts.base import Bounded, Box, Region, ShiftSet
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 
@@ -75,7 +75,7 @@ class DistinctRealizations:
 
 
 def distinct_realizations(
-    model: Any, x: Any, delta: float, tau: float, *, shifts: ShiftSet | str = "linf", method: Method | str = "exact"
+    model: Any, x: Any, delta: float, tau: float, *, shifts: ShiftSet | str = "linf", method: Method | str | None = None
 ) -> DistinctRealizations:
     """Answer the Distinct-Realizations Problem (DRP): whether ``M1(x) < tau <= M2(x)`` for two models of the set.
 
@@ -92,9 +92,9 @@ def distinct_realizations(
         What outputs are compared with: probabilities of class 1, or the number itself of networks with
         ``output="identity"``. Takes the place of the model's own threshold. Probabilities are compared by their logits,
         that of `tau` rounded to float64.
-    shifts : LinfShifts, LpShifts or str, default "linf"
-    method : Method or str, default "exact"
-        One that speaks of every shift.
+    shifts : LinfShifts, LpShifts, SparseShifts or str, default "linf"
+    method : Method or str, optional
+        One that speaks of every shift; unless given, ``"exact"`` in a box and ``"cascade"`` elsewhere.
 
     Returns
     -------
@@ -113,14 +113,16 @@ def distinct_realizations(
         raise Unsupported("`model` of distinct_realizations must be a dense network with two classes.")
     chosen = pick(shifts, SHIFTS, ShiftSet, "shifts")
     geometry = chosen.geometry(given.parameters) if offers(chosen, Bounded) else None
-    if not isinstance(geometry, Box | Ball):
-        raise Unsupported(f"`shifts` of distinct_realizations must be a LinfShifts or an LpShifts, got {chosen!r}.")
+    if not isinstance(geometry, Region):
+        sets = "a LinfShifts or an LpShifts, or a SparseShifts"
+        raise Unsupported(f"`shifts` of distinct_realizations must be {sets}, got {chosen!r}.")
     flat = isinstance(x, list | tuple) and x and not isinstance(x[0], list | tuple | np.ndarray)
     rows = encoded_rows(given, [x] if flat else x[None, :] if isinstance(x, np.ndarray) and x.ndim == 1 else x)[1]
     if len(rows) != 1:
         raise InputError(f"`x` of distinct_realizations must be one row, got {len(rows)}; ask about one at a time.")
     network = _with_threshold(given.as_feedforward(), tau)
     label = network.classes[1 if float(network.margin(rows, network.classes[1])[0]) >= 0 else 0]
+    method = method or ("exact" if isinstance(geometry, Box) else "cascade")
     found = certify(network, rows, delta, target=label, shifts=chosen, method=method, rng=0)[0]
     if not isinstance(found.claim, Every):
         raise InputError(f'`method` of distinct_realizations must speak of every shift, got {method!r}; use "exact".')

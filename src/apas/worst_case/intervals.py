@@ -286,6 +286,10 @@ class Boxes:
         """The same for some of the rows."""
         return Boxes(self.net, self.X[rows], self.wanted[rows], self.radii)
 
+    def worst(self, delta: Floats) -> Floats | None:
+        """Per row a shift of delta 1 whose margin at `delta` is the bound; None if it is not known."""
+        return worst_corners(self, delta)
+
     def bound(self, delta: Floats) -> Floats:
         """Least margins as computed, with one delta per row, less what coarser arithmetic does to them in use."""
         if self.net.dtype == "float64":

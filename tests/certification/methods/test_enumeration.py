@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,6 +22,7 @@ from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.shifts.box_rounding import within_box
 from apas.worst_case.enumeration import splitting
+from apas.worst_case.exact_arithmetic import exact_sign
 
 
 def ask(known, coverage=1.0, **options):
@@ -273,6 +276,199 @@ def test_progress(monkeypatch):
     assert len(counted) > 4
 
 
+@pytest.mark.parametrize("known", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("coverage", [1.0, 0.9])
+def test_precision_on_known_problems(known, coverage):
+    """The volumes enclose the known share, to the precision, and the verdict is the one without it."""
+    answer, plain = ask(known, coverage, precision=0.01), ask(known, coverage)
+    robust, non_robust, undecided = answer.evidence.volumes
+    assert robust + non_robust + undecided == 1
+    assert undecided < Fraction(1, 100)
+    assert answer.evidence.stopped == ("precision" if undecided else "settled")
+    assert robust <= Fraction(known.share) + Fraction(1, 10**12)
+    assert 1 - non_robust >= Fraction(known.share) - Fraction(1, 10**12)
+    assert robust <= Fraction(answer.evidence.lower) <= Fraction(answer.evidence.upper) <= 1 - non_robust
+    assert answer.verdict is plain.verdict
+    assert [parts.volume for parts in answer.evidence.networks] == [robust, non_robust, undecided]
+    assert [len(parts) for parts in answer.evidence.networks][2] == answer.evidence.open
+    assert plain.evidence.volumes is None
+
+
+@pytest.mark.parametrize(("margin", "precision"), [(0.3, 0.1), (0.3, 0.001), (0.1, 1e-9)])
+def test_one_parameter_in_closed_form(margin, precision):
+    """A moving bias fails below one place of its interval: all but the part around that place is settled, exactly."""
+    net, delta = FeedForward([[[0.0]]], [[margin]]), 0.7
+    method, shifts = Enumeration(precision=precision), LinfShifts(kinds=("bias",))
+    evidence = apas.certify(net, [[1.0]], delta, target=1, shifts=shifts, method=method)[0].evidence
+    place = (1 - Fraction(margin) / Fraction(delta)) / 2  # of a valid share of 1 - place; no multiple of a power of 1/2
+    width = evidence.volumes.undecided
+    assert evidence.open == 1
+    assert width < Fraction(repr(precision))
+    assert width.numerator == 1
+    assert evidence.volumes.non_robust == place // width * width
+    assert evidence.volumes.robust == 1 - (place // width + 1) * width
+    (last,) = evidence.networks.undecided
+    assert (Fraction(last.start[1]), Fraction(last.width[1])) == (evidence.volumes.non_robust, width)
+
+
+def test_precision_against_a_grid():
+    """Two weights of a hidden layer move: every cell of a fine grid lies in a part that says what the network says."""
+    net = FeedForward([[[1.0, -1.0]], [[1.0], [1.0]]], [[0.2, 0.3], [-0.9]])
+    shifts = LinfShifts(layers=[0], kinds=("weight",))
+    answer = apas.certify(net, [[0.8]], 0.9, target=1, shifts=shifts, method=Enumeration(coverage=0.5, precision=0.02))[
+        0
+    ]
+    evidence, cells = answer.evidence, (np.arange(256) + 0.5) / 256
+    base = net.parameters.values
+    moves = np.zeros((256 * 256, len(base)))
+    moves[:, :2] = 0.9 * (2 * np.array(list(itertools.product(cells, cells))) - 1)
+    valid = (net.shifted_margins(np.array([[0.8]]), 1, moves, 1.0)[:, 0] >= 0).reshape(256, 256)
+    met = np.zeros((256, 256), dtype=int)
+    for state, parts in zip((True, False, None), evidence.networks, strict=True):
+        for part in parts:
+            box = tuple(
+                slice(round(s * 256), round((s + w) * 256)) for s, w in zip(part.start[:2], part.width[:2], strict=True)
+            )
+            assert state is None or (valid[box] == state).all()
+            met[box] += 1
+    assert (met == 1).all()  # no part is thinner than a cell
+    assert float(evidence.volumes.robust) <= valid.mean() <= 1 - float(evidence.volumes.non_robust)
+    assert len(evidence.networks.robust) > 10
+    assert len(evidence.networks.non_robust) > 10
+
+
+@pytest.mark.parametrize(
+    ("sizes", "activation", "seed", "delta"),
+    [((2, 2, 1), "relu", 3, 0.8), ((1, 2, 2, 1), "leaky_relu", 2, 0.4), ((2, 3), "relu", 0, 0.4)],
+)
+def test_random_networks_of_each_part_are_what_it_says(sizes, activation, seed, delta):
+    """In rational arithmetic; and every network of the box lies in one part, or in several at a face."""
+    net = network(sizes, "softmax" if sizes[-1] > 1 else "sigmoid", activation, seed)
+    x = np.array([0.7, -1.2])[: sizes[0]]
+    answer = apas.certify(net, [x], delta, target="predicted", method=Enumeration(precision=0.3, max_boxes=3000))[0]
+    networks, rng, k = answer.evidence.networks, np.random.default_rng(0), len(net.parameters)
+    wanted = net.classes.index(answer.target)
+    signs = {0: {1}, 1: {-1}, 2: {-1, 0, 1}}
+    for kind, parts in enumerate(networks):
+        assert len(parts) > 0
+        for i in rng.integers(len(parts), size=10).tolist():
+            for t in [*rng.uniform(size=(4, k)), *rng.integers(0, 2, (4, k))]:
+                model = parts[i].realization(t)
+                assert parts[i].contains(model)
+                found = exact_sign(model.weights, model.biases, model.activations, x, wanted, model.offset)
+                assert found in signs[kind]
+    few = apas.certify(net, [x], delta, target="predicted", method=Enumeration(precision=1e-6, max_boxes=200))[0]
+    everything = [part for parts in few.evidence.networks for part in parts]
+    assert sum(part.volume for part in everything) == 1
+    for t in rng.uniform(size=(20, k)):
+        model = few.evidence.whole.realization(t)
+        assert sum(part.contains(model) for part in everything) == 1
+
+
+def test_precision_goes_on_after_the_verdict():
+    known = case("two-weights")
+    early, late = ask(known, 0.5), ask(known, 0.5, precision=0.001)
+    assert early.verdict is late.verdict is Verdict.CERTIFIED
+    assert late.evidence.evaluated > 50 * early.evidence.evaluated
+    every = ask(known, precision=0.02)
+    assert every.verdict is Verdict.REFUTED
+    assert every.witness.margin(known.model, known.X, known.target) <= 0
+    assert every.reason.startswith("a failing shift was found; 0.92")
+    assert "or less undecided, from looking at" in every.reason
+    cut = ask(known, precision=1e-9, max_boxes=50)
+    assert (cut.verdict, cut.evidence.stopped) == (Verdict.REFUTED, "limit")
+    assert cut.evidence.evaluated <= 50
+    assert cut.reason.endswith("the limit of boxes was reached")
+
+
+def test_a_failing_shift_in_a_corner_is_found_on_the_way():
+    """The failing share is far below the precision: no part is settled as failing, and yet the row is refuted."""
+    known = case("two-weights")
+    answer = apas.certify(
+        known.model, known.X, 0.5001, target=1, shifts=known.shifts, method=Enumeration(precision=0.1)
+    )[0]
+    assert (answer.verdict, answer.evidence.volumes.non_robust) == (Verdict.REFUTED, 0)
+    assert answer.witness.margin(known.model, known.X, 1) <= 0
+
+
+def test_parts_are_made_when_they_are_asked_for():
+    parts = ask(case("two-weights"), precision=0.001).evidence.networks.robust
+    assert len(parts) > 1024  # more than are located together
+    listed = list(parts)
+    assert len(listed) == len(parts)
+    for i in (0, 1023, 1024, len(parts) - 1, -1):
+        assert parts[i].start.tolist() == listed[i].start.tolist()
+        assert parts[i].width.tolist() == listed[i].width.tolist()
+    assert parts[2:5].volume == sum(part.volume for part in listed[2:5])
+    assert parts.volume == sum(part.volume for part in listed)
+    with pytest.raises(IndexError):
+        parts[len(parts)]
+
+
+def test_workers_give_the_same_parts():
+    net, rows = network((2, 2, 1), "sigmoid", "relu", 0), np.random.default_rng(0).normal(size=(3, 2))
+    method = Enumeration(precision=0.2, max_boxes=800)
+    alone, shared = (apas.certify(net, rows, 0.4, target="predicted", method=method, n_jobs=n) for n in (1, 2))
+    assert list(alone) == list(shared)
+    for one, other in zip(alone, shared, strict=True):
+        assert [p.low.tolist() for p in one.evidence.networks.robust[:5]] == [
+            p.low.tolist() for p in other.evidence.networks.robust[:5]
+        ]
+
+
+class Clock:
+    """A clock that is a second later each time somebody looks."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+WEIGHTS = LinfShifts(layers=[0, 1], kinds=("weight",))
+#: A deep network that keeps the row, as no few boxes prove.
+DEEP = FeedForward([[[1.0, -1.0]], [[1.0, 0.5], [1.0, 1.0]], [[1.0], [-0.4]]], [[0.5, 1.0], [0.0, 0.0], [0.3]])
+
+
+@pytest.mark.parametrize(
+    ("net", "x", "target", "delta", "shifts", "options"),
+    [
+        (network((2, 3, 1), "sigmoid", "relu", 2), [0.7, -1.2], 0, 0.45, LinfShifts(), {"coverage": 0.8}),
+        (DEEP, [0.4], 1, 0.6, WEIGHTS, {}),
+        (network((2, 3, 1), "sigmoid", "relu", 2), [0.7, -1.2], 0, 0.45, LinfShifts(), {"precision": 1e-9}),
+    ],
+    ids=["most", "every", "precision"],
+)
+def test_the_time_limit_ends_the_search(monkeypatch, net, x, target, delta, shifts, options):
+    """What is known by then is true, and says that time ended it; more time knows more."""
+    directions = shifts.radii(net.parameters) * np.random.default_rng(0).uniform(-1, 1, (50_000, len(net.parameters)))
+    share = (net.shifted_margins(np.array([x]), target, directions, delta) >= 0).mean()
+    answers = []
+    for seconds in (0, 2, 4):
+        monkeypatch.setattr(time, "monotonic", Clock())
+        method = Enumeration(gap=1e-9, time_limit=seconds, **options)
+        answers.append(apas.certify(net, [x], delta, target=target, shifts=shifts, method=method)[0])
+        monkeypatch.undo()
+        assert answers[-1].evidence.stopped == "time"
+        assert answers[-1].reason.endswith(f"; the time limit of {seconds} s ended it")
+        assert answers[-1].evidence.lower - 0.01 <= share <= answers[-1].evidence.upper + 0.01
+    assert {answer.verdict for answer in answers} == {Verdict.REFUTED if "precision" in options else Verdict.UNKNOWN}
+    evaluated = [answer.evidence.evaluated for answer in answers]
+    assert evaluated[0] == 1
+    assert evaluated == sorted(set(evaluated))
+
+
+def test_a_time_limit_takes_no_answer_away():
+    """A claim that the first box decides is decided without any time."""
+    for coverage, verdict in ((1.0, Verdict.CERTIFIED), (0.9, Verdict.CERTIFIED)):
+        assert ask(case("bias-all"), coverage, time_limit=0).verdict is verdict
+    assert ask(case("bias-some"), time_limit=0).verdict is Verdict.REFUTED
+    slow, fast = ask(case("two-weights"), 0.93, gap=0.001), ask(case("two-weights"), 0.93, gap=0.001, time_limit=1e6)
+    assert slow == fast
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -286,6 +482,10 @@ def test_progress(monkeypatch):
         ({"gap": -1}, "`gap` of Enumeration must be"),
         ({"max_boxes": 0}, "`max_boxes` of Enumeration must be an integer of at least 1, got 0"),
         ({"max_boxes": 1e6}, "`max_boxes` of Enumeration must be an integer"),
+        ({"precision": 0}, "`precision` of Enumeration must be a number strictly between 0 and 1, got 0"),
+        ({"precision": 1.0}, "`precision` of Enumeration must be"),
+        ({"time_limit": -1}, "`time_limit` of Enumeration must be a number of at least 0, got -1"),
+        ({"time_limit": "5"}, "`time_limit` of Enumeration must be a number of at least 0, got '5'"),
     ],
 )
 def test_bad_settings(options, message):

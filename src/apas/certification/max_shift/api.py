@@ -29,7 +29,7 @@ from apas.certification.max_shift.result import MaxShift, MaxShifts, not_valid, 
 from apas.certification.question import Draws, FindsLargestShift, Method, Question
 from apas.errors import InputError, Unsupported
 from apas.models.base import Named, offers
-from apas.shifts.base import Ball, Box, Listed, OtherMoves, ShiftSet
+from apas.shifts.base import Listed, OtherMoves, Region, ShiftSet
 from apas.stats import sample_size
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def sampled_answers(
         search = "rays" if len(question.model.parameters) <= MANY else "confirm"
     claim = sampler.claim(question)
     # first failures along rays, and proved deltas, are those of a dense network in a bounded set
-    network = question.network if isinstance(question.geometry, Box | Ball) else None
+    network = question.network if isinstance(question.geometry, Region) else None
     proved, _, broken = proved_deltas(question, network, limit)
     plan = samples, allowed, refuting = sampler.plan(question, claim)
     if search == "rays":

@@ -16,12 +16,13 @@ from apas.certification.methods.attack import broken_deltas
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball
+from apas.shifts.base import Ball, Sparse
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack.unit_pushes import broken_radius
 from apas.worst_case.ball.least_margins import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
-from apas.worst_case.intervals import Boxes, is_exact, provable_radius, worst_corners
+from apas.worst_case.intervals import Boxes, is_exact, provable_radius
+from apas.worst_case.sparse import SparseBoxes
 
 #: How many rows are evaluated on their own shifted models together: each sees all of them, and one counts.
 TOGETHER = 64
@@ -46,9 +47,11 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
     if network is None:
         return np.zeros(len(question)), broken.copy(), broken
     if isinstance(question.geometry, Ball):
-        proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.p, limit)
+        proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.hull, limit)
         return proved, broken.copy(), broken
     boxes = Boxes(network, question.X, question.wanted, question.radii)
+    if isinstance(question.geometry, Sparse):
+        boxes = SparseBoxes(network, question.X, question.wanted, question.geometry)
     proved, open_end = provable_radius(boxes, limit)
     rows = np.flatnonzero(np.isfinite(open_end))
     step = max(TOGETHER, NUMBERS // len(question.radii))
@@ -57,7 +60,9 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
         # a little beyond what could not be proved, so that the corner there fails by more than rounding
         # (1e-9 is far above the rounding of a margin, and 1e-300 keeps a delta of 0 from having no corners)
         beyond = np.maximum(open_end[part] * (1 + 1e-9), 1e-300)
-        corners = worst_corners(boxes if len(part) == len(question) else boxes.take(part), beyond)
+        corners = (boxes if len(part) == len(question) else boxes.take(part)).worst(beyond)
+        if corners is None and isinstance(boxes, SparseBoxes):  # which only an attack on the parameters can look for
+            break
         if corners is None:
             beyond, units = broken_radius(network, some.X, some.wanted, question.radii, proved[part], limit)
             corners = units * question.radii
@@ -93,8 +98,9 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
     proved, _, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
     reason = "interval" if closed else kind
-    if isinstance(question.geometry, Ball):
-        reason, broken = "ball", broken_deltas(question, proved, limit)[0]
+    if isinstance(question.geometry, Ball) or (isinstance(question.geometry, Sparse) and not closed):
+        reason = "ball" if isinstance(question.geometry, Ball) else "interval"
+        broken = broken_deltas(question, proved, limit)[0]
     elif not closed and kind != "interval":
         rows = np.flatnonzero(proved < limit).tolist()
         jobs = [(question.take(slice(i, i + 1)), kind, time_limit, proved[i], broken[i], limit) for i in rows]

@@ -21,7 +21,7 @@ from apas.certification.confirmation import confirmed_witness
 from apas.certification.question import Question, no_worst_case
 from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
-from apas.shifts.base import Ball, Box
+from apas.shifts.base import Box, Region
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack.descent import ConvexSet, Draw, LeastMargins, ParameterMoves, search
 from apas.worst_case.attack.unit_pushes import UnitPushes
@@ -144,7 +144,7 @@ class Attack:
                 f"Attack needs a model with gradients (`parameter_gradient`), which {type(question.model).__name__} "
                 'does not offer; use method="sampling", which takes every model.'
             )
-        if not isinstance(question.geometry, Box | Ball) and not offers(question.shifts, ConvexSet):
+        if not isinstance(question.geometry, Region) and not offers(question.shifts, ConvexSet):
             needs = "Attack needs shifts of all parameters in a box or a ball (LinfShifts, LpShifts)"
             return f'{needs}, got {question.shifts}; use method="sampling", which takes every set of shifts.'
         return None

@@ -20,11 +20,12 @@ from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.errors import Unsupported
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, Finite
+from apas.shifts.base import Ball, Box, Finite, Region, Sparse
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball.least_margins import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
-from apas.worst_case.intervals import Boxes, is_exact, rivals
+from apas.worst_case.intervals import is_exact, rivals
+from apas.worst_case.sparse import boxes_in
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShift
@@ -61,27 +62,39 @@ def decide_rows(question: Question, method: str, steps: Sequence[str], time_limi
     return [certificate(question, i, claim, method, *row, time_limit) for i, row in enumerate(found)]
 
 
-def decided_in_ball(question: Question, method: str) -> list[Certificate]:
-    """One certificate per row: proved by a bound, or broken where the worst shift is known in closed form."""
-    network, ball, base = question.network, question.geometry, question.model.parameters
+def decide_together(question: Question, method: str) -> list[Certificate]:
+    """One certificate per row where parameters share what moves: proved by a bound, or broken in closed form."""
+    network, region, base = question.network, question.geometry, question.model.parameters
     assert network is not None
-    assert isinstance(ball, Ball)
-    bound, error = least_margins_ball(network, question.X, question.wanted, ball.radii, ball.p, question.delta)
-    found = [Finding(bound=value) for value in (bound - error).tolist()]
+    assert isinstance(region, Ball | Sparse)
+    step, exact = ("ball", False) if isinstance(region, Ball) else ("interval", is_exact(network))
+    bound, error = _bounds(network, question.X, question.wanted, region, question.delta)
+    found = [Finding(bound=value, exact=exact) for value in (bound - error).tolist()]
     witnesses: list[Witness | None] = [None] * len(question)
     rows = [i for i, finding in enumerate(found) if not finding.bound > 0]
     for finding in (finding for finding in found if finding.bound > 0):
-        finding.prove("ball", finding.bound)
-    some = question.take(np.array(rows, dtype=np.intp))
-    points = worst_points_ball(network, some.X, some.wanted, ball.radii, ball.p, some.delta) if rows else None
+        finding.prove(step, finding.bound)
+    some, points = question.take(np.array(rows, dtype=np.intp)), None
+    if rows and isinstance(region, Ball):
+        points = worst_points_ball(network, some.X, some.wanted, region.radii, region.hull, some.delta)
+    elif rows and isinstance(region, Sparse):
+        points = boxes_in(network, some.X, some.wanted, region).worst(some.delta)
     for row, point in zip(rows, [] if points is None else points, strict=False):
         delta = float(question.delta[row])
-        values = ball.pull_inside(base, base.values + delta * point, delta)
+        values = region.pull_inside(base, base.values + delta * point, delta)
         witnesses[row] = confirmed_witness(question, row, values)
         if witnesses[row] is not None:
-            found[row].broken, found[row].step = True, "ball"
+            found[row].broken, found[row].step = True, step
     claim, pairs = every(question), zip(found, witnesses, strict=True)
     return [certificate(question, i, claim, method, *row, np.inf) for i, row in enumerate(pairs)]
+
+
+def _bounds(network: FeedForward, X: Floats, wanted: Indices, region: Region, delta: Floats) -> tuple[Floats, Floats]:
+    """Lower bounds on the margins over a region, as computed, and what rounding can have added to them."""
+    if isinstance(region, Ball):
+        return least_margins_ball(network, X, wanted, region.radii, region.hull, delta)
+    boxes = boxes_in(network, X, wanted, region)
+    return boxes.bound(delta), boxes.error(delta)
 
 
 def _findings(
@@ -139,7 +152,7 @@ def proved_ranges(
     low, high = _enclose_margins(question, network)
     # where the bounds overflow, infinity less infinity may stand for an end: none is known then
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-    closed = is_exact(network) and isinstance(question.geometry, Box)
+    closed = is_exact(network) and not isinstance(question.geometry, Ball)
     items = []
     with Progress(len(question), "going through the rows") as progress:
         for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
@@ -155,14 +168,12 @@ def proved_ranges(
 
 def _enclose_margins(question: Question, network: FeedForward) -> tuple[Floats, Floats]:
     """Ends of a set that contains the margin of every shifted model."""
-    geometry, X, delta, radii = question.geometry, question.X, question.delta, question.radii
+    geometry, X, delta = question.geometry, question.X, question.delta
+    assert isinstance(geometry, Region)
 
     def least(wanted: Indices) -> Floats:
-        if isinstance(geometry, Ball):
-            bound, error = least_margins_ball(network, X, wanted, radii, geometry.p, delta)
-            return bound - error
-        boxes = Boxes(network, X, wanted, radii)
-        return boxes.bound(delta) - boxes.error(delta)
+        bound, error = _bounds(network, X, wanted, geometry, delta)
+        return bound - error
 
     low = least(question.wanted)
     if len(network.classes) == 2:  # the largest margin is the least one towards the other class, turned round
@@ -172,7 +183,7 @@ def _enclose_margins(question: Question, network: FeedForward) -> tuple[Floats, 
     # the margin is at most what the wanted score can exceed any one rival by
     high = np.full(len(question), np.inf)
     for rival in rivals(network, question.wanted).T:
-        boxes = Boxes(network, X, rival, radii)
+        boxes = boxes_in(network, X, rival, geometry)
         place = (rivals(network, rival) == question.wanted[:, None]).argmax(axis=1)
         against = np.stack([boxes.against(delta, j) for j in range(len(boxes.outputs))])
         least_lead = against[place, np.arange(len(question))] - boxes.error(delta)
@@ -196,10 +207,10 @@ class Proof:
         """None for dense networks in boxes of shifts, else why not."""
         name, geometry = type(self).__name__, question.geometry
         complaint = no_worst_case(question, name)
-        if complaint is None and question.network is None and isinstance(geometry, Box | Ball):
+        if complaint is None and question.network is None and isinstance(geometry, Region):
             return f"{name} needs a dense network; use Attack to look for a failing shift, or Sampling, for any model."
         if complaint is None and not isinstance(geometry, Box):
-            instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Ball) else "Sampling"
+            instead = "IntervalBounds, Attack or Sampling" if isinstance(geometry, Region) else "Sampling"
             if isinstance(geometry, Finite):
                 instead = "Exact, which asks every model, or Sampling"
             return f"{name} needs shifts in a box (LinfShifts) here, got {question.shifts!r}; use {instead}."
@@ -223,7 +234,8 @@ class IntervalBounds(Proof):
 
     Exact for networks with at most one hidden layer, of any activation: there the row is certified, refuted with a
     shift, or within rounding of the boundary. For deeper networks it certifies or says nothing. In a ball of shifts
-    (`LpShifts`) the slopes of the margin are bounded by intervals instead; exact where only the output layer moves.
+    (`LpShifts`) the slopes of the margin are bounded by intervals instead; exact where only the output layer moves. For
+    `SparseShifts` only the largest effects count.
 
     Examples
     --------
@@ -237,16 +249,16 @@ class IntervalBounds(Proof):
     tightness: ClassVar[int] = 1
 
     def unsupported(self, question: Question) -> str | None:
-        """None for dense networks in boxes and balls of shifts, else why not."""
-        if question.network is not None and isinstance(question.geometry, Ball):
+        """None for dense networks in boxes, balls and sparse sets of shifts, else why not."""
+        if question.network is not None and isinstance(question.geometry, Region):
             return None
         return super().unsupported(question)
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """One certificate per row."""
-        if isinstance(question.geometry, Ball):
-            return decided_in_ball(question, self.name)
-        return decide_rows(question, self.name, ("interval",))
+        if isinstance(question.geometry, Box):
+            return decide_rows(question, self.name, ("interval",))
+        return decide_together(question, self.name)
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """A set that contains every margin, per row."""

@@ -6,9 +6,10 @@ are computed, not estimated, so what they decide is decided for certain.
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar
@@ -20,10 +21,11 @@ from apas._fields import Fields
 from apas._parallel import in_parallel
 from apas._random import Stream
 from apas._typing import Floats
-from apas._validation import check_integer, check_probability
+from apas._validation import check_integer, check_number, check_probability
 from apas.certification.certificate import Certificate, Witness
 from apas.certification.claims import Every, Most, Verdict
 from apas.certification.confirmation import confirmed_witness
+from apas.certification.interval_network import IntervalNetwork, IntervalNetworks
 from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.numbers import at_least, at_most
@@ -32,7 +34,10 @@ from apas.errors import InputError
 from apas.models.forward import parameter_gradients
 from apas.shifts.base import Box
 from apas.shifts.box_rounding import inside_box
-from apas.worst_case.enumeration.splitting import FAILING, ShiftBox, Split, split
+from apas.worst_case.enumeration import splitting
+from apas.worst_case.enumeration.splitting import FAILING, Partition, ShiftBox, Split, split
+
+_NO_BOXES = "this certificate was read from a file, which does not hold boxes; certify the row again."
 
 
 class FailingShift:
@@ -91,9 +96,14 @@ class EnumerationEvidence:
     open : int
         How many boxes are not settled.
     stopped : str
-        Why the run ended: "settled", "decided", "gap", "limit" (of boxes) or "rounding".
+        Why the run ended: "settled", "decided", "gap", "precision", "limit" (of boxes), "time" or "rounding".
     split : Split or None
         The boxes themselves; not part of equality or files, so None if the evidence was read from one.
+    volumes : Partition or None
+        With a `precision`: which shares of the box are `robust`, `non_robust` and `undecided`, exact fractions with the
+        sum 1. A part counts as a whole; `lower` and `upper` also know something of the undecided ones.
+    whole : IntervalNetwork or None
+        What was cut up; like `split` not part of equality or files.
     """
 
     lower: float
@@ -104,12 +114,29 @@ class EnumerationEvidence:
     split: Split | None = field(compare=False, repr=False)
     draws: int = 0
     failures: int = 0
-    kind: ClassVar[str] = "enumeration"
+    volumes: Partition | None = None
+    whole: IntervalNetwork | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, found: Split) -> EnumerationEvidence:
+    def of(cls, found: Split, question: Question, volumes: Partition | None) -> EnumerationEvidence:
         """The evidence that a finished run gives."""
-        return cls(*found.interval, found.evaluated, found.open, found.stopped, found)
+        box, still = found.box, np.zeros(len(found.box.radii))
+        whole = IntervalNetwork(question.model, box.net, box.radii, box.delta, still, still + 1.0)
+        told = (*found.interval, found.evaluated, found.open, found.stopped, found)
+        return cls(*told, volumes=volumes, whole=whole)
+
+    @property
+    def kind(self) -> str:
+        """What files call it."""
+        return "enumeration" if self.volumes is None else "partition"
+
+    @property
+    def networks(self) -> Partition:
+        """The interval networks that keep the class (`robust`), lose it (`non_robust`) or are `undecided`."""
+        if self.split is None or self.whole is None:
+            raise InputError(_NO_BOXES)
+        tree, whole, statuses = self.split.tree, self.whole, (splitting.VALID, FAILING, splitting.OPEN)
+        return Partition(*(IntervalNetworks(whole, tree, tree.having(status)) for status in statuses))
 
     def coverage_lower(self, confidence: float) -> float:
         """Lower bound on the share of valid shifts, certain and so good for every `confidence`."""
@@ -125,23 +152,41 @@ class EnumerationEvidence:
         The bounds also count what is proved about parts of the boxes that are open.
         """
         if self.split is None:
-            raise InputError("this certificate was read from a file, which does not hold boxes; certify the row again.")
+            raise InputError(_NO_BOXES)
         return self.split.boxes()
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values, without the boxes, which anyone can compute again."""
-        told = ("lower", "upper", "evaluated", "open", "stopped")
-        return {"kind": "enumeration", **{name: getattr(self, name) for name in told}}
+        told = {name: getattr(self, name) for name in ("lower", "upper", "evaluated", "open", "stopped")}
+        if self.volumes is not None:  # what is undecided is the rest
+            told |= {"robust": str(self.volumes.robust), "non_robust": str(self.volumes.non_robust)}
+        return {"kind": self.kind, **told}
 
     @classmethod
     def from_dict(cls, about: Fields) -> EnumerationEvidence:
         """The evidence that a file describes, without the boxes."""
-        about.only("kind", "lower", "upper", "evaluated", "open", "stopped")
+        more = ("robust", "non_robust") if about.text("kind") == "partition" else ()
+        about.only("kind", "lower", "upper", "evaluated", "open", "stopped", *more)
         lower, upper = about.number("lower"), about.number("upper")
         if not 0 <= lower <= upper <= 1:
             raise InputError(f"{about.where} must have bounds on a share, of which the lower one is not the larger.")
-        stopped = about.choice("stopped", "settled", "decided", "gap", "limit", "rounding")
-        return cls(lower, upper, about.integer("evaluated", 1), about.integer("open"), stopped, None)
+        ends, volumes = ("precision",) if more else ("decided", "gap"), None
+        stopped = about.choice("stopped", "settled", *ends, "limit", "time", "rounding")
+        if more:
+            robust, non_robust = (_volume(about, key) for key in more)
+            volumes = Partition(robust, non_robust, 1 - robust - non_robust)
+            if min(volumes) < 0 or robust > upper or 1 - non_robust < lower:
+                raise InputError(f"{about.where} must have volumes that go with each other and with the bounds.")
+        counts = about.integer("evaluated", 1), about.integer("open")
+        return cls(lower, upper, counts[0], counts[1], stopped, None, volumes=volumes)
+
+
+def _volume(about: Fields, key: str) -> Fraction:
+    """A volume that a file states, a fraction in its lowest terms."""
+    text = about.text(key)
+    if not re.fullmatch("(0|[1-9][0-9]{0,999})(/[1-9][0-9]{0,999})?", text) or str(Fraction(text)) != text:
+        raise about.wrong(key, 'a fraction as text, such as "3/4"')
+    return Fraction(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,22 +206,35 @@ class Enumeration:
         With a share below 1: stop when its bounds are this close, even if the claim is not decided.
     max_boxes : int, default 1_000_000
         Look at no more boxes than this, per row.
+    precision : float, optional
+        Go on, also after the verdict is known, until the parts that are neither proved valid nor proved failing make up
+        less than this share of the box; `gap` plays no part then. The evidence has the interval networks of each kind,
+        `robust`, `non_robust` and `undecided`, and their exact `volumes` (Algorithm 3 as the paper returns it).
+    time_limit : float, optional
+        Seconds per row, and per delta of `robust_fraction`, after which no more boxes are looked at: the answer is what
+        is proved by then.
 
     Examples
     --------
     >>> Enumeration(coverage=0.9)
-    Enumeration(coverage=0.9, gap=0.01, max_boxes=1000000)
+    Enumeration(coverage=0.9, gap=0.01, max_boxes=1000000, precision=None, time_limit=None)
     """
 
     coverage: float = 1.0
     gap: float = 0.01
     max_boxes: int = 1_000_000
+    precision: float | None = None
+    time_limit: float | None = None
     name: ClassVar[str] = "enumeration"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", _check_coverage(self.coverage))
         object.__setattr__(self, "gap", check_probability(self.gap, "gap", "Enumeration"))
         object.__setattr__(self, "max_boxes", check_integer(self.max_boxes, "max_boxes", "Enumeration", least=1))
+        if self.precision is not None:
+            object.__setattr__(self, "precision", check_probability(self.precision, "precision", "Enumeration"))
+        if self.time_limit is not None:
+            object.__setattr__(self, "time_limit", check_number(self.time_limit, "time_limit", "Enumeration", least=0))
 
     def claim(self, question: Question) -> Every | Most:
         """What the method will speak about."""
@@ -205,25 +263,34 @@ class Enumeration:
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Computed bounds on the share of valid shifts, each to the gap or the limit of boxes."""
         measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
-        bounds = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
+        found = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
         curves = []
-        for i, (lower, upper) in enumerate(np.array(row).T for row in bounds):
+        for i, row in enumerate(found):
+            lower, upper = np.array([part.interval for part in row]).T
             certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
-            curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain))
+            evidence = tuple(EnumerationEvidence.of(part, question, part.volumes) for part in row if self.precision)
+            curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain, evidence))
         return curves
 
-    def _enclose(self, question: Question, i: int, report: Any = None, *, deltas: Floats) -> list[tuple[float, float]]:
-        gap, boxes = Fraction(repr(self.gap)), (_box(question, i, float(delta)) for delta in deltas)
-        return [split(box, gap=gap, max_boxes=self.max_boxes, report=report).interval for box in boxes]
+    def _enclose(self, question: Question, i: int, report: Any = None, *, deltas: Floats) -> list[Split]:
+        how, boxes = {"gap": Fraction(repr(self.gap)), **self._ends()}, (_box(question, i, d) for d in deltas.tolist())
+        found = (split(box, report=report, **how) for box in boxes)
+        # workers send no boxes that nobody asks for
+        return [part if self.precision else replace(part, tree=splitting.BoxTree(0)) for part in found]
+
+    def _ends(self) -> dict[str, Any]:
+        """What ends a search, besides what it is for."""
+        precision = None if self.precision is None else Fraction(repr(self.precision))
+        return {"max_boxes": self.max_boxes, "precision": precision, "time_limit": self.time_limit}
 
     def _decide(self, question: Question, i: int, report: Any = None) -> tuple[Split, Witness | None]:
         box = _box(question, i, float(question.delta[i]))
         if self.coverage < 1.0:
             gap, coverage = Fraction(repr(self.gap)), Fraction(repr(self.coverage))
-            found = split(box, gap=gap, max_boxes=self.max_boxes, coverage=coverage, report=report)
+            found = split(box, gap=gap, coverage=coverage, report=report, **self._ends())
             return found, failing_shift(question, i, found)
         search = FailingShift(question, i, box)
-        found = split(box, gap=Fraction(0), max_boxes=self.max_boxes, probe=search, report=report)
+        found = split(box, gap=Fraction(0), probe=search, report=report, **self._ends())
         return found, search.witness
 
     def _certificate(
@@ -234,8 +301,10 @@ class Enumeration:
             verdict = Verdict.CERTIFIED
         elif found.upper < coverage if coverage < 1 else witness is not None:
             verdict = Verdict.REFUTED
-        reason = _reason(found, coverage == 1 and witness is not None)
-        told = (float(question.delta[i]), question.target[i], self.name, EnumerationEvidence.of(found))
+        volumes = found.volumes if self.precision else None
+        reason = _reason(found, coverage == 1 and witness is not None, volumes, self.time_limit)
+        evidence = EnumerationEvidence.of(found, question, volumes)
+        told = (float(question.delta[i]), question.target[i], self.name, evidence)
         return Certificate(claim, verdict, *told, reason, witness)
 
 
@@ -276,14 +345,20 @@ def _check_coverage(value: Any) -> float:
     )
 
 
-def _reason(found: Split, failed: bool) -> str:
+def _reason(found: Split, failed: bool, volumes: Partition | None, time_limit: float | None) -> str:
     boxes = f"{found.evaluated} box{'es' if found.evaluated > 1 else ''}"
-    if failed:
+    if failed and volumes is None:
         return f"a failing shift was found after looking at {boxes}"
     if found.lower == 1:
         return f"the whole set was proved valid, looking at {boxes}"
     lower, upper = found.interval
     why = {"limit": "; the limit of boxes was reached", "gap": "; that is as close as was asked for"}
+    why["time"] = f"; the time limit of {time_limit or 0:g} s ended it"
     why["rounding"] = f"; what is left cannot be told from the boundary in {found.box.net.dtype}"
     share = f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}"
+    if volumes is not None:
+        sure = [at_least(splitting.float_below(volume)) for volume in volumes[:2]]
+        share = "a failing shift was found" if failed else share
+        share += f"; {sure[0]} of the volume or more is robust, {sure[1]} or more non-robust and "
+        share += f"{at_most(splitting.float_above(volumes.undecided))} or less undecided"
     return f"{share}, from looking at {boxes}{why.get(found.stopped, '')}"

@@ -13,14 +13,14 @@ from apas._random import Stream
 from apas._typing import Floats
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Verdict
-from apas.certification.methods.bounds import Proof, decide_rows, decided_in_ball, every, proved_ranges
+from apas.certification.methods.bounds import Proof, decide_rows, decide_together, every, proved_ranges
 from apas.certification.methods.sampling import drawn_blocks
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Finite
+from apas.shifts.base import Ball, Box, Finite, Sparse
 from apas.worst_case.ball.least_margins import is_exact_ball
 from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
@@ -47,9 +47,9 @@ class Exact(Proof):
     Notes
     -----
     For networks of relu, leaky relu, hard tanh and identity units of any depth, and for all others with at most one
-    hidden layer; in balls of shifts (`LpShifts`) where only the output layer moves, as in linear models. Of models that
-    exist (`ObservedShifts`), whatever they are, each is asked. A row whose least margin is 0 up to rounding stays
-    ``UNKNOWN``.
+    hidden layer; in balls of shifts (`LpShifts`) where only the output layer moves, as in linear models; for sparse
+    shifts (`SparseShifts`) with at most one hidden layer. Of models that exist (`ObservedShifts`), whatever they are,
+    each is asked. A row whose least margin is 0 up to rounding stays ``UNKNOWN``.
 
     Examples
     --------
@@ -73,8 +73,9 @@ class Exact(Proof):
     def unsupported(self, question: Question) -> str | None:
         """None where exact answers are possible, else why not."""
         network, geometry = question.network, question.geometry
-        in_ball = isinstance(geometry, Ball) and network is not None and is_exact_ball(network, geometry.radii)
-        if isinstance(geometry, Finite) or in_ball:
+        closed = network is not None and isinstance(geometry, Ball) and is_exact_ball(network, geometry.radii)
+        closed = closed or (network is not None and isinstance(geometry, Sparse) and is_exact(network))
+        if isinstance(geometry, Finite) or closed:
             return None
         complaint = super().unsupported(question)
         if complaint is None and network is not None and not is_exact(network):
@@ -88,9 +89,9 @@ class Exact(Proof):
         """One certificate per row."""
         if isinstance(question.geometry, Finite):
             return _asked_each(question, len(question.geometry.models), self.name)
-        if isinstance(question.geometry, Ball):
-            return decided_in_ball(question, self.name)
-        return decide_rows(question, self.name, ALL_STEPS, self.time_limit)
+        if isinstance(question.geometry, Box):
+            return decide_rows(question, self.name, ALL_STEPS, self.time_limit)
+        return decide_together(question, self.name)
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """The least and the largest margin, attained up to rounding where two classes allow it."""

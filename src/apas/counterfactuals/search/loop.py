@@ -29,17 +29,19 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Array, Floats
 from apas.certification.certificate import BoundEvidence, Certificate
-from apas.certification.claims import Most, search_tries
+from apas.certification.claims import Most, Verdict, search_tries
 from apas.certification.methods.sampling import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.observed_split import AdditiveModels, differences
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
+from apas.display.numbers import at_most
 from apas.models.as_model import encoded_rows
 from apas.models.base import offers
 from apas.shifts.base import Listed, OnPoints, ShiftSet
 from apas.shifts.linf import LinfShifts
 from apas.stats import allowed_failures, sample_size
+from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 KEPT = 800  # how many of the draws that do worst at a point are kept to look at points near it
 HELD = 5_000_000  # so many numbers of draws are kept for all rows of a call; more are drawn again each time
@@ -234,14 +236,18 @@ class CertifyingTest:
         question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
         if self.draws is not None:
             return self._look_at_draws(self.draws, question)
-        return [_look_at_bound(c) for c in decide(question, self.method, Stream(self.entropy, "generate"))]
+        return [_look_at_bound(c) for c in self.decided(question, Stream(self.entropy, "generate"))]
 
     def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
         """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
         # listed models certify one candidate of a row once, so that there is nothing to divide the risk among
         tries = 1 if self.searched is not None else search_tries(rank, number)
         question = self.question(points, targets, deltas, tries=tries)
-        return decide(question, self.method, Stream(self.entropy, f"generate/{rank}/{number}"))
+        return self.decided(question, Stream(self.entropy, f"generate/{rank}/{number}"))
+
+    def decided(self, question: Question, stream: Stream) -> list[Certificate]:
+        """What the method says."""
+        return decide(question, self.method, stream)
 
     def for_search(self, target: Any, delta: float, rank: int = 0) -> SearchTest:
         """What the search for one counterfactual of a row may ask as often as it likes."""
@@ -311,6 +317,25 @@ def _look_at_bound(certificate: Certificate) -> Look:
         return Look(max(0.0, bound or 0.0), True, certificate)
     # what is not certified must have a slack below 0, also where the bound itself is 0 and the class needs more
     return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate)
+
+
+@dataclass(frozen=True)
+class UnshiftedTest(CertifyingTest):
+    """The test at delta 0: what is called certified is valid on the model itself, no more."""
+
+    def decided(self, question: Question, stream: Stream) -> list[Certificate]:
+        """Whether rows are valid beyond what rounding could do, or else in float64 and in exact arithmetic."""
+        sure, slacks, net = question.valid_rows(), question.base_margins - question.band, question.network
+        for i in np.flatnonzero(sure & ~(slacks > 0)).tolist():
+            sign = -1  # of others nobody knows
+            if net is not None and not question.single and PIECEWISE_LINEAR.issuperset(net.activations):
+                tensors, wanted = (net.weights, net.biases, net.activations), int(question.wanted[i])
+                sign = exact_sign(*tensors, question.X[i], wanted, net.offset)
+            sure[i], slacks[i] = sign > 0 or (sign == 0 and not question.strict[i]), 0.0
+        verdicts = [Verdict.CERTIFIED if ok else Verdict.REFUTED for ok in sure & ~question.doubtful_rows()]
+        rows = zip(verdicts, question.target, np.nan_to_num(slacks, nan=-np.inf).tolist(), strict=True)
+        claim, about = self.method.claim(question), (0.0, "model", "valid on the model itself")
+        return [Certificate(claim, v, about[0], t, about[1], BoundEvidence("model", s), about[2]) for v, t, s in rows]
 
 
 AHEAD = 8  # rows of each path that are tested together before it is seen whether one failed
@@ -417,7 +442,12 @@ class RowSearch:
         search, (status, reason) = self.search, self.ended or (Status.BUDGET, "")
         cost, point, certificate = self.best or (np.nan, np.full_like(search.input, np.nan), None)
         spent = self.candidates, self.tests
-        return Counterfactual(search.row, self.rank, search.target, status, cost, *spent, certificate, reason), point
+        found = Counterfactual(search.row, self.rank, search.target, status, cost, *spent, certificate, reason)
+        if search.task.unshifted:  # there is nothing to certify
+            found = replace(found, certificate=None, lower_bound=self.candidate.lower_bound if self.best else 0.0)
+            near = "" if found.gap is None else f"; {found.nearness.format(at_most(found.gap, 2))}"
+            found = replace(found, reason=reason + near)
+        return found, point
 
 
 def run_rows(

@@ -41,6 +41,8 @@ class Candidate:
         Whether rows between two of the path may be returned, too, where a proof costs no confidence.
     note : str, default ""
         What a user should know about how it was found; added to the reason if it is returned.
+    lower_bound : float, default 0.0
+        It is proved that no row that may be returned costs less; told to the user where the model does not shift.
     """
 
     point: Floats
@@ -48,6 +50,7 @@ class Candidate:
     path: Floats | None = None
     between: bool = True
     note: str = ""
+    lower_bound: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Task:
         For sources that draw: make a `Stream` of it with a purpose of your own.
     deadline : float
         When to stop, as `time.monotonic` counts; for sources that may take long over one candidate.
+    unshifted : bool
+        Whether delta is 0: the nearest row that is valid on the model itself is wanted.
     """
 
     model: Model
@@ -74,6 +79,7 @@ class Task:
     background: Floats | None = None
     entropy: int = 0
     deadline: float = np.inf
+    unshifted: bool = False
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def encoded(self, numbers: Floats) -> Floats:

@@ -282,7 +282,8 @@ class RobustOptimum:
     """The cheapest rows that survive the shifted models of the search, and rows around them.
 
     Starts from what `MilpSource` finds where it can be used, else from known rows that survive, else from the input,
-    and goes on by linear steps; whatever model, preprocessing and set of shifts.
+    and goes on by linear steps; whatever model, preprocessing and set of shifts. Where delta is 0, what `MilpSource`
+    finds is the nearest row itself.
 
     Parameters
     ----------
@@ -319,6 +320,8 @@ class RobustOptimum:
     def candidates(self, search: Search) -> Generator[Candidate, float | None, None]:
         """A path through the optimum; then rows that are safer and cost more."""
         test = search.test
+        if search.task.unshifted and not self.plausible and MilpSource().unsupported(search.task) is None:
+            yield from MilpSource().candidates(search)  # the nearest row, with its proof; if there is none, others
         start, more = yield from _first_row(search, test)
         if test is None:
             yield from more

@@ -352,9 +352,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Pieces:
-    """The parts of all features, None for those that never change; or what is wrong with them."""
+    """The parts of all features, None for those that never change, with their accuracy; or what is wrong with them."""
 
     parts: tuple[Piece | None, ...]
+    accuracy: Floats
     complaint: str | None = None
 
 
@@ -374,14 +375,16 @@ def pieces_of(task: Task) -> Pieces:
         piece = _piece(feature, tried[i], encoded[: len(rows)][owner == i], scale) if feature.mutable else None
         if piece is None and feature.mutable:
             bends = "numbers to enter the model along straight lines, but the preprocessing bends"
-            return Pieces((), f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
+            return Pieces((), scale, f"MilpSource needs {bends} {feature.name!r}; {INSTEAD}")
         parts.append(piece)
     one, two = encoded[len(rows) :].reshape(2, PAIRS, -1)
     culprit = _culprit(task, parts, pairs, one, two, scale)
     if culprit is None:
-        return Pieces(tuple(parts))
+        return Pieces(tuple(parts), scale)
     mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
-    return Pieces(tuple(parts), f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}")
+    return Pieces(
+        tuple(parts), scale, f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}"
+    )
 
 
 def _numbers_to_try(task: Task, i: int) -> Floats:

@@ -13,10 +13,13 @@ nothing and knowing the share to a few digits, because a sum of many independent
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +181,11 @@ class BoxTree:
         """How often the cube was halved to get each part: its volume is ``2**-depth``."""
         return self._depth[nodes]
 
+    def volume(self, nodes: Integers) -> Fraction:
+        """The share of the cube that some parts make up together, exactly."""
+        counts = np.bincount(self._depth[nodes]).tolist()
+        return sum((Fraction(count, 1 << depth) for depth, count in enumerate(counts) if count), Fraction(0))
+
     def having(self, *statuses: int) -> Integers:
         """Numbers of the parts of which one of these is known."""
         return np.flatnonzero(np.isin(self._status[: len(self)], statuses))
@@ -256,6 +264,28 @@ UNITS = 2**40
 Probe = Callable[[Floats, Floats], bool]
 
 
+class Partition(NamedTuple):
+    """What is robust, non-robust and undecided: volumes whose sum is exactly 1, or the interval networks themselves."""
+
+    robust: Any
+    non_robust: Any
+    undecided: Any
+
+
+def float_below(number: Fraction) -> float:
+    """The largest float64 number that does not exceed a rational one."""
+    try:
+        nearest = float(number)  # correctly rounded; to compare it with a fraction is exact
+    except OverflowError:
+        nearest = math.copysign(math.inf, number)
+    return nearest if nearest <= number else math.nextafter(nearest, -math.inf)
+
+
+def float_above(number: Fraction) -> float:
+    """The least float64 number that a rational one does not exceed."""
+    return 0.0 - float_below(-number)
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """A box of shifts, cut into parts that are valid, that fail, and that are open."""
@@ -270,11 +300,12 @@ class Split:
     @property
     def interval(self) -> tuple[float, float]:
         """Both bounds in float64, rounded down and up."""
-        lower, upper = float(self.lower), float(self.upper)
-        return (
-            lower if Fraction(lower) <= self.lower else float(np.nextafter(lower, 0.0)),
-            upper if Fraction(upper) >= self.upper else float(np.nextafter(upper, 1.0)),
-        )
+        return float_below(self.lower), float_above(self.upper)
+
+    @property
+    def volumes(self) -> Partition:
+        """What the settled and the open parts make up, each counted as a whole, as the paper does."""
+        return Partition(*(self.tree.volume(self.tree.having(status)) for status in (VALID, FAILING, OPEN)))
 
     @property
     def open(self) -> int:
@@ -294,10 +325,13 @@ def split(
     max_boxes: int,
     coverage: Fraction | None = None,
     probe: Probe | None = None,
+    precision: Fraction | None = None,
+    time_limit: float | None = None,
     report: Callable[[int], None] | None = None,
 ) -> Split:
-    """Cut a box of shifts into parts until enough is known."""
-    run = _Run(box, gap, max_boxes, coverage, probe)
+    """Cut a box of shifts into parts until enough is known; with a `precision`, until less than that is open."""
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    run = _Run(box, gap, max_boxes, coverage, probe, precision, deadline)
     run.look(np.zeros(1, dtype=np.int64))
     while (stopped := run.stopped()) is None:
         before = run.evaluated
@@ -308,37 +342,50 @@ def split(
     return Split(box, run.tree, run.lower, run.upper, run.evaluated, stopped)
 
 
+@dataclass(eq=False)
 class _Run:
     """The state of `split`: the tree, the open parts, and what is known of the volume."""
 
-    def __init__(
-        self, box: ShiftBox, gap: Fraction, max_boxes: int, coverage: Fraction | None, probe: Probe | None
-    ) -> None:
-        self.box, self.gap, self.max_boxes, self.coverage, self.probe = box, gap, max_boxes, coverage, probe
-        self.tree = BoxTree(len(box.moving))
+    box: ShiftBox
+    gap: Fraction
+    max_boxes: int
+    coverage: Fraction | None
+    probe: Probe | None
+    precision: Fraction | None
+    deadline: float
+
+    def __post_init__(self) -> None:
+        self.hunts = self.probe is not None and self.precision is None  # for one failing shift, and for nothing else
+        self.undecided = Fraction(1)
+        self.tree = BoxTree(len(self.box.moving))
         self.valid = self.failing = Fraction(0)  # of the parts there are now
         self.lower, self.upper = Fraction(0), Fraction(1)  # the best so far: a part may be known better than its halves
         self.evaluated = 0
         self.found = False
         self.waiting = OpenParts()
-        self.batch = min(max(2, NUMBERS // len(box.radii)), PARTS if probe is None else PROBED)
+        self.batch = min(max(2, NUMBERS // len(self.box.radii)), PROBED if self.hunts else PARTS)
 
     def stopped(self) -> str | None:
         """Why to stop now, or None."""
-        if self.found or (self.coverage is not None and (self.lower >= self.coverage or self.upper < self.coverage)):
+        if self.precision is not None:
+            if self.undecided < self.precision:
+                return "precision" if self.undecided else "settled"
+        elif self.found or (self.coverage is not None and (self.lower >= self.coverage or self.upper < self.coverage)):
             return "decided"
-        if self.lower == self.upper:
+        elif self.lower == self.upper:
             return "settled"
-        if self.upper - self.lower <= self.gap:
+        elif self.upper - self.lower <= self.gap:
             return "gap"
         if not len(self.waiting):
             return "rounding"
-        return "limit" if self.evaluated + 2 > self.max_boxes else None
+        if self.evaluated + 2 > self.max_boxes:
+            return "limit"
+        return "time" if time.monotonic() >= self.deadline else None
 
     def halved(self) -> Integers:
         """The halves of the parts that come next, or their quarters."""
         left = min(self.batch, self.max_boxes - self.evaluated)
-        times = 1 if self.probe is not None or left < 4 else 2
+        times = 1 if self.hunts or left < 4 else 2
         nodes, valid, failing, axes = self.waiting.pop(left // 2**times)
         self._count(nodes, -valid, -failing)
         nodes = self.tree.halve(nodes, axes[:, 0])
@@ -347,7 +394,7 @@ class _Run:
     def look(self, nodes: Integers) -> None:
         """Bound the margin over parts; count and settle them, or let them wait to be halved."""
         start, width = self.tree.coordinates(nodes)
-        known = self.box.measure(start, width) if self.probe is None else self.box.bound(start, width)
+        known = self.box.bound(start, width) if self.hunts else self.box.measure(start, width)
         self.evaluated += len(nodes)
         settled = known.least > 0, known.most < 0
         self.tree.settle(nodes[settled[0]], VALID)
@@ -358,7 +405,9 @@ class _Run:
         )
         self._count(nodes, valid, failing)
         self.lower, self.upper = max(self.lower, self.valid), min(self.upper, 1 - self.failing)
-        if self.probe is not None and not settled[0].all():
+        if self.precision is not None:
+            self.undecided -= self.tree.volume(nodes[settled[0] | settled[1]])
+        if self.probe is not None and not self.found and not settled[0].all():
             self.found = self.probe(start[~settled[0]], width[~settled[0]])
         self._wait(nodes, ~(settled[0] | settled[1]), width, known, valid, failing)
 
@@ -381,7 +430,8 @@ class _Run:
         effects = effects[rest]
         axes = effects.argmax(axis=1)
         effects[np.arange(len(rest)), axes] *= 0.5
-        unknown = np.ldexp(UNITS - valid[rest] - failing[rest], -self.tree.depth(nodes[rest]))
-        keys = -unknown if self.probe is None else known.least[rest]
+        # a precision is about volumes: there an open part counts as a whole, whatever is known of its shares
+        unknown = UNITS - valid[rest] - failing[rest] if self.precision is None else np.full(len(rest), float(UNITS))
+        keys = known.least[rest] if self.hunts else -np.ldexp(unknown, -self.tree.depth(nodes[rest]))
         both = np.stack([axes, effects.argmax(axis=1)], axis=1)
         self.waiting.push(keys, nodes[rest], valid[rest], failing[rest], both)

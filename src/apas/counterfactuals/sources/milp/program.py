@@ -299,6 +299,7 @@ def cheapest_program(
     margin: float,
     avoid: _Sets = (),
     ranges: UnitRanges | None = None,
+    tie: float = TIE,
 ) -> ChangeProgram:
     """Least cost with at least this margin; the first columns are the changes."""
     ranges, needs = unit_ranges(net, budget) if ranges is None else ranges, gainful_sides(net, goal)
@@ -306,7 +307,7 @@ def cheapest_program(
     writer = _Writer(len(changes) + largest + count_columns(net, ranges, needs))
     writer.columns(np.zeros(len(changes)), budget.top, integer=changes.integer)
     cost = np.zeros(writer.total)
-    cost[: len(changes)] = changes.cost * (TIE if largest else 1.0)
+    cost[: len(changes)] = changes.cost * (tie if largest else 1.0)
     if largest:
         t = writer.column(0.0, min(budget.cost, 1.0 + float((changes.cost * budget.top).sum())))
         cost[t] = 1.0

@@ -20,11 +20,12 @@ from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, possible_changes, unit_ranges
 from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
+from apas.counterfactuals.space.feature import ON_GRID
 from apas.display.numbers import at_most
 from apas.errors import InputError, Unsupported
 from apas.models.base import Dense, class_indices, needs_strict, offers
 from apas.models.feedforward import FeedForward
-from apas.optimize.highs import Incumbent, LpRelaxation, advise, least_cost, solve_mixed, verified_bound
+from apas.optimize.highs import Incumbent, LpRelaxation, advise, least_cost, proved_minimum, solve_mixed, verified_bound
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 
 #: Units that may change sides in one step of an improvement, linear programs for it, and steps.
@@ -101,9 +102,10 @@ class BudgetedSearch:
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improve(best)
-        program = self._tighten_program()
-        if program is None:
+        ranges = self.narrow_ranges()
+        if ranges is None:
             return best
+        program = self._program(ranges)
         best = self._least(program, HARD, best)
         return best if best.complete else solve_mixed(program, self.accept, best, self.deadline)
 
@@ -170,8 +172,8 @@ class BudgetedSearch:
         self.budget = best.cost
         return best
 
-    def _tighten_program(self) -> ChangeProgram | None:
-        """The program with ranges of units that take it into account; None if that leaves nothing."""
+    def narrow_ranges(self) -> UnitRanges | None:
+        """Ranges of units that take the program into account; None if that leaves nothing."""
         ranges = unit_ranges(self.effect.net, self._change_budget)
         program = self._program(ranges)
         for _ in range(ROUNDS):
@@ -180,7 +182,7 @@ class BudgetedSearch:
             before, program = program.binaries, self._program(ranges)
             if program.binaries > (1 - WORTHWHILE) * before:
                 break
-        return program
+        return ranges
 
     def _tighten_ranges(self, program: ChangeProgram, ranges: UnitRanges) -> bool:
         """Narrow the ranges of units whose phase is open to what dual bounds prove; False if there is no point."""
@@ -240,6 +242,10 @@ class CostGuess:
 AGREEMENT = 1e-4  # how far the model may be from what the program makes of it, in units of what the margin is a sum of
 #: What a proof allows for: the parts of features are known to so many digits, and everything else to more.
 ALLOWANCE = 1e-8
+#: Cases of the proof of a lower bound before ranges are tightened and after that, and how close to the cost it must be.
+CASES, CLOSED = (EASY, 20_000), 1e-4
+#: Places around a valid row near the boundary, on the way to it, of which the first that is valid for sure is taken.
+AROUND = 1 + np.sort(np.outer([1, -1], [0.0, *np.geomspace(1e-13, 1e-4, 60)]).ravel())
 
 
 @dataclass(frozen=True)
@@ -256,7 +262,7 @@ class Nearest:
     """Cheapest changes of the input of a search."""
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
-        self.search, self.net, self.time_limit = search, net, time_limit
+        self.search, self.net, self.parts, self.time_limit = search, net, parts, time_limit
         self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
@@ -266,7 +272,7 @@ class Nearest:
     def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
         # each try asks for 4 `MISS` more, four of them for 16: who is not valid then is so for another reason
-        for _ in range(4 if len(self.changes) else 0):
+        for number in range(4 if len(self.changes) else 0):
             best = self._solve(margin)
             if best.values is None:
                 return None
@@ -274,7 +280,9 @@ class Nearest:
             if found is not None:
                 self.guess.known.append((margin, found.cost))
                 return found
-            margin += 4 * MISS * self.effect.margin(best.values)[1]  # whoever is valid by a hair is not after rounding
+            # whoever is valid by a hair is not after rounding, and that of float32 is larger
+            wider = 10.0**number if self.search.task.unshifted else 1.0
+            margin += wider * 4 * MISS * self.effect.margin(best.values)[1]
         return None
 
     def widest(self) -> NearestPoint | None:
@@ -297,6 +305,52 @@ class Nearest:
                 proved = f"it is proved that no allowed change{beside} leads to {self.search.target!r}"
                 raise NoneExists(f"{proved}: no margin exceeds {at_most(allowance - bound)}")
         return None
+
+    def row(self) -> Iterator[Candidate]:
+        """The nearest valid row, with a lower bound on the cost of all such rows."""
+        found, search, space = self.at(0.0) or self.widest(), self.search, self.search.task.space
+        if found is None:
+            return
+        # A solver's point lies beside the boundary, or on it, where the class depends on the order of summation. What
+        # is taken is beyond what rounding could do; a row of steps and levels alone may lie on the boundary itself.
+        free = np.array([not f.is_level and f.step is None and f.listed is None for f in space])
+        start = np.where(free, np.clip(search.input, *np.array([f.ends for f in space]).T), found.point)
+        point, ways = found.point, AROUND
+        for _ in range(3 if search.test is not None else 0):
+            rows = start + ways[:, None] * (found.point - start)
+            rows = space.snapped(rows, np.broadcast_to(search.input, rows.shape))
+            first = int((sure := search.test.slacks(rows) > 0).argmax())  # type: ignore[union-attr]
+            if not sure[first]:
+                break
+            point, ways = rows[first], np.linspace(ways[max(first - 1, 0)], ways[first], 64)
+        yield Candidate(point, lower_bound=self._lower_bound(search.cost(point)))
+
+    def _lower_bound(self, cost: float) -> float:
+        """No allowed row of the class, different from those found, costs less than this; 0 where nothing was proved."""
+        task, net, goal, avoid = self.search.task, self.net, self.goal, self.search.avoid
+        count = len(task.space) if task.distance == "l1" else 1  # the program adds up what "l1" is the mean of
+        cost, deadline = count * cost, self._deadline()
+        limit = cost * (1 + NOTHING) + NOTHING
+        budget = ChangeBudget(self.changes, limit, task.distance)
+        ranges, pieces = unit_ranges(net, budget), task.once("milp/pieces", lambda: pieces_of(task))
+        # how far a feature may be from where the program has it, which takes it to be on a step before and after
+        sizes = np.maximum([max(f.size, f.step or 0.0) for f in task.space], np.abs(self.search.input))
+        beside = 2 * ON_GRID * sizes
+        # A valid row has a margin of at least 0 as the model computes it, and in the program one that is less by no
+        # more than: digits of the program itself, of the parts that columns are sums of, and features beside a step.
+        weights = [*goal.weights(net), np.abs(goal.signs).max(axis=1)][0]
+        lines = np.array([0.0 if p is None or p.line is None else np.abs(p.line) @ weights for p in self.parts])
+        encoding = 2 * len(lines) * float(pieces.accuracy @ np.abs(net.weights[0]) @ weights)
+        margin = -ALLOWANCE * goal.size(net, ranges) - encoding - float(lines @ beside)
+        for cases in CASES:
+            program = programs.cheapest_program(net, budget, goal, margin, avoid, ranges, tie=0.0)
+            bound = proved_minimum(program, program.phases, cost * (1 - NOTHING), cases, deadline)
+            if bound >= cost * (1 - CLOSED):
+                break
+            attempt = BudgetedSearch(self.effect, margin, limit, self.relaxation, deadline)
+            ranges = attempt.narrow_ranges() or ranges
+        # costs of columns are rounded, to far more digits than 12
+        return max(0.0, (bound * (1 - 1e-12) - float(beside @ [1 / f.span for f in task.space])) / count)
 
     def _deadline(self) -> float:
         return min(time.monotonic() + self.time_limit, self.search.task.deadline)
@@ -331,6 +385,8 @@ class Nearest:
                 f"gives row {search.row} of `X`, changed, a margin of {margin:g} instead of {expected:g}; {INSTEAD}"
             )
         fine = margin > 0 if self.strict else margin >= 0
+        if task.unshifted and search.test is not None:
+            fine = bool(search.test.slacks(point[None])[0] >= 0)
         if not fine or not search.is_different(point):
             return None
         return NearestPoint(point, margin, max(margin, expected) + 2 * MISS * size, self.effect.cost(amounts)[0])
@@ -350,7 +406,9 @@ class MilpSource:
 
     For dense networks of any depth with relu, leaky relu, hard tanh and identity units. What a feature may be and how
     it may change, costs and units are exact in a mixed-integer program, which is solved by branch and bound on linear
-    programs (HiGHS). What comes out is moved onto the grid of the space and evaluated again by the model itself.
+    programs (HiGHS). What comes out is moved onto the grid of the space and evaluated again by the model itself. Where
+    delta is 0, it offers the nearest valid row alone, with a proved lower bound on the cost of all; margins do not
+    matter then.
 
     Parameters
     ----------
@@ -413,6 +471,8 @@ class MilpSource:
         """Different candidates for one row, allowed by the space and valid on the model, cheapest first."""
         net, parts = search.task.once("milp/network", lambda: network_of(search.task))
         nearest = Nearest(search, net, parts, self.time_limit)
+        if search.task.unshifted:
+            return nearest.row()
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
 
     def _in_steps(self, nearest: Nearest) -> Iterator[Candidate]:

@@ -1,0 +1,191 @@
+"""Least margins of dense networks while at most a few parameters move, each within a reach of its own.
+
+Intervals again, but of the terms of a sum only as many change as parameters may move: of their falls the largest count.
+A range is computed for every number of moves that may have been spent on it, its *budget*, which the layers share.
+Units of the first hidden layer have no parameter in common: the budgets of the terms of a sum over them add up to its
+own, and the worst division is found unit by unit, as in a knapsack. With at most one hidden layer that is exact. In
+deeper layers every unit gets all that was spent before them: a bound, no looser than that of the box but for rounding.
+
+A bias is the weight of an input that is always 1.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from apas._typing import Floats, Indices
+from apas.models.feedforward import FeedForward
+from apas.models.forward import LOWEST, activation_range
+from apas.shifts.base import Box, Sparse, largest_entries
+from apas.worst_case.intervals import Boxes, is_exact, output_signs, rivals
+
+#: Behind several hidden layers up to so many moves are shared by all layers; of more, each layer has them all.
+SHARED = 8
+#: How many products are held at a time.
+PRODUCTS = 1 << 19
+#: Per budget the ends of what enters a layer, (rows, inputs + 1) each.
+_Ends = Sequence[tuple[Floats, Floats]]
+
+
+class SparseBoxes(Boxes):
+    """Rows against growing sets of sparse shifts; exact with at most one hidden layer."""
+
+    def __init__(self, net: FeedForward, X: Floats, wanted: Indices, sparse: Sparse) -> None:
+        super().__init__(net, X, wanted, sparse.radii)
+        self.sparse, self.count = sparse, min(sparse.count, int(np.count_nonzero(sparse.radii)))
+        self.budgets = range(0 if is_exact(net) or self.count <= SHARED else self.count, self.count + 1)
+        reach = [np.vstack(pair) for pair in zip(self.reach[::2], self.reach[1::2], strict=True)]
+        self.layers = [np.vstack(pair)[None] for pair in zip(net.weights, net.biases, strict=True)]
+        self.reaches, self.rivals, self.heads = [r[None] for r in reach], rivals(net, wanted), []
+        for (v, _, bias, _), rival in zip(self.outputs, self.rivals.T, strict=True):
+            # a difference of scores has two parameters per term: the one of larger reach moves first, then both do
+            both = [reach[-1][:, wanted].T, reach[-1][:, rival].T] if len(net.biases[-1]) > 1 else [reach[-1].T]
+            stages = [np.maximum.reduce(both), sum(both)][: len(both)]
+            self.heads.append((_with_one(v, bias), [np.broadcast_to(s, (len(X), len(reach[-1]))) for s in stages]))
+        if self.count == 1:  # one of the two biases, not both
+            stated = zip(self.outputs, self.heads, strict=True)
+            self.outputs = [(*terms[:3], stages[0][:, -1]) for terms, (_, stages) in stated]
+        if net.activations:
+            first = reach[0][:, :1] if (reach[0] == reach[0][:, :1]).all() else reach[0]
+            self.falls = np.zeros((len(X), min(self.count, len(first)) + 1, first.shape[1]))
+            for rows in self._blocks():
+                effects = np.abs(_with_one(X[rows]))[:, :, None] * first
+                np.cumsum(-np.sort(-effects, axis=1)[:, : self.count], axis=1, out=self.falls[rows, 1:])
+
+    def take(self, rows: Indices) -> SparseBoxes:
+        """The same for some of the rows."""
+        return SparseBoxes(self.net, self.X[rows], self.wanted[rows], self.sparse)
+
+    def error(self, delta: Floats) -> Floats:
+        """What rounding can add to `bound` at most."""
+        # differences of products, and up to two of them per term of a sum: four times what the sums of a box need
+        return np.asarray(4 * super().error(delta))
+
+    def against(self, delta: Floats, rival: int) -> Floats:
+        """Least margins against one of the rivals of each row."""
+        return np.asarray(self._leasts(delta)[rival] - self.net.rounding(self.X, self.radii, delta))
+
+    def _bound(self, delta: Floats) -> Floats:
+        return np.asarray(self._leasts(delta).min(axis=0))
+
+    def _blocks(self) -> Iterator[slice]:
+        step = max(1, PRODUCTS // (max(w.size for w in self.layers) * (2 + min(self.count, 16))))
+        return (slice(start, start + step) for start in range(0, len(self.X), step))
+
+    def _leasts(self, delta: Floats) -> Floats:
+        """Least margins against each rival, (rivals, rows)."""
+        least, last = np.empty((len(self.heads), len(self.X))), len(self.net.activations)
+        for rows in self._blocks():
+            ends = self._entering(delta[rows], rows)
+            for i in range(len(self.heads)):
+                least[i, rows] = self._sums(last, ends, *self._head(i, rows, delta))[-1][:, 0]
+        return least
+
+    def _head(self, rival: int, rows: slice, delta: Floats) -> tuple[Floats, list[Floats]]:
+        """Weights of the margin against a rival, (rows, inputs + 1, 1), and how far they move by stages."""
+        w, stages = self.heads[rival]
+        return w[rows, :, None], [delta[rows, None, None] * stage[rows, :, None] for stage in stages]
+
+    def _entering(self, delta: Floats, rows: slice) -> _Ends:
+        """Ends of what enters the output layer."""
+        ends: _Ends = [(_with_one(self.X[rows]),) * 2]
+        for i, name in enumerate(self.net.activations):
+            if i == 0:
+                last = self.falls.shape[1] - 1
+                spreads = (delta[:, None] * self.falls[rows, min(budget, last)] for budget in self.budgets)
+                sums = [(self.middle[rows] - spread, self.middle[rows] + spread) for spread in spreads]
+            else:
+                w, reach = self.layers[i], [delta[:, None, None] * self.reaches[i]]
+                highs = self._sums(i, ends, -w, reach)  # turned round
+                sums = [(low, -high) for low, high in zip(self._sums(i, ends, w, reach), highs, strict=True)]
+            ranges = (activation_range(name, *pair) for pair in sums)
+            ends = [(_with_one(low), _with_one(high)) for low, high in ranges]
+        return ends
+
+    def _sums(self, layer: int, ends: _Ends, w: Floats, reaches: list[Floats]) -> list[Floats]:
+        """Per budget the least sums that enter a layer's units, (rows, units)."""
+        if layer == 1 and self.budgets[0] == 0:
+            terms = self._terms(ends, w, reaches)
+            return list(deque(_divided(terms, self.count), maxlen=1)[0])
+        found: list[Floats] = [np.full((), np.inf)] * len(self.budgets)
+        for spent, pair in enumerate(ends):
+            stages = [_least(*pair, w, reach) for reach in (np.zeros(()), *reaches)]
+            falls = np.sort(np.concatenate([after - before for before, after in pairwise(stages)], axis=1), axis=1)
+            sums = np.concatenate([stages[0].sum(axis=1, keepdims=True), falls[:, : self.count]], axis=1).cumsum(axis=1)
+            for i, budget in enumerate(self.budgets):
+                if budget >= spent:
+                    found[i] = np.minimum(found[i], sums[:, min(budget - spent, sums.shape[1] - 1)])
+        return found
+
+    def _terms(self, ends: _Ends, w: Floats, reaches: list[Floats]) -> list[Floats]:
+        """Least terms of sums over the first layer, (rows, inputs + 1, units), per budget, as long as it matters."""
+        stages, most = [np.zeros(()), *reaches], min(self.count, self.falls.shape[1] - 1 + len(reaches))
+        own = [[_least(*ends[m - q], w, reach) for q, reach in enumerate(stages[: m + 1])] for m in range(most + 1)]
+        return [np.minimum.reduce(choices) for choices in own]
+
+    def worst(self, delta: Floats) -> Floats | None:
+        """Per row a shift of delta 1 whose margin at `delta` is the bound; None if it is not known."""
+        net = self.net
+        if not is_exact(net) or (net.activations and net.activations[0] in LOWEST):
+            return None
+        rival = self._leasts(delta).argmin(axis=0)
+        signs = output_signs(net, self.wanted, self.rivals[np.arange(len(rival)), rival])
+        if not net.activations:
+            return self.sparse.steepest((_with_one(self.X)[:, :, None] * signs[:, None, :]).reshape(len(rival), -1))
+        return np.stack([self._worst(i, int(rival[i]), signs[i], delta) for i in range(len(rival))])
+
+    def _worst(self, row: int, rival: int, signs: Floats, delta: Floats) -> Floats:
+        """The same for one row, by going back through the division of the moves among the units."""
+        one, left = slice(row, row + 1), self.count
+        ends, (w, reaches) = self._entering(delta[one], one), self._head(rival, one, delta)
+        terms, x = self._terms(ends, w, reaches), _with_one(self.X[one])[0]
+        tables, stages = list(_divided(terms, left)), [np.zeros_like(w), *reaches]
+        hidden, output = (np.zeros_like(reach[0]) for reach in self.reaches)
+        for k in reversed(range(len(output))):
+            totals = [tables[k][left - j][0, 0] + terms[j][0, k, 0] for j in range(min(left + 1, len(terms)))]
+            spent = int(np.argmin(totals))
+            left -= spent
+            choices = [
+                (a * w[0, k, 0] - abs(a) * reach[0, k, 0], q, side, a)
+                for q, reach in enumerate(stages[: spent + 1])
+                for side, a in ((-1.0, ends[spent - q][0][0, k]), (1.0, ends[spent - q][1][0, k]))
+            ]
+            _, own, side, a = min(choices)
+            moved = largest_entries(self.reaches[1][0, k] * np.abs(signs), own)
+            output[k, moved] = (-np.sign(a) * signs * self.reaches[1][0, k])[moved]
+            if k < hidden.shape[1]:  # the last input of the output layer is the 1 of its bias
+                moved = largest_entries(np.abs(x) * self.reaches[0][0, :, k], spent - own)
+                hidden[moved, k] = (side * np.sign(x) * self.reaches[0][0, :, k])[moved]
+        return np.concatenate([hidden.ravel(), output.ravel()])
+
+
+def _with_one(a: Floats, last: Floats | float = 1.0) -> Floats:
+    """Numbers (rows, inputs) with the input of the bias behind them."""
+    return np.concatenate([a, np.broadcast_to(last, (len(a),))[:, None]], axis=1)
+
+
+def _least(low: Floats, high: Floats, w: Floats, reach: Floats) -> Floats:
+    """Least products of inputs and moving weights, (rows, inputs, units): concave in the input, so at an end of it."""
+    a, b = low[:, :, None], high[:, :, None]
+    return np.asarray(np.minimum(a * w - np.abs(a) * reach, b * w - np.abs(b) * reach))
+
+
+def _divided(terms: list[Floats], count: int) -> Iterator[Floats]:
+    """Per budget up to `count` the least sum of the first 0, 1, ... terms with budgets that add up to it."""
+    table = np.zeros((count + 1, len(terms[0]), terms[0].shape[2]))
+    yield table
+    for k in range(terms[0].shape[1]):
+        after = table + terms[0][:, k]
+        for spent in range(1, min(len(terms) - 1, count) + 1):
+            np.minimum(after[spent:], table[:-spent] + terms[spent][:, k], out=after[spent:])
+        table = after
+        yield table
+
+
+def boxes_in(net: FeedForward, X: Floats, wanted: Indices, region: Box | Sparse) -> Boxes:
+    """Intervals of rows over a box, or over the sparse shifts in it."""
+    return SparseBoxes(net, X, wanted, region) if isinstance(region, Sparse) else Boxes(net, X, wanted, region.radii)
