@@ -160,7 +160,8 @@ def _climbed(search: Search) -> Floats | None:
         rows = np.unique(task.space.snapped(np.array(tried), np.tile(search.input, (len(tried), 1))), axis=0)
         valid = rows[task.valid(rows, search.target)]
         if len(valid):
-            return valid[task.space.costs(valid, np.tile(search.input, (len(valid), 1)), task.distance).argmin()]
+            costs = task.space.costs(valid, np.tile(search.input, (len(valid), 1)), task.distance)
+            return np.asarray(valid[costs.argmin()])
         point = rows[task.margins(rows, search.target).argmax()]
     return None
 

@@ -141,7 +141,7 @@ def _usable(search: Search, rows: Floats, numbers: Indices, seen: set[bytes]) ->
     """What rows become when the space allows them only in part: number, point and cost of those still of use."""
     task, inputs = search.task, np.broadcast_to(search.input, rows.shape)
     points = task.space.snapped(rows, inputs)
-    kept = is_changed(points, inputs).any(axis=1)
+    kept: Bools = np.asarray(is_changed(points, inputs).any(axis=1))
     if kept.any():  # preprocessing need not take an empty table
         kept[kept] = task.valid(points[kept], search.target)
     for i in np.flatnonzero(kept):
