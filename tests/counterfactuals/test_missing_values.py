@@ -62,12 +62,15 @@ def test_costs():
     assert violations(SPACE, points, ROWS).tolist() == [0.0, 1.0]  # a job that becomes missing
     empty = points.assign(income=[np.nan, 34.0], job=[None, "office"])
     assert np.isnan(cost(SPACE, ROWS, empty)[0])  # a row without any value is no counterfactual
+    assert np.isnan(SPACE.costs(np.full((1, 3), np.nan), np.array([[20.0, np.nan, 1.0]]))[0])
 
 
-def test_neighbours_of_a_row_with_a_missing_cell_come_in_the_order_of_their_costs():
+@pytest.mark.parametrize("holes", [True, False])
+def test_neighbours_of_a_row_with_a_missing_cell_come_in_the_order_of_their_costs(holes):
     background = np.stack([RNG.uniform(0, 100, 60), RNG.uniform(0, 50, 60), RNG.integers(0, 2, 60)], axis=1)
-    background[::3, 1] = np.nan
-    background[::5, 2] = np.nan
+    if holes:
+        background[::3, 1] = np.nan
+        background[::5, 2] = np.nan
     task = Task(MODEL, SPACE, background=background)
     for start in ([20.0, np.nan, 1.0], [20.0, 30.0, 1.0], [20.0, np.nan, np.nan]):
         search = Search(task, 0, np.array(start), 1)
