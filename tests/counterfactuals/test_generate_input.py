@@ -50,7 +50,7 @@ def generate(X=ROWS, delta=0.05, **options):
         ({"X": pd.concat([ROWS, ROWS[["income"]]], axis=1)}, "`X` must have each column once, got 'income' more than"),
         ({"X": ROWS.assign(income=pd.Timestamp("2020-01-01"))}, "`X` must hold finite numbers in column 'income'"),
         ({"space": None, "background": []}, "`background` must have rows to read ranges and levels from, got none"),
-        ({"space": None, "background": ROWS.assign(income=[None, 1])}, "`background` must have a value .* 'income' lacks 1"),
+        ({"space": None, "background": ROWS.assign(income=[None, 1])}, "`background` must hold finite numbers in column 'income', .* but row 0 is nan"),
         ({"space": None, "background": pd.concat([ROWS, ROWS], axis=1)}, "`background` must have each column once"),
         ({"space": None, "background": ROWS.drop(columns="income")}, "`background` must have .*, but it lacks 'income'"),
         ({"space": None, "background": ROWS.assign(income=pd.Timestamp("2020-01-01"))}, "must be texts, numbers or boo"),

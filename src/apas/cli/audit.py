@@ -26,7 +26,7 @@ class AuditOptions:
     """What both audits take: of a certificate file, and of a ledger."""
 
     validity_only: Annotated[
-        bool, Option("--validity-only", help="Take a model of any architecture; ask only which rows are valid on it.")
+        bool, Option("--validity-only", help="Ask only which rows are valid on the new model.")
     ] = False
     space: Annotated[Path | None, optional("TOML file that says what repairs may change.")] = None
     no_repairs: Annotated[bool, Option("--no-repairs", help="Do not look for repairs.")] = False

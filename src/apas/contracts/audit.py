@@ -30,8 +30,9 @@ from apas.counterfactuals.space.space import FeatureSpace, check_space
 from apas.display.numbers import at_most, exactly, plain
 from apas.display.tables import markdown_table
 from apas.errors import ApasError, InputError
+from apas.models.base import offers
 from apas.models.digest import model_digest
-from apas.shifts.base import words_of
+from apas.shifts.base import Fingerprinted, words_of
 from apas.shifts.distance import ShiftReport, read_model
 
 if TYPE_CHECKING:
@@ -326,13 +327,13 @@ def audit(
         What `certify`, `generate` or `load_certificates` returned, or the name of a certificate file. Rows that are
         ``CERTIFIED`` are promises, others are not.
     new_model : object
-        The model that is to be used from now on: see `as_model`. It must have the architecture, the features and the
-        order of features of the model that was certified.
+        The model that is to be used from now on: see `as_model`. It may be of another kind or have other features, as
+        long as it can read the rows; a column that they do not have is passed as missing.
     base : object, optional
         The model that was certified. With it the shift is measured, overall and per layer, and each broken promise is
         said to lie inside or outside of what was certified; without it that is not known.
     validity_only : bool, default False
-        Take a model of any architecture, match the columns by name, and ask only which rows are valid on it.
+        Ask only which rows are valid on the new model, and compare it with nothing.
     space : FeatureSpace, optional
         What repairs may change. Known if `generate` made the certificates with a space that encodes the rows.
     repairs : bool, default True
@@ -341,14 +342,16 @@ def audit(
     Returns
     -------
     AuditReport
-        One line per certificate: ``HELD``, ``BROKEN_INSIDE``, ``BROKEN_OUTSIDE``, ``BROKEN`` (without `base`, or if
-        not all of the models has a fingerprint) or ``NOT_PROMISED``.
+        One line per certificate: ``HELD``, ``BROKEN_INSIDE``, ``BROKEN_OUTSIDE``, ``BROKEN`` (without `base`, if not
+        all of the models has a fingerprint, or of claims about a training process) or ``NOT_PROMISED``.
 
     Notes
     -----
     A certificate about every shift is wrong if it is broken inside, and the report says so loudly; one about most
-    shifts leaves a share out. A new preprocessing, threshold or list of classes is outside of every certificate. The
-    certificates themselves are not checked: see `verify`. A repair is no promise: certify it before it becomes one.
+    shifts leaves a share out. A new preprocessing, threshold or list of classes is outside of every certificate about
+    shifts of parameters; one over refits (`ObservedShifts`) covers what its process makes. Listed models are known by
+    their fingerprints; whether another model comes from the process, nothing shows. The certificates themselves are not
+    checked: see `verify`. A repair is no promise: certify it before it becomes one.
 
     Examples
     --------
@@ -378,9 +381,10 @@ def audit(
     with np.errstate(over="ignore", invalid="ignore"):
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
     shift = new.shift(shifts)
-    lies = new.lies_in(shifts, (item.delta for item in found), shift)
+    asked = [(item.delta, is_proof(item.claim)) for item in found]
+    lies = new.lies_in(shifts, asked, shift)
     beside, doubts = _Beside(new, shift, shifts, question), np.where(rounded, _DOUBT, "").tolist()
-    rows = [_row(i, item, valid[i], lies[item.delta], beside, doubts[i]) for i, item in enumerate(found)]
+    rows = [_row(i, item, valid[i], lies[asked[i]], beside, doubts[i]) for i, item in enumerate(found)]
     notes = [*new.notes, *([_ROUNDED] if rounded.any() else [])]
     broken = np.array([row.outcome.is_broken for row in rows])
     if repairs and broken.any():
@@ -430,19 +434,22 @@ class _Beside:
 
     def why(self, inside: bool | None, item: Certificate) -> str:
         """What is known about the shift."""
-        new = self.new
-        if self.shift is None:
+        new, listed = self.new, offers(self.shifts, Fingerprinted)
+        if new.base is None:
             return "whether the new model lies in the certified set was not measured"
         if inside is None and new.unidentified:
             return (
                 "whether the new model lies in the certified set is not known, since not all of the models is "
                 f"identified ({new.unidentified})"
             )
-        if new.differs:
-            return f"the new model differs in more than parameters ({new.differs}), which no certificate covers"
+        if inside is None and listed and not is_proof(item.claim):
+            return "the certificate covers it if it comes from the certified process, which its fingerprint cannot show"
+        if new.differs and not (listed and item.delta == 1):
+            where = "" if not new.comparable and not len(new.model.parameters) else " in more than parameters"
+            return f"the new model differs{where} ({new.differs}), which this certificate does not cover"
         if words_of(self.shifts).no_limit:
             return words_of(self.shifts).no_limit
-        if not bounds_distance(self.shifts):  # their delta is in other units than the distance
+        if self.shift is None or not bounds_distance(self.shifts):  # their delta is in other units than the distance
             return f"the certified set is: {item.claim.measure}, delta = {exactly(item.delta)}"
         moved = at_most(self.shift.delta)
         return f"the certified delta is {exactly(item.delta)}, the distance of the parameters at most {moved}"

@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from apas._random import Stream
 from apas._typing import Floats, Indices
 from apas._validation import is_frame
 from apas.certification.certificate import Certificate, Drawn
+from apas.certification.claims import is_proof
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.question import Question, check_agreement
 from apas.certification.results import Certificates, UnderShifts
@@ -27,7 +29,7 @@ from apas.counterfactuals.space.encoder import CodedModel
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.as_model import encoded_rows
-from apas.models.base import Dense, Described, Model, Named, Parameters, Raw, offers
+from apas.models.base import Dense, Described, Learned, Model, Named, Parameters, Raw, offers
 from apas.models.digest import model_digest, unidentified
 from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves
 from apas.shifts.distance import ShiftReport, compare_models, read_model
@@ -244,16 +246,21 @@ def _margins(told: Reading, now: Reading, band: float, drawn: bool) -> str | Non
 
 
 #: What may differ between two models of one architecture besides the parameters; no shift of parameters covers it.
-_BESIDES = ("preprocessing", "code", "threshold", "classes", "buffers", "dtype", "coding")
-_INSTEAD = "to ask only whether the rows are valid on it, pass validity_only=True (--validity-only)"
+_BESIDES = ("preprocessing", "code", "threshold", "classes", "buffers", "dtype", "coding", "what it has learned")
 _IN_MODEL_UNITS = (
     "The rows were taken in model units, as they were certified: the preprocessing is not part of the new model, and "
     "is taken to be the same."
 )
-#: How the note begins that says so.
-BEYOND_PARAMETERS = "The new model differs from the certified one in more than parameters"
+#: How the note begins that says so; models without parameters do not differ in more than these.
+DIFFERS = "The new model differs from the certified one"
+BEYOND_PARAMETERS = f"{DIFFERS} in more than parameters"
 #: How the note begins that says that nobody knows whether it does.
 NOT_IDENTIFIED = "Not all of the models is identified"
+#: How the note begins that says why there is no distance between models.
+NOT_MEASURED = "No shift was measured"
+#: How the note begins about a model that may or may not come from the certified process.
+OF_THE_PROCESS = "The certificates speak of the process that the listed models came from"
+_ASKED = "what was asked is whether the rows are valid on it"
 _UNNAMED = "The new model does not name its features: columns were taken in the order of the certificates."
 
 
@@ -268,30 +275,38 @@ class Successor:
     differs: str
     unidentified: str
     notes: tuple[str, ...]
+    comparable: bool = True  # whether there is a distance between the parameters
 
     def shift(self, shifts: Any) -> ShiftReport | None:
-        """How far the parameters moved, in the distance that the certified set is about."""
-        if self.base is None:
+        """How far the parameters moved, in the distance that the certified set is about; None if there is none."""
+        if self.base is None or not self.comparable:
             return None
         order = shifts.order if offers(shifts, Normed) else float("inf")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GuaranteeWarning)  # the audit itself says what else differs
             return compare_models(self.base, [self.model], p=order, names=["`new_model`"], columns=["new model"])
 
-    def lies_in(self, shifts: Any, deltas: Iterable[float], moved: ShiftReport | None) -> dict[float, bool | None]:
-        """Per delta whether the new model is one that certificates about the shifts speak of; None if nobody knows."""
+    def is_listed(self, shifts: Any) -> bool:
+        """Whether it is one of the models that certificates list by their fingerprints."""
+        # the listed models themselves, with all that belongs to them
+        return model_digest(self.model) in shifts.digests or model_digest(self.given) in shifts.digests
+
+    def lies_in(
+        self, shifts: Any, asked: Iterable[tuple[float, bool]], moved: ShiftReport | None
+    ) -> dict[tuple[float, bool], bool | None]:
+        """Per delta and whether a claim is a proof: whether the claim speaks of the new model; None if nobody knows."""
         if self.base is None:
-            return dict.fromkeys(deltas)
+            return dict.fromkeys(asked)
         ours, theirs = self.base.parameters, self.model.parameters
         listed, least = None, math.nan
-        if offers(shifts, Fingerprinted):  # the listed models themselves, with all that belongs to them
-            listed = model_digest(self.model) in shifts.digests or model_digest(self.given) in shifts.digests
+        if offers(shifts, Fingerprinted):
+            listed = self.is_listed(shifts)
         elif moved is not None and bounds_distance(shifts):
             least = moved.delta
-        elif offers(shifts, Measurable):
+        elif not self.differs and offers(shifts, Measurable):
             least = shifts.distance(ours, theirs)
-        found: dict[float, bool | None] = {}
-        for delta in dict.fromkeys(deltas):
+        found: dict[tuple[float, bool], bool | None] = {}
+        for delta, proof in dict.fromkeys(asked):
             if listed is not None and delta == 1:
                 inside: bool | None = listed
             elif listed is not None and not offers(shifts, Listed):
@@ -302,7 +317,9 @@ class Successor:
                 inside = least < delta
             else:
                 inside = shifts.contains(ours, theirs, delta)
-            found[delta] = None if inside and self.unidentified else inside
+            if listed is not None and not proof and not inside and (delta == 1 or not self.differs):
+                inside = None  # a claim about a process speaks of all models that come from it, and nothing shows it
+            found[delta, proof] = None if inside and self.unidentified else inside
         return found
 
 
@@ -334,22 +351,50 @@ def read_successor(
     notes = (_IN_MODEL_UNITS,) if network_only else ()
     if not network_only and found.feature_names is not None and _names(new) is None:
         notes = (*notes, _UNNAMED)
+    if not network_only and (absent := absent_columns(found, new)):
+        notes = (*notes, f"The certified rows have no {absent}: passed to the new model as missing.")
     if validity_only:
         return Successor(new, given, None, network_only, "", "", notes)
     compared = old if old is not None else known
-    if compared is not None:
-        _refuse_other_architecture(compared, new)
-    _refuse_other_features(found, given, new, base, network_only)
+    apart = [] if compared is None else _other_architecture(compared, new)
+    apart += _other_features(found, given, new, base, network_only)
+    bare = _without_parameters(compared, new)
     ours, theirs = ({}, {}) if old is None else (_describe(old), _describe(new))
-    differs = ", ".join(key for key in _BESIDES if ours.get(key) != theirs.get(key))
-    if differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
-        what = f"{BEYOND_PARAMETERS} ({differs}): however small the measured shift is, it lies in no certified set."
-        notes = (*notes, what)
+    same_kind = ours.get("kind") == theirs.get("kind")  # models of two kinds have nothing in common to be compared
+    beside = [key for key in _BESIDES if same_kind and ours.get(key) != theirs.get(key)]
+    differs = ", ".join([*apart, *beside])
+    if apart:
+        what, since = (DIFFERS, f"since {bare}, ") if bare else (BEYOND_PARAMETERS, "")
+        notes = (*notes, f"{what} ({differs}): {since}no shift was measured; {_ASKED}.")
+    elif bare:
+        notes = (*notes, f"{NOT_MEASURED}, since {bare}; {_ASKED}.")
+    elif differs and not offers(found.shifts, Fingerprinted):  # listed models may differ in anything
+        small = "however small the measured shift is, these certificates do not cover it"
+        notes = (*notes, f"{BEYOND_PARAMETERS} ({differs}): {small}.")
     missing = "" if old is None else "; ".join(dict.fromkeys(filter(None, (unidentified(old), unidentified(new)))))
     if missing and not differs:
         what = f"{NOT_IDENTIFIED} ({missing}): that part could not be compared, and may differ at any measured shift."
         notes = (*notes, what)
-    return Successor(new, given, old, network_only, differs, missing, notes)
+    successor = Successor(new, given, old, network_only, differs if old is not None else "", missing, notes)
+    successor = replace(successor, comparable=not (apart or bare))
+    if offers(found.shifts, Fingerprinted) and _speaks_of_process(found) and not successor.is_listed(found.shifts):
+        own = f", with what differs ({differs})," if differs else ""
+        if_so = f"they cover it{own} if it comes from that process, which its fingerprint cannot show"
+        what = f"{OF_THE_PROCESS}, and the new model is none of these: {if_so}."
+        successor = replace(successor, notes=(*successor.notes, what))
+    return successor
+
+
+def _speaks_of_process(found: Certificates | MaxShifts) -> bool:
+    promises = (item for item in found if isinstance(item, Certificate) and item.is_certified and item.delta == 1)
+    return any(not is_proof(item.claim) for item in promises)
+
+
+def _without_parameters(old: Model | None, new: Model) -> str:
+    """Which of the models have no parameters, in words; empty if all have some."""
+    new_has, old_has = len(new.parameters) > 0, old is None or len(old.parameters) > 0
+    whose = "the certified one has" if new_has else "the new model has" if old_has else "the models have"
+    return "" if new_has and old_has else f"{whose} no parameters"
 
 
 def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool) -> Model:
@@ -358,7 +403,12 @@ def _bound(given: Model, origin: Origin, found: Certificates, network_only: bool
         try:
             return FeatureSpace.from_dict(origin.space).bind(given)
         except (ApasError, TypeError, ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"`new_model` must fit the space that the certificates were made with: {error}") from None
+            if offers(given, Raw):  # it reads raw rows by itself, though not all that the space allows
+                return given
+            raise InputError(
+                f"`new_model` must fit the space that the certificates were made with, or come with its own (pass "
+                f"space.bind(model) of that): {error}"
+            ) from None
     width = len(found.readings[0].encoded) if found.readings else given.n_features
     width = width if found.model is None else found.model.n_features
     if network_only and given.n_features != width:
@@ -375,41 +425,39 @@ def _names(model: Model) -> tuple[str, ...] | None:
 
 
 def _describe(model: Model) -> dict[str, Any]:
-    return model.describe() if offers(model, Described) else {"classes": [str(c) for c in model.classes]}
+    told = model.describe() if offers(model, Described) else {"classes": [str(c) for c in model.classes]}
+    return {**told, "what it has learned": model.content_digest()} if offers(model, Learned) else told
 
 
-def _refuse_other_architecture(old: Model, new: Model) -> None:
+def _other_architecture(old: Model, new: Model) -> list[str]:
+    """What differs so that there is no distance between the parameters, in words."""
     ours, theirs = (_describe(old), _describe(new)) if offers(old, Described) and offers(new, Described) else ({}, {})
+    apart = []
+    if ours.get("kind") != theirs.get("kind"):
+        return [f"kind ({theirs.get('kind')} instead of {ours.get('kind')})"]
     for key in {**ours, **theirs}:
         if key not in (*_BESIDES, "feature_names") and ours.get(key) != theirs.get(key):
-            pair = f"{theirs.get(key)} instead of {ours.get(key)}"
-            shown = f" ({pair})" if len(pair) < 120 else ""
-            raise InputError(
-                "`new_model` must have the architecture of the certified model, but differs in "
-                f"{key.replace('_', ' ')}{shown}; {_INSTEAD}."
-            )
-    if old.parameters.shapes != new.parameters.shapes or old.n_features != new.n_features:
-        raise InputError(
-            "`new_model` must have the architecture of the certified model, but the shapes of its parameters differ; "
-            f"{_INSTEAD}."
-        )
+            pair = f"{theirs.get(key)} instead of {ours.get(key)}" if key in ours and key in theirs else ""
+            apart.append(key.replace("_", " ") + (f" ({pair})" if 0 < len(pair) < 120 else ""))
+    if not apart and (old.parameters.shapes != new.parameters.shapes or old.n_features != new.n_features):
+        apart.append("the shapes of its parameters")
+    return apart
 
 
-def _refuse_other_features(found: Certificates, given: Model, new: Model, base: Any, network_only: bool) -> None:
-    """Features must be the same ones, in the same order if that is known."""
+def _other_features(found: Certificates, given: Model, new: Model, base: Any, network_only: bool) -> list[str]:
+    """Whether features are not the same ones, in the same order if that is known, in words."""
     theirs = _names(given if base is not None else new)
     ours = found.feature_names if base is None else _names(read_model(base, "`base`"))
     if theirs is None or ours is None or network_only or theirs == tuple(ours):
-        return
+        return []
     same = sorted(theirs) == sorted(ours)
     if base is None and same and offers(new, Raw) and not isinstance(new, CodedModel):
-        return  # rows are matched by name, and the order of the pipeline that was certified is not known
-    first = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), 0)
-    what = "the same features in another order" if same else "other features"
-    raise InputError(
-        f"`new_model` must have the features of the certified model in their order, but it has {what}: number {first} "
-        f"is {theirs[first]!r} instead of {ours[first]!r}; {_INSTEAD}."
-    )
+        return []  # rows are matched by name, and the order of the pipeline that was certified is not known
+    pairs = enumerate(zip_longest(ours, theirs))
+    number, was, is_ = next((i, repr(a), repr(b)) for i, (a, b) in pairs if a != b)
+    pair = f"number {number} is {is_} instead of {was}"
+    pair = f"{is_} is new" if was == "None" else f"{was} is gone" if is_ == "None" else pair
+    return [f"{'the order of its features' if same else 'its features'}: {pair}"]
 
 
 class NothingMoves:
@@ -429,19 +477,35 @@ def rows_on(found: Certificates, new: Successor) -> Question:
         points: Any = None
         encoded: Floats = np.array([r.encoded for r in known_readings(found)], dtype=np.float64)
     else:
+        rows, absent = own_columns(found.points, found, new.model), absent_columns(found, new.model)
         try:
-            points, encoded = rows_of(new.model, own_columns(found.points, found, new.model), found.feature_names)
-        except ApasError as error:
-            raise InputError(f"`new_model` cannot read the rows of the certificates: {error}") from None
-        check_agreement(new.model, points, encoded, name="`new_model`")
+            points, encoded = rows_of(new.model, rows, found.feature_names)
+            check_agreement(new.model, points, encoded, name="`new_model`")
+            question = question_of(new.model, encoded, points, list(found), NothingMoves())
+            if absent and np.isnan(new.model.margin(encoded, question.one_target)).any():
+                raise InputError("it gives no number for them.")
+        except Exception as error:  # each library has an error of its own for rows that it does not take
+            if not (absent or isinstance(error, ApasError)):
+                raise
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            lack = f"they have no {absent}, and it does not take missing values there: " if absent else ""
+            raise InputError(f"`new_model` cannot read the rows of the certificates: {lack}{said}") from error
+        return question
     return question_of(new.model, encoded, points, list(found), NothingMoves())
 
 
-def own_columns(rows: Any, found: Certificates, model: Model) -> Any:
-    """The columns of the new model in its order, where the certified one had others besides, or another order."""
+def absent_columns(found: Certificates, model: Model) -> str:
+    """Columns of the new model that the rows do not have, in words."""
     names, told = _names(model), found.feature_names
-    if names is None or told is None or not set(names) <= set(told) or names == tuple(told):
+    absent = [] if names is None or told is None else [name for name in names if name not in told]
+    return ", ".join(f"column {name!r}" for name in absent)
+
+
+def own_columns(rows: Any, found: Certificates, model: Model) -> Any:
+    """The columns of the new model in its order, where the certified one had others; missing where it had none."""
+    names, told = _names(model), found.feature_names
+    if names is None or told is None or names == tuple(told):
         return rows
     import pandas as pd
 
-    return (rows if is_frame(rows) else pd.DataFrame(rows, columns=list(told)))[list(names)]
+    return (rows if is_frame(rows) else pd.DataFrame(rows, columns=list(told))).reindex(columns=list(names))

@@ -22,6 +22,7 @@ from apas.errors import ApasError
 PER_ROW, ALTOGETHER = 5.0, 60.0  # seconds for one program, and for all repairs of one file
 HALVINGS = 40  # how often the way to a point that descent found is halved
 FURTHER = (1.05, 1.2, 1.5)  # how far beyond it to look for rows that change fewer features
+VALUES = 33  # how many values of a feature are tried where there is no slope to follow
 _DESCENT = Wachter(target_probability=0.5, tolerance=0.0, step=0.1)  # a descent that ends just inside the wanted class
 
 
@@ -97,7 +98,7 @@ def repair_rows(model: Any, space: FeatureSpace, rows: Any, targets: list[Any]) 
     names, end = space.names, time.monotonic() + ALTOGETHER
     try:
         task = Task(space.bind(model), space, deadline=end)
-        starts = space.numbers(own_columns(rows, space), "points")
+        starts = space.numbers_for(task.model, own_columns(rows, space), "points")
         programs = MilpSource(margin=0.0, step=1.0, time_limit=PER_ROW)
         exact = programs.unsupported(task) is None
     except ApasError as error:
@@ -123,7 +124,8 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
     if point is None or not search.is_valid(point):
         return Repair(None, names, "", None, "not found")
     space = search.task.space
-    how = "cheapest change that a mixed-integer program found" if programs else "found by descent; there may be nearer"
+    how = "found by descent" if has_slopes(search) else "found by trying values, one feature at a time"
+    how = "cheapest change that a mixed-integer program found" if programs else f"{how}; there may be nearer"
     values = table_cells(space.table(point[None]))[0]
     return Repair(tuple(values), names, changes_in_words(space, search.input, point), search.cost(point), how)
 
@@ -131,13 +133,37 @@ def _repair(search: Search, programs: MilpSource | None, end: float) -> Repair:
 def _nearest(search: Search, programs: MilpSource | None) -> Floats | None:
     if programs is not None:
         return next((c.point for c in programs.candidates(search)), None)
-    found = next((c.point for c in _DESCENT.candidates(search)), None)
+    found = next((c.point for c in _DESCENT.candidates(search)), None) if has_slopes(search) else _climbed(search)
     if found is None:
         return None
     # a little further on there is room to leave features alone, which may cost less in the end
     further = [search.snapped(search.input + part * (found - search.input)) for part in FURTHER]
     tried = [found, *(_sparse(search, point) for point in further if search.is_valid(point))]
     return min((_drawn_back(search, point) for point in tried), key=search.cost)
+
+
+def has_slopes(search: Search) -> bool:
+    """Whether a descent can work: the margins of models that can only predict may be steps, and cells no numbers."""
+    return len(search.task.model.parameters) > 0
+
+
+def _climbed(search: Search) -> Floats | None:
+    """A valid row, found by changing one feature after the other: the cheapest that is valid, else the best one."""
+    task, point = search.task, search.input.copy()
+    for _ in range(len(task.space)):
+        tried = [point]
+        for j, feature in enumerate(task.space):
+            low, high = np.where(np.isfinite(feature.ends), feature.ends, point[j])
+            listed = feature.listed if feature.listed is not None else np.linspace(low, high, VALUES)
+            for value in listed if feature.mutable else ():
+                tried.append(np.where(np.arange(len(point)) == j, value, point))
+        rows = np.unique(task.space.snapped(np.array(tried), np.tile(search.input, (len(tried), 1))), axis=0)
+        valid = rows[task.valid(rows, search.target)]
+        if len(valid):
+            costs = task.space.costs(valid, np.tile(search.input, (len(valid), 1)), task.distance)
+            return np.asarray(valid[costs.argmin()])
+        point = rows[task.margins(rows, search.target).argmax()]
+    return None
 
 
 def _drawn_back(search: Search, found: Floats) -> Floats:

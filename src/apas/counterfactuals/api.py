@@ -19,7 +19,7 @@ from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Ques
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, UnshiftedTest, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
-from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, Search, Task
+from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, Search, TakesMissing, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.prototype import Prototype
@@ -146,8 +146,11 @@ def generate(
     bound = space.bind(net)
     if offers(shift_set, Listed) and isinstance(bound, CodedModel):  # so are the listed models, then
         shift_set = relisted(shift_set, [space.bind(other) for other in shift_set.models])
-    inputs = space.numbers(X)
-    known = None if background is None else space.numbers(own_columns(background, space), "background")
+    inputs = space.numbers_for(bound, X)
+    known = None if background is None else space.numbers_for(bound, own_columns(background, space), "background")
+    if np.isnan(inputs).any() and not (offers(origin, TakesMissing) and origin.takes_missing):
+        what = f"`X` must have a value in every cell for {type(origin).__name__}, which moves along numbers"
+        raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
     if offers(origin, ForRows):
         origin.check_rows(len(inputs))
     entropy = entropy_of(rng)

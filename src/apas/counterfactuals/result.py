@@ -14,7 +14,7 @@ from apas._validation import is_frame
 from apas.certification.certificate import Certificate
 from apas.certification.question import check_target
 from apas.certification.results import Certificates, UnderShifts, cells
-from apas.counterfactuals.space.feature import is_same
+from apas.counterfactuals.space.feature import is_changed, is_same
 from apas.counterfactuals.space.space import FeatureSpace, check_space, own_columns, read_off
 from apas.display.numbers import at_most, plain
 from apas.errors import InputError
@@ -36,7 +36,7 @@ NEAREST = 1e-4
 
 def changes_in_words(space: FeatureSpace, before: Floats, after: Floats) -> str:
     """All changes of a row in one line."""
-    if np.isnan(after).any():
+    if np.isnan(after).all():
         return NONE_FOUND
     texts = change_texts(space, before, after)
     return ", ".join(f"{name} {text}" for name, text in zip(space.names, texts, strict=True) if text) or "(no change)"
@@ -45,11 +45,14 @@ def changes_in_words(space: FeatureSpace, before: Floats, after: Floats) -> str:
 def change_texts(space: FeatureSpace, before: Floats, after: Floats) -> list[str]:
     """Per feature its change, such as "2,100 -> 2,300"; empty where there is none."""
     texts = [""] * len(space)
-    if np.isnan(after).any():
+    if np.isnan(after).all():
         return texts
     for i, (feature, a, b) in enumerate(zip(space.features, before.tolist(), after.tolist(), strict=True)):
-        if not is_same(a, b, feature.size):
+        if is_changed(a, b) and not is_same(a, b, feature.size):
             levels = feature.values if feature.is_level else None
+            if np.isnan(a):  # nothing becomes missing, so that there is a second number
+                texts[i] = f"missing -> {number_pair(0.0, b)[1] if levels is None else levels[int(b)]}"
+                continue
             texts[i] = " -> ".join(number_pair(a, b) if levels is None else (str(levels[int(a)]), str(levels[int(b)])))
     return texts
 
@@ -58,7 +61,7 @@ def differ(before: Any, after: Any) -> bool:
     """Whether two cells of a table differ, by more than rounding if they are numbers."""
     are_numbers = all(isinstance(cell, float | int) for cell in (before, after))
     if are_numbers and (isinstance(before, float) or isinstance(after, float)):  # whole numbers are exact
-        return not bool(is_same(before, after))
+        return bool(is_changed(before, after)) and not bool(is_same(before, after))
     return bool(before != after)
 
 
@@ -270,7 +273,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         net = as_model(model)
         space = read_off(net, {"X": X, "points": points}, X) if space is None else check_space(space)
         bound = space.bind(net)
-        origins, numbers = space.numbers(X), space.numbers(own_columns(points, space), "points", gaps=True)
+        origins = space.numbers_for(bound, X)
+        numbers = space.numbers_for(bound, own_columns(points, space), "points", gaps=True)
         if len(numbers) != len(origins):
             raise InputError(f"`points` must have a row for each of the {len(origins)} inputs, got {len(numbers)}.")
         targets = wanted_classes(bound, encoded_rows(bound, space.table(origins))[1], target, one_way=False)
@@ -374,7 +378,8 @@ class Counterfactuals(UnderShifts[Counterfactual]):
         from apas.display.plots import changes_plot
 
         features = self.space.features
-        moved = np.where(self.found[:, None], self.numbers - self.origins, 0.0) / [f.span for f in features]
+        moved = np.where(self.found[:, None], np.nan_to_num(self.numbers - self.origins), 0.0)
+        moved = moved / [f.span for f in features]
         moved[(moved != 0) & np.array([f.kind == "categorical" for f in features])] = np.nan
         texts = [change_texts(self.space, a, b) for a, b in zip(self.origins, self.numbers, strict=True)]
         several = any(item.rank for item in self)

@@ -17,7 +17,7 @@ from apas.certification.api import certify
 from apas.certification.max_shift.api import max_shift
 from apas.certification.robust_fraction import robust_fraction
 from apas.counterfactuals.result import Counterfactuals
-from apas.counterfactuals.space.space import own_columns
+from apas.counterfactuals.space.space import FeatureSpace, own_columns
 from apas.display.numbers import plain
 from apas.display.tables import html_table
 from apas.errors import InputError
@@ -70,12 +70,12 @@ class MetricInputs:
     @cached_property
     def points(self) -> Floats:
         """The counterfactuals as the model sees them."""
-        return encoded_rows(self.found.model, self.table)[1]
+        return seen_rows(self.found.model, self.found.space, self.found.numbers)
 
     @cached_property
     def inputs(self) -> Floats:
         """The inputs as the model sees them."""
-        return encoded_rows(self.found.model, self.found.space.table(self.found.origins))[1]
+        return seen_rows(self.found.model, self.found.space, self.found.origins)
 
     @cached_property
     def valid(self) -> Bools:
@@ -86,6 +86,29 @@ class MetricInputs:
     def shifted(self) -> dict[str, Any]:
         """What all questions about shifts share."""
         return {"target": self.found.target, "shifts": self.found.shifts, "n_jobs": self.n_jobs}
+
+
+def seen_rows(model: Model, space: FeatureSpace, numbers: Floats) -> Floats:
+    """Rows of numbers per cell as the model sees them; as one that can only predict does, in columns of the space."""
+    if len(model.parameters):
+        return encoded_rows(model, space.table(numbers))[1]
+    # numbers in units of their ranges, a missing one in the middle and marked; a column per category; levels in order
+    columns = []
+    for j, feature in enumerate(space):
+        if feature.kind == "categorical":
+            columns.append((numbers[:, j, None] == np.arange(len(feature.values or ()))) / 2)
+        else:
+            start = feature.ends[0] if np.isfinite(feature.ends[0]) else 0.0
+            scaled, gone = (numbers[:, j] - start) / feature.span, np.isnan(numbers[:, j])
+            columns.append(np.stack([np.where(gone, 0.5, scaled), gone / 2], axis=1))
+    return np.concatenate(columns, axis=1)
+
+
+def _distance(given: MetricInputs, public: Callable[[Any, Any], Floats], name: str) -> Floats:
+    """A distance over encoded variables; on a model that can only predict, over the features."""
+    if len(given.found.model.parameters):
+        return public(given.inputs, given.points)
+    return given.found.space.costs(given.found.numbers, given.found.origins, name)
 
 
 def _validity(given: MetricInputs) -> Columns:
@@ -105,9 +128,9 @@ Metric = Callable[[MetricInputs], Any]
 #: How each metric is computed: an entry per counterfactual that was found, or several such columns by name.
 METRICS: Mapping[str, Metric] = {
     "validity": _validity,
-    "l1": lambda given: l1(given.inputs, given.points),
+    "l1": lambda given: _distance(given, l1, "l1"),
     "l0": lambda given: share_changed(given.found.space.differences(given.found.numbers, given.found.origins)),
-    "linf": lambda given: linf(given.inputs, given.points),
+    "linf": lambda given: _distance(given, linf, "linf"),
     "cost": lambda given: given.found.space.costs(given.found.numbers, given.found.origins, given.found.distance),
     "lof": lambda given: lof(given.background, given.points),
     "distance_to_data": lambda given: distance_to_data(given.background, given.points),
@@ -307,7 +330,8 @@ def evaluate(
 
     - "validity": whether the model gives the wanted class (column ``valid``), and whether each retrained model does
       (``valid_retrained``, or ``valid_retrained_0``, ... for several).
-    - "l1", "linf": mean and largest absolute difference over the encoded variables.
+    - "l1", "linf": mean and largest absolute difference over the encoded variables; of a model that can only predict,
+      over the features in units of their ranges, as "cost" is.
     - "l0": share of the features, not the encoded variables, that change by at least 1e-4 of their range (categories:
       at all), rounded to three digits.
     - "cost": the distance that the counterfactuals were made for, feature by feature: numbers and levels in units of
@@ -354,7 +378,8 @@ def evaluate(
         raise InputError(f"`delta` of evaluate must be one number for all rows, got {reprlib.repr(delta)}.")
     space, net = counterfactuals.space, counterfactuals.model
     if background is not None:
-        background = encoded_rows(net, space.table(space.numbers(own_columns(background, space), "background")))[1]
+        known = space.numbers_for(net, own_columns(background, space), "background")
+        background = seen_rows(net, space, known)
     given = MetricInputs(
         counterfactuals,
         background,

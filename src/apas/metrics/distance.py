@@ -220,7 +220,8 @@ def count_violations(space: FeatureSpace, points: Floats, inputs: Floats) -> Flo
 
 def _raw(space: FeatureSpace, inputs: Any, points: Any) -> tuple[Floats, Floats, Bools]:
     check_space(space)
-    start, end = space.numbers(inputs, "inputs"), space.numbers(own_columns(points, space), "points", gaps=True)
+    start, table = space.numbers(inputs, "inputs", missing=True), own_columns(points, space)
+    end = space.numbers(table, "points", gaps=True, missing=True)
     if len(start) != len(end):
         raise InputError(f"`points` must have a row for each of the {len(start)} inputs, got {len(end)}.")
     return start, end, ~missing_points(end)

@@ -268,6 +268,15 @@ class Described(Protocol):
 
 
 @runtime_checkable
+class ReadsCells(Protocol):
+    """A model that takes rows as they are: its units of a number are the user's, and other cells have codes."""
+
+    @property
+    def reads_cells(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
 class Learned(Protocol):
     """A model that has learned something else than parameters, such as trees."""
 

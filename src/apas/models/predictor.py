@@ -32,6 +32,11 @@ LEAST, MOST = 2.0**-60, 1.0 - 2.0**-53
 CODES = -(2.0**600)
 
 
+def is_coded(X: Floats) -> Bools:
+    """Which cells of encoded rows are codes: categories, and what is missing."""
+    return np.asarray(X <= CODES)
+
+
 class Cells:
     """Rows of a table as a matrix of finite numbers, and back: numbers are themselves, other cells have codes.
 
@@ -83,7 +88,7 @@ class Cells:
 
     def decode(self, codes: Floats, names: Sequence[str] | None) -> Any:
         """The rows again: a data frame if there are names, else an array."""
-        coded = codes <= CODES
+        coded = is_coded(codes)
         if names is None:
             if not coded.any():
                 return codes
@@ -147,6 +152,7 @@ class Predictor:
     """
 
     parameters: Parameters = NO_PARAMETERS
+    reads_cells: bool = True
 
     def __init__(
         self,

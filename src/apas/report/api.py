@@ -22,6 +22,7 @@ from apas._sanitise import for_xml
 from apas._validation import is_path
 from apas.certification.max_shift.result import MaxShifts
 from apas.certification.results import Certificates
+from apas.contracts import certified_model
 from apas.contracts.audit import AuditReport
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import at_most
@@ -274,6 +275,8 @@ def _left_out(radii: MaxShifts | None, later: Later | None, curves: Any, bars: A
     }
     known: dict[str, Any] = {"radii": radii}
     if later is not None:
+        if certified_model.NOT_MEASURED.lower() in later.beyond.lower():  # whatever is passed
+            absent["layers"] = later.beyond
         known |= {"outcomes": later.audit, "layers": later.measured, "margins": later.margins}
     drawn = {part: why for part, why in (("curves", curves), ("histograms", bars)) if isinstance(why, str)}
     return drawn | {part: why for part, why in absent.items() if known.get(part) is None}

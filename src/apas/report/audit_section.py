@@ -35,9 +35,9 @@ class Later:
 
     @property
     def beyond(self) -> str:
-        """What differs besides parameters, or may, as a sentence; empty if nothing does."""
-        beginnings = (certified_model.BEYOND_PARAMETERS, certified_model.NOT_IDENTIFIED)
-        return next((note for note in self.notes if note.startswith(beginnings)), "")
+        """What differs besides parameters, or may, in sentences; empty if nothing does."""
+        beginnings = (certified_model.DIFFERS, certified_model.NOT_IDENTIFIED, certified_model.OF_THE_PROCESS)
+        return " ".join(note for note in self.notes if note.startswith((*beginnings, certified_model.NOT_MEASURED)))
 
     @property
     def layers(self) -> list[tuple[str, str, int, float]]:

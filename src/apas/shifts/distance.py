@@ -284,7 +284,7 @@ def _warn_of_other_differences(base: Model, other: Model, name: str) -> None:
         if values[0] != values[1] and not (key == "feature_names" and None in values):
             warnings.warn(
                 f"{name} differs from the base model in more than its parameters ({key.replace('_', ' ')}); the "
-                "distance does not cover that, and no certificate for the base model does.",
+                "distance does not cover that, and no certificate about shifts of parameters does.",
                 GuaranteeWarning,
                 stacklevel=4,
             )

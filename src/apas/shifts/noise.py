@@ -13,7 +13,8 @@ from apas._fields import EqualByContent, Fields
 from apas._random import Stream, unit_cube
 from apas._typing import Floats
 from apas.errors import InputError
-from apas.models.base import Dense, Model, Named, Parameters, Raw, Scaled, offers
+from apas.models.base import Dense, Model, Named, Parameters, Raw, ReadsCells, Scaled, offers
+from apas.models.predictor import is_coded
 from apas.shifts.base import ShiftWords, magnitudes
 from apas.shifts.selection import placed, read_factors, read_names, read_numbers, scalar
 
@@ -31,7 +32,7 @@ class InputNoise(EqualByContent):
 
     It answers whether an explanation still works if it is carried out imprecisely: the income rises by a little less
     than advised. Feature j of a row moves by at most ``delta * scale[j]``, in model units, that is, behind the
-    preprocessing of a pipeline. All rows of a call see the same noise.
+    preprocessing of a pipeline; of a model that can only predict, in raw units. All rows of a call see the same noise.
 
     Parameters
     ----------
@@ -82,12 +83,13 @@ class InputNoise(EqualByContent):
     def coordinates(self, model: Model) -> Parameters:
         """What moves: the features, in model units."""
         count, names = model.n_features, None
+        encodes = offers(model, Raw) and not (offers(model, ReadsCells) and model.reads_cells)
         if offers(model, Dense):
             names = model.as_feedforward().feature_names
-        elif offers(model, Named) and not offers(model, Raw):
+        elif offers(model, Named) and not encodes:
             names = model.feature_names
         named = [f"feature {j}" for j in range(count)] if names is None else list(names)
-        kinds, layers = ["weight"] * count, [ENCODED if offers(model, Raw) else "input"] * count
+        kinds, layers = ["weight"] * count, [ENCODED if encodes else "input"] * count
         return Parameters.from_arrays([0.0] * count, names=named, kinds=kinds, layers=layers)
 
     def radii(self, parameters: Parameters) -> Floats:
@@ -139,7 +141,14 @@ class InputNoise(EqualByContent):
 
     def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the moved rows on the model itself, shape (directions, rows)."""
-        margins = np.empty((len(directions), len(X)))
+        margins, what = np.empty((len(directions), len(X))), self.coordinates(model)
+        fixed = is_coded(X).any(axis=0) & (self.radii(what) > 0)
+        if fixed.any():
+            name = what.names[int(fixed.argmax())]
+            raise InputError(
+                f"`features` of InputNoise must name columns of numbers, but {name!r} holds categories or missing "
+                "cells, which cannot move by a little; name the others."
+            )
         deltas = np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(X),))
         each = isinstance(target, np.ndarray) and target.shape == (len(X),)
         for value in np.unique(deltas):  # rows that share a delta share the noise

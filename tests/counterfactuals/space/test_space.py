@@ -194,9 +194,10 @@ def test_bad_tables(loans) -> None:
     with pytest.raises(InputError, match="must have rows to read ranges and levels from, got none"):
         FeatureSpace.from_frame(loans[:0])
     with pytest.raises(
-        InputError, match="`frame` must have a value .* column 'income' lacks 1; fill them or drop the rows"
+        InputError, match="`frame` must have a value in every column, but 'income' has none; fill or drop it"
     ):
-        FeatureSpace.from_frame(loans.assign(income=[1.0, np.nan, 2.0, 3.0]))
+        FeatureSpace.from_frame(loans.assign(income=[np.nan] * 4))
+    assert FeatureSpace.from_frame(loans.assign(income=[1.0, np.nan, 2.0, 3.0]))["income"].ends == (1.0, 3.0)
     with pytest.raises(InputError, match="must have each column once, got 'age' twice"):
         FeatureSpace.from_frame(loans[["age", "income", "age"]])
 

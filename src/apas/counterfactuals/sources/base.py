@@ -11,6 +11,7 @@ import numpy as np
 
 from apas._typing import Array, Bools, Floats
 from apas.counterfactuals.space.encoder import CodedModel
+from apas.counterfactuals.space.feature import is_changed
 from apas.counterfactuals.space.space import FeatureSpace
 from apas.models.as_model import encoded_rows, predicted_classes
 from apas.models.base import Model, Raw, needs_strict, offers, valid
@@ -164,7 +165,7 @@ class Search:
 
     def is_different(self, point: Floats) -> bool:
         """Whether the point differs enough from the counterfactuals the row already has."""
-        changed = set(np.flatnonzero(self.settled(point) != self.input).tolist())
+        changed = set(np.flatnonzero(is_changed(self.settled(point), self.input)).tolist())
         return all(not known <= changed for known in self.avoid)
 
 
@@ -217,6 +218,15 @@ class OnePath(Protocol):
 
     @property
     def one_path(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
+class TakesMissing(Protocol):
+    """A source that can start from rows with missing cells, which are NaN among the numbers."""
+
+    @property
+    def takes_missing(self) -> bool:
         """Whether it does."""
 
 

@@ -13,6 +13,7 @@ from apas._typing import Floats
 from apas._validation import check_flag
 from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.sources.neighbours import rows_of_class
+from apas.counterfactuals.space.feature import is_changed
 from apas.counterfactuals.space.space import own_columns
 from apas.errors import InputError
 
@@ -52,6 +53,7 @@ class Given:
     points: Any
     repair: bool = True
     ordered: ClassVar[bool] = True  # those that follow are further from the given point
+    takes_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_flag(self.repair, "repair")
@@ -73,7 +75,8 @@ class Given:
     def numbers(self, task: Task) -> Floats:
         """The points as numbers per cell, NaN where there is none."""
         own, space = ("given", id(self)), task.space
-        return task.once(own, lambda: space.numbers(own_columns(self.points, space), "points", gaps=True))
+        table = own_columns(self.points, space)
+        return task.once(own, lambda: space.numbers_for(task.model, table, "points", gaps=True))
 
     def candidates(self, search: Search) -> _Asking:
         """The given point if it is allowed and valid, then those of its repair.
@@ -87,7 +90,7 @@ class Given:
 
 
 def _offer_points(search: Search, given: Floats, repair: bool) -> _Asking:
-    if np.isnan(given).any():
+    if np.isnan(given).all():
         return "`points` has no counterfactual for this input"
     given, space = search.settled(given), search.task.space
     allowed = space.allowed(given[None], search.input[None])[0]
@@ -109,7 +112,7 @@ def _offer_points(search: Search, given: Floats, repair: bool) -> _Asking:
 
 
 def _is_usable(search: Search, point: Floats) -> bool:
-    return bool((point != search.input).any()) and search.is_different(point) and search.is_valid(point)
+    return bool(is_changed(point, search.input).any()) and search.is_different(point) and search.is_valid(point)
 
 
 def _repair_points(search: Search, start: Floats, slack: float | None) -> Generator[Candidate, float | None, None]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from apas._typing import Bools, Floats, Indices
 from apas.counterfactuals.sources.base import Candidate, Search, Task
-from apas.counterfactuals.space.feature import Feature
+from apas.counterfactuals.space.feature import Feature, is_changed
 from apas.errors import InputError
 
 FIRST = 16  # how many neighbours are asked for at first; then twice as many each time
@@ -40,6 +40,7 @@ class NearestNeighbours:
     """
 
     ordered: ClassVar[bool] = True  # no candidate costs less than those before it
+    takes_missing: ClassVar[bool] = True
 
     def unsupported(self, task: Task) -> str | None:
         """None if there are rows to look among, else the error a user reads."""
@@ -88,6 +89,8 @@ class _KnownRows:
     def nearest(self, point: Floats, count: int) -> tuple[Indices, float]:
         """Numbers of the nearest rows, and a lower bound of the costs of all others."""
         count = min(count, len(self.rows))
+        if np.isnan(point[self.free]).any():  # a value in place of a missing cell costs the same wherever it lies
+            return np.arange(len(self.rows)), np.inf
         apart, found = self.tree.query(self._coordinates(point[None])[0], k=np.arange(1, count + 1), p=self.power)
         if count == len(self.rows):
             return found, np.inf
@@ -113,7 +116,8 @@ def _distances_to_allowed(feature: Feature, values: Floats) -> Floats:
     if not feature.mutable or feature.direction is not None:
         return np.full(len(values), np.inf)
     anywhere = np.full(len(values), np.nan)  # from nowhere: no original value that would be allowed as well
-    return np.nan_to_num(feature.differences(feature.snapped(values, anywhere), values), nan=np.inf)
+    snapped = feature.snapped(values, anywhere)
+    return np.where(np.isnan(snapped), np.inf, feature.differences(snapped, values))
 
 
 def _by_cost(search: Search, known: _KnownRows) -> Iterator[Candidate]:
@@ -137,7 +141,7 @@ def _usable(search: Search, rows: Floats, numbers: Indices, seen: set[bytes]) ->
     """What rows become when the space allows them only in part: number, point and cost of those still of use."""
     task, inputs = search.task, np.broadcast_to(search.input, rows.shape)
     points = task.space.snapped(rows, inputs)
-    kept = (points != inputs).any(axis=1)
+    kept: Bools = np.asarray(is_changed(points, inputs).any(axis=1))
     if kept.any():  # preprocessing need not take an empty table
         kept[kept] = task.valid(points[kept], search.target)
     for i in np.flatnonzero(kept):

@@ -42,9 +42,14 @@ def checked_table(X: Any, names: tuple[str, ...], argument: str) -> Any:
 
 def missing_rows(table: Any) -> Bools:
     """Which rows of a data frame or 2-D array hold nothing at all."""
+    return np.asarray(np.all(missing_cells(table), axis=1), dtype=bool)
+
+
+def missing_cells(cells: Any) -> Bools:
+    """Which cells hold nothing: NaN, None or what pandas has for it."""
     import pandas as pd
 
-    return np.asarray(np.all(pd.isna(table), axis=1), dtype=bool)
+    return np.asarray(pd.isna(cells), dtype=bool)
 
 
 def numbers_of(feature: Feature, cells: Array, argument: str, rows: Indices | None = None) -> Floats:
@@ -96,7 +101,7 @@ def level_values(feature: Feature, numbers: Floats) -> Array | list[Any]:
     """Raw cells of a column: levels for their numbers, integers where the feature is one."""
     if feature.is_level:
         values = feature.values or ()
-        return [values[int(n)] for n in numbers]
+        return [None if np.isnan(n) else values[int(n)] for n in numbers]
     if feature.kind == "integer" and (numbers == np.rint(numbers)).all():
         return numbers.astype(np.int64)
     return numbers
@@ -208,7 +213,10 @@ def bound(model: Any, space: FeatureSpace) -> Model:
     if raw == len(space) and (names is None or set(names) == set(space.names)):
         # a model behind a coding takes raw rows whatever scale the space has: to code them twice would be wrong
         complaint = None if isinstance(net, CodedModel) else _complaint(net, space)
-        if complaint is None:
+        codes = space.scale is None and all(map(_own_numbers, space.features))  # such as an embedding takes
+        if complaint is None or (
+            codes and not offers(net, Raw) and names in (None, space.names) and raw < space.coding.n_columns
+        ):
             return net
     elif raw == len(space) == space.coding.n_columns:
         missing = next(n for n in names or () if n not in space.names)

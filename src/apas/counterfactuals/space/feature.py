@@ -238,11 +238,12 @@ class Feature:
         value = np.where(low <= high, value, original)
         # what was there is allowed as well; ties go to it, and so does what differs from it by rounding alone
         closer = np.abs(wanted - original) <= np.abs(wanted - value)
-        return np.where(closer | is_same(value, original, self.size), original, value)
+        stays = closer | is_same(value, original, self.size) | np.isnan(wanted)  # nothing becomes missing
+        return np.where(stays, original, value)
 
     def allows(self, value: Floats, original: Floats) -> Bools:
         """Which values are allowed, given what they were."""
-        same = is_same(value, original, self.size)
+        same = is_same(value, original, self.size) | (np.isnan(value) & np.isnan(original))
         if not self.mutable:
             return np.asarray(same)
         low, high = self._reach(original)
@@ -257,9 +258,11 @@ class Feature:
         return np.asarray(same | fine)
 
     def differences(self, value: Floats, original: Floats) -> Floats:
-        """How far values are apart, from 0 to 1 within the range; 0 or 1 for categories."""
+        """How far values are apart, from 0 to 1 within the range; 0 or 1 for categories and for what was missing."""
         apart = np.abs(value - original)
-        return (apart > 0).astype(np.float64) if self.kind == "categorical" else apart / self.span
+        gone = np.isnan(apart)
+        found = (apart > 0).astype(np.float64) if self.kind == "categorical" else apart / self.span
+        return np.where(gone, is_changed(value, original), found) if gone.any() else found
 
     def _reach(self, original: Floats) -> tuple[Floats, Floats]:
         low, high = (np.full_like(original, end) for end in self.ends)
@@ -285,6 +288,11 @@ def is_same(value: Any, original: Any, size: Any = 0.0) -> Bools:
     """Which numbers are the same but for rounding, where numbers as large as `size` were involved."""
     largest = np.maximum(np.maximum(np.abs(value), np.abs(original)), size)
     return np.asarray(np.abs(np.subtract(value, original)) <= ROUNDING * np.spacing(largest))
+
+
+def is_changed(value: Any, original: Any) -> Bools:
+    """Which numbers are others; a missing one (NaN) that stays missing is not."""
+    return np.asarray((value != original) & ~(np.isnan(value) & np.isnan(original)))
 
 
 def numbers(values: Sequence[Any]) -> bool:

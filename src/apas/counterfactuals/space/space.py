@@ -18,9 +18,18 @@ from apas._atomic import write_text
 from apas._sanitise import shown
 from apas._typing import Bools, Floats, Indices
 from apas._validation import is_frame, is_path
-from apas.counterfactuals.space.encoder import Coding, bound, checked_table, level_values, missing_rows, numbers_of
+from apas.counterfactuals.space.encoder import (
+    Coding,
+    bound,
+    checked_table,
+    level_values,
+    missing_cells,
+    missing_rows,
+    numbers_of,
+)
 from apas.counterfactuals.space.feature import Feature, is_same
 from apas.errors import InputError
+from apas.models.as_model import encoded_rows
 from apas.models.base import Model, Named, Raw, offers
 
 if TYPE_CHECKING:
@@ -28,9 +37,9 @@ if TYPE_CHECKING:
 
 
 def _inferred_feature(cells: Any, name: str, said: dict[str, Any], mutable: bool, direction: str | None) -> Feature:
-    if missing := int(np.count_nonzero(cells.isna())):
-        lacks = f"column {name!r} lacks {missing}; fill them or drop the rows."
-        raise InputError(f"`frame` must have a value in every cell, but {lacks}")
+    cells = cells.dropna()
+    if not len(cells):
+        raise InputError(f"`frame` must have a value in every column, but {name!r} has none; fill or drop it.")
     kind = said.get("kind") or _kind(cells, said)
     numeric = kind in ("continuous", "integer")
     # all that was said, also what does not go together: the feature refuses that
@@ -292,18 +301,34 @@ class FeatureSpace:
         """How a model without preprocessing sees a row."""
         return Coding(self.features, self.scale)
 
-    def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False) -> Floats:
+    def numbers(self, X: Any, argument: str = "X", *, gaps: bool = False, missing: bool = False) -> Floats:
         """A table in raw units as one number per cell, shape (rows, features); unknown categories are an error.
 
-        With `gaps`, a row without any value is one of NaN rather than an error.
+        With `gaps`, a row without any value is one of NaN rather than an error; with `missing`, a missing cell is in
+        any other row.
         """
         table = checked_table(X, self.names, argument)
-        there = np.flatnonzero(~missing_rows(table)) if gaps else np.arange(len(table))
+        empty = missing_rows(table) if gaps or missing else np.zeros(len(table), dtype=bool)
         found = np.full((len(table), len(self)), np.nan)
         for i, feature in enumerate(self.features):
             cells = np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i])
+            left = empty & gaps
+            there = np.flatnonzero(~(left | (missing_cells(cells) & ~empty) if missing else left))
             found[there, i] = numbers_of(feature, cells[there], argument, there)
         return found
+
+    def numbers_for(self, model: Any, X: Any, argument: str = "X", *, gaps: bool = False) -> Floats:
+        """The same with missing cells (NaN) if the model, which takes rows of the space, takes them where they are."""
+        found = self.numbers(X, argument, gaps=gaps, missing=True)
+        holes = np.isnan(found).any(axis=1) & ~np.isnan(found).all(axis=1)
+        if not holes.any():
+            return found
+        try:
+            margins = model.margin(encoded_rows(model, self.table(found[holes]))[1], model.classes[-1])
+            taken = not np.isnan(margins).any()
+        except Exception:  # noqa: BLE001  (each library has an error of its own for rows that it does not take)
+            taken = False
+        return found if taken else self.numbers(X, argument, gaps=gaps)  # which names the first such cell
 
     def table(self, numbers: Floats, index: Any = None) -> DataFrame:
         """Numbers per cell as a data frame in raw units; whole numbers come back as integers."""
@@ -324,7 +349,7 @@ class FeatureSpace:
 
     def like_with_gaps(self, numbers: Floats, X: Any, rows: Indices) -> Any:
         """The same with missing values where the numbers are."""
-        there = ~np.isnan(numbers).any(axis=1)
+        there = ~np.isnan(numbers).all(axis=1)
         if there.all():
             return self.like(numbers, X, rows)
         found = self.like(numbers[there], X, rows[there])
@@ -352,8 +377,13 @@ class FeatureSpace:
         return np.stack([f.allows(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
 
     def differences(self, points: Floats, inputs: Floats) -> Floats:
-        """How far the cells are apart in units of their ranges (0 or 1 for categories), shape (rows, features)."""
-        return np.stack([f.differences(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
+        """How far the cells are apart in units of their ranges (0 or 1 for categories), shape (rows, features).
+
+        From a missing cell to a value it is 1, the whole range; one that stays missing costs nothing.
+        """
+        found = np.stack([f.differences(points[:, i], inputs[:, i]) for i, f in enumerate(self.features)], axis=1)
+        found[np.isnan(points).all(axis=1)] = np.nan  # no point at all
+        return found
 
     def costs(self, points: Floats, inputs: Floats, distance: str = "l1") -> Floats:
         """What the changes cost, shape (rows,): mean ("l1") or largest ("linf") of the differences."""
