@@ -35,7 +35,8 @@ def from_booster(
         threshold=threshold,
         feature_names=known if feature_names is None else feature_names,
         passed_names=known,
-        n_features=int(estimator.n_features_in_) or len(estimator.feature_names_),  # a copy of CatBoost's forgets it
+        # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
+        n_features=len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_),
         score=raw,
         content=lambda: content(estimator),
     )
