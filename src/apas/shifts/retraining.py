@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import json
 import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any, SupportsIndex, overload
@@ -22,10 +24,11 @@ from apas._typing import Floats, Integers
 from apas._validation import check_flag, check_integer, check_jobs
 from apas.display.progress import Progress
 from apas.errors import GuaranteeWarning, InputError
-from apas.models.as_model import encoded_rows
-from apas.models.base import Model
-from apas.models.digest import model_digest
+from apas.models.as_model import as_model, encoded_rows
+from apas.models.base import FromEstimator, Model, Predicts, offers
+from apas.models.digest import canonical, model_digest
 from apas.shifts.distance import ShiftReport, compare_models, read_model
+from apas.shifts.refit_folder import RefitFolder
 
 
 def drawn_rows(stream: Stream, start: int, count: int, rows: int) -> Integers:
@@ -105,6 +108,25 @@ class RetrainedModels(list[Model]):
         super().__init__(models)
         self.process, self.entropy = process, entropy
 
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> RetrainedModels:
+        """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> folder = tempfile.mkdtemp()
+        >>> rows, labels = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 0, 1, 0, 1, 1]
+        >>> made = retrain(DecisionTreeClassifier(), rows, labels, n_models=3, rng=0, folder=folder)
+        >>> RetrainedModels.load(folder).process == made.process
+        True
+        """
+        kept = RefitFolder(folder)
+        models = kept.read_all()
+        process, _, entropy = kept.recipe or ("", "", 0)
+        return cls(models, process, entropy)
+
     @overload
     def __getitem__(self, index: SupportsIndex) -> Model: ...
     @overload
@@ -129,6 +151,7 @@ def retrain(
     warm_start: bool = False,
     n_jobs: int = 1,
     rng: int | np.random.Generator | None = None,
+    folder: str | os.PathLike[str] | None = None,
 ) -> RetrainedModels:
     """Train models anew on the same data, independently of each other: draws of a training process.
 
@@ -140,8 +163,8 @@ def retrain(
     ----------
     estimator : object
         A classifier with the manners of scikit-learn (boosted trees of XGBoost, LightGBM and CatBoost too) or a
-        `Pipeline`, which is cloned and never changed, or a function ``(X, y, seed)`` that trains a model and returns it
-        (anything that `as_model` takes).
+        `Pipeline`, which is cloned and never changed, or what `load_model` read as one; or a function
+        ``(X, y, seed)`` that trains a model and returns it (anything that `as_model` takes).
     X, y : array_like or data frame
         The training data, in the user's units.
     n_models : int
@@ -165,6 +188,9 @@ def retrain(
         Number of processes; -1 for all cores. The models do not depend on it: each is trained in one thread.
     rng : None, int or numpy.random.Generator
         Seed of the rows and of the models' seeds.
+    folder : path, optional
+        Keep each model as a file in this folder as soon as it is trained, for `RetrainedModels.load`. If the folder has
+        some of these models already, they are read and not trained again; one of other models is refused.
 
     Returns
     -------
@@ -209,6 +235,9 @@ def retrain(
     check_flag(bootstrap, "bootstrap")
     check_flag(warm_start, "warm_start")
     jobs = check_jobs(n_jobs)
+    options: dict[str, Any] = {}
+    if offers(estimator, FromEstimator):
+        estimator, options = estimator.estimator, estimator.read_options
     _check_estimator(estimator, bool(warm_start))
     _check_keep(keep, estimator)
     try:
@@ -219,14 +248,25 @@ def retrain(
         raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
     labels = check_labels(y, int(rows.shape[0]), owner="retrain")
     sample = _Sample(int(rows.shape[0]), bool(bootstrap), fraction, *_read_periods(when, window, int(rows.shape[0])))
-    recipe = _Recipe(estimator, rows, labels, sample, bool(warm_start), keep is not None, entropy_of(rng))
-    results: list[tuple[Any, _Caught]] = []
+    recipe = _Recipe(estimator, rows, labels, sample, bool(warm_start), keep is not None, 0, options)
+    kept = None if folder is None else RefitFolder(folder)
+    known = None if kept is None or kept.recipe is None or rng is not None else kept.recipe[2]
+    recipe = replace(recipe, entropy=entropy_of(rng) if known is None else known)
+    if kept is not None:
+        kept.begin(recipe.process(), recipe.digest(), recipe.entropy, n_models)
+    missing = [i for i in range(n_models) if kept is None or not kept.has(i)]
+    trained: dict[int, Any] = {}
+    caught: list[_Caught] = []
     with Progress(n_models, "training models") as progress:
-        for result in in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs):
-            results.append(result)
+        progress.advance(n_models - len(missing))
+        for i, (model, warned) in zip(missing, in_parallel(recipe.train, ((i,) for i in missing), jobs), strict=True):
+            trained[i] = model
+            caught.append(warned)
+            if kept is not None:
+                kept.keep(i, _read({i: model}, options)[0])
             progress.advance(1)
-    models = _read([model for model, _ in results])
-    _report([warned for _, warned in results], models)
+    models = _read({i: trained[i] if kept is None or i in trained else kept.read(i) for i in range(n_models)}, options)
+    _report(caught, models)
     return RetrainedModels(models, recipe.process(), recipe.entropy)
 
 
@@ -317,6 +357,7 @@ class _Recipe:
     warm_start: bool
     keep: bool
     entropy: int
+    options: dict[str, Any]
 
     def train(self, i: int) -> tuple[Any, _Caught]:
         """The model, and what its training warned about."""
@@ -366,7 +407,26 @@ class _Recipe:
         how = "trained further from the fitted model on" if self.warm_start else "fitted to"
         how = f"behind the same preprocessing {how}" if self.keep else how
         data = f"the same {self.X.shape[0]} rows (data {data_digest(self.X, self.y)})"
-        return f"{name} {how} {self.sample.words()}{data}, with a new seed"
+        level = self.options.get("threshold", 0.5)
+        more = "" if level == 0.5 else f", which says class 1 from probability {level:g} on"
+        return f"{name} {how} {self.sample.words()}{data}, with a new seed{more}"
+
+    def digest(self) -> str:
+        """A fingerprint of all that makes a model besides rows and seed: settings, and what is gone on from."""
+        told = _settings(self.estimator)
+        periods = None if self.sample.periods is None else data_digest(self.sample.periods)
+        fitted = model_digest(read_model(self.estimator, "`estimator`")) if self.warm_start or self.keep else None
+        options = canonical(self.options)
+        form = json.dumps([told, periods, fitted, options, canonical(self.sample.fraction)], sort_keys=True)
+        return hashlib.sha256(form.encode()).hexdigest()
+
+
+def _settings(value: Any) -> Any:
+    """Settings of an estimator and its parts as JSON values, without what they have learned; a function as it is."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        given = value.get_params(deep=False)
+        return [type(value).__qualname__, {name: _settings(part) for name, part in given.items()}]
+    return [_settings(part) for part in value] if isinstance(value, list | tuple) else canonical(value)
 
 
 def _clone(estimator: Any) -> Any:
@@ -403,6 +463,11 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
         raise InputError(
             f"`estimator` of retrain must be a scikit-learn classifier or a function (X, y, seed) -> model, got {what}."
         )
+    if getattr(final_step(estimator), "settings_lost_", False):
+        raise InputError(
+            "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them; "
+            "save it with apas.save_model(model, 'model.apas') in the program that trained it."
+        )
     if hasattr(estimator, "fit") and not hasattr(estimator, "get_params"):
         raise InputError(
             f"`estimator` of retrain must be one that scikit-learn can clone, but {type(estimator).__name__} is not; "
@@ -420,11 +485,15 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
     read_model(estimator, "`estimator` of retrain, from which to go on,")
 
 
-def _read(trained: list[Any]) -> list[Model]:
-    """The trained models as models; what reading several of them warns about is said once."""
+def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
+    """The trained models by number as models; what reading several of them warns about is said once."""
+
+    def read(model: Any, name: str) -> Model:
+        return read_model(model, name) if offers(model, Predicts) or not options else as_model(model, **options)
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        models = [read_model(model, f"model number {i} of retrain") for i, model in enumerate(trained)]
+        models = [read(model, f"model number {i} of retrain") for i, model in trained.items()]
     for kind, text in dict.fromkeys((w.category, str(w.message)) for w in caught):
         warnings.warn(text, kind, stacklevel=3)
     return models

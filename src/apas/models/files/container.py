@@ -102,8 +102,6 @@ def read_container(path: Path, raw: bytes, options: LoadOptions) -> Model:
         estimator = load_estimator(path, content)
     else:
         estimator = read_booster(path, content, kind, about["class"], about["settings"], about["classes"])
-        lost = about["settings"] is None
-        estimator.settings_lost_ = lost
     if behind:
         from sklearn.pipeline import Pipeline
 
