@@ -21,7 +21,7 @@ from apas.models.sklearn import LINEAR
 
 #: What is left out of a file, and need not be known: leftovers of training, and search trees, which are made anew.
 UNUSED = LEFTOVERS
-#: Stands for a generator of random numbers that a setting was and training has used up; a new one takes its place.
+#: Stands for the generator of random numbers that boosting gives its trees, and training has used up.
 _USED_UP = "a generator that training has used up"
 _NUMBERS = {
     "bool", "bool_", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "str_", "uint8",
@@ -365,7 +365,7 @@ def _leave_out(node: dict[str, Any]) -> None:
         del attributes[name]
         del keys["content"][-1:]  # names of attributes are all texts, so that any of them will do
     seed = attributes.get("random_state")
-    if isinstance(seed, dict) and seed.get("__loader__") in ("RandomStateNode", "RandomGeneratorNode"):
+    if node.get("__class__") in _TREES and isinstance(seed, dict) and seed.get("__loader__") == "RandomStateNode":
         text = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode"}
         attributes["random_state"] = {**text, "content": json.dumps(_USED_UP), "is_json": True}
 
