@@ -78,11 +78,7 @@ if TYPE_CHECKING:
     from apas.shifts.lp import LpShifts as LpShifts
     from apas.shifts.noise import InputNoise as InputNoise
     from apas.shifts.observed import ObservedShifts as ObservedShifts
-    from apas.shifts.retraining import (
-        RetrainedModels as RetrainedModels,
-        estimate_delta as estimate_delta,
-        retrain as retrain,
-    )
+    from apas.shifts.retraining import RetrainedModels as RetrainedModels, retrain as retrain
     from apas.stats.tolerance import allowed_failures as allowed_failures, sample_size as sample_size
 
 __version__ = "0.1.0"
@@ -135,7 +131,8 @@ _DEFINED_IN = {
     "shifts.lp": "LpShifts",
     "shifts.noise": "InputNoise",
     "shifts.observed": "ObservedShifts",
-    "shifts.retraining": "RetrainedModels retrain estimate_delta",
+    "shifts.delta_estimate": "estimate_delta",
+    "shifts.retraining": "RetrainedModels retrain",
     "stats.tolerance": "allowed_failures sample_size",
 }
 _PLACES = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}

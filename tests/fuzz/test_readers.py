@@ -186,7 +186,14 @@ def office(tmp_path_factory) -> Path:
     apas.save_model(trees, folder / "trees.skops")
     apas.save_model(trees, folder / "forest.apas")
     digest = model_digest(apas.as_model(trees))
-    made = {"format": "apas-refits", "version": 1, "process": "a forest", "recipe": "0" * 64, "entropy": "0x1", "count": 2}
+    made = {
+        "format": "apas-refits",
+        "version": 1,
+        "process": "a forest",
+        "recipe": "0" * 64,
+        "entropy": "0x1",
+        "count": 2,
+    }
     made["refits"] = {f"refit-{i:04d}.apas": digest for i in range(2)}
     (folder / "refits.json").write_text(json.dumps(made))
     (folder / "applicants.csv").write_text("id,branch\nA-17,north\nA-18,south\nA-19,east\nA-20,west\n")

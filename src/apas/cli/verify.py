@@ -64,7 +64,9 @@ def verify_command(
             raise InputError(f"`{name}` goes with `--fresh`; leave it out.")
     net = layers.read(model)
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
-    others = [m for path in models or [] for m in (RetrainedModels.load(path) if path.is_dir() else [layers.read(path)])]
+    others = [
+        m for path in models or [] for m in (RetrainedModels.load(path) if path.is_dir() else [layers.read(path)])
+    ]
     report = verify(
         certificates,
         bound,

@@ -29,8 +29,8 @@ from apas.models.base import Described, Learned, Model, offers
 #: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
 _NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "skorch", "torch")
 _NAMED += ("catboost", "lightgbm", "xgboost")
-#: Members of scikit-learn's estimators that no answer needs, neither counted nor read from files: leftovers of training,
-#: and the tree by which k-NN searches its rows, which counts its searches.
+#: Members of scikit-learn's estimators that no answer needs, neither counted nor read from files: leftovers of
+#: training, and the tree by which k-NN searches its rows, which counts its searches.
 LEFTOVERS = {"_optimizer", "_random_state", "loss_function_", "_loss_function_", "_rng", "_feature_subsample_rng"}
 LEFTOVERS |= {"_tree"}
 _HEAP_TYPE = 1 << 9  # the flag of a class that was made while Python ran

@@ -58,7 +58,11 @@ TWO_CLASSES = [FixedThresholdClassifier(LogisticRegression(), threshold=0.4), Tu
 BOOSTERS = {
     "xgboost": ("XGBClassifier", {"n_estimators": 3, "max_depth": 2}, ".ubj"),
     "lightgbm": ("LGBMClassifier", {"n_estimators": 3, "num_leaves": 4, "verbose": -1}, ".txt"),
-    "catboost": ("CatBoostClassifier", {"iterations": 3, "depth": 2, "verbose": 0, "allow_writing_files": False}, ".cbm"),
+    "catboost": (
+        "CatBoostClassifier",
+        {"iterations": 3, "depth": 2, "verbose": 0, "allow_writing_files": False},
+        ".cbm",
+    ),
 }
 
 
@@ -88,14 +92,13 @@ def same(model, path, rows) -> apas.models.base.Model:
     return again
 
 
-@pytest.mark.parametrize("suffix", [".skops", ".apas"])
 @pytest.mark.parametrize(
     ("classifier", "count"),
     [*((c, n) for c in SKLEARN for n in (2, 3)), *((c, 2) for c in TWO_CLASSES)],
     ids=lambda value: type(value).__name__ if not isinstance(value, int) else str(value),
 )
-def test_scikit_learn(classifier, count, suffix, tmp_path):
-    same(apas.as_model(classifier.fit(X, LABELS[count])), tmp_path / f"model{suffix}", X)
+def test_scikit_learn(classifier, count, tmp_path):
+    same(apas.as_model(classifier.fit(X, LABELS[count])), tmp_path / ("model.skops" if count == 2 else "model.apas"), X)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -188,7 +191,9 @@ def nodes_of(kind: str, schema) -> list[dict]:
 
 def replaced(node: dict, member: str, members: dict, change) -> None:
     """An array of an object is another."""
-    file = node["content"]["content"][member]["file"] if "content" in node["content"] else node["content"][member]["file"]
+    file = (
+        node["content"]["content"][member]["file"] if "content" in node["content"] else node["content"][member]["file"]
+    )
     array = np.load(io.BytesIO(members[file]))
     content = io.BytesIO()
     np.save(content, change(array))
@@ -221,21 +226,20 @@ def test_files_that_lead_out_of_memory(classifier, kind, member, change, message
     path = tmp_path / "model.skops"
     apas.save_model(classifier.fit(X, LABELS[2]), path)
     bad = changed_member(
-        path.read_bytes(),
-        lambda schema, members: replaced(nodes_of(kind, schema)[0], member, members, change),
+        path.read_bytes(), lambda schema, members: replaced(nodes_of(kind, schema)[0], member, members, change)
     )
     path.write_bytes(bad)
     with pytest.raises(apas.InputError, match=message):
         apas.load_model(path)
 
 
-def test_more_nodes_than_there_are(tmp_path):
+def test_nodes_that_are_not_counted(tmp_path):
     path = tmp_path / "model.skops"
     apas.save_model(DecisionTreeClassifier().fit(X, LABELS[2]), path)
 
     def change(schema, members):
         state = nodes_of("Tree", schema)[0]["content"]["content"]
-        state["node_count"]["content"] = json.dumps(10**6)
+        state["node_count"] |= {"content": "2", "__id__": 1}
 
     path.write_bytes(changed_member(path.read_bytes(), change))
     with pytest.raises(apas.InputError, match="lacks nodes"):

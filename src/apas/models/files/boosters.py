@@ -1,7 +1,8 @@
 """Boosted trees in the files of their own libraries: XGBoost's `.ubj`, LightGBM's `.txt`, CatBoost's `.cbm`.
 
 None of them can run code. What a library would follow without looking, where children and features of a tree are, is
-checked here; of CatBoost's format only as far as the library tells of it. Such a file holds no settings of the training, and LightGBM's no class labels: see `container`.
+checked here; of CatBoost's format only as far as the library tells of it. Such a file holds no settings of the
+training, and LightGBM's no class labels: see `container`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def read_booster(
         for key, value in given.items():  # XGBoost takes what it has learned for settings
             if library == "xgboost" and estimator.get_params()[key] is not value:
                 setattr(estimator, key, value)
-    except (*BROKEN, *_own_errors(module)) as error:
+    except Exception as error:  # each library has errors of its own
+        if not isinstance(error, (*BROKEN, *_own_errors(module))):
+            raise
         raise InputError(f"{path} cannot be read by {library}: {first_line(error)}") from None
     estimator.settings_lost_ = settings is None
     return estimator
@@ -131,7 +134,14 @@ class _Ubjson:
 
 
 _NUMBERS = {b"i": ">i1", b"U": ">u1", b"I": ">i2", b"l": ">i4", b"L": ">i8", b"d": ">f4", b"D": ">f8"}
-_PER_NODE = ("base_weights", "default_left", "left_children", "loss_changes", "parents", "right_children")
+_PER_NODE: tuple[str, ...] = (
+    "base_weights",
+    "default_left",
+    "left_children",
+    "loss_changes",
+    "parents",
+    "right_children",
+)
 _PER_NODE += ("split_conditions", "split_indices", "split_type", "sum_hessian")
 
 
@@ -159,7 +169,11 @@ def _check_xgboost(learner: Any) -> None:
 def _check_nodes(tree: Any, width: int) -> None:
     about, n = tree["tree_param"], len(tree["left_children"])
     whole = int(about["num_nodes"]) == n > 0 and {len(tree[name]) for name in _PER_NODE} == {n}
-    one = int(about["num_feature"]) == width and int(about["size_leaf_vector"]) <= 1 and 0 <= int(about["num_deleted"]) < n
+    one = (
+        int(about["num_feature"]) == width
+        and int(about["size_leaf_vector"]) <= 1
+        and 0 <= int(about["num_deleted"]) < n
+    )
     _require(whole and one, "a tree is of another kind")
     columns = ("left_children", "right_children", "parents", "split_indices", "split_type")
     left, right, parents, features, kinds = (np.asarray(tree[name], dtype=np.int64) for name in columns)
@@ -187,8 +201,10 @@ def _load_lightgbm(estimator: Any, raw: bytes, classes: Any) -> None:
     # settings of the training decide no answer, and its reader trusts them: it gets the trees, and names of categories
     names = json.loads(raw.rpartition(b"pandas_categorical:")[2])
     _require(names is None or isinstance(names, list), "it has no names of categories")
-    rest = f"end of trees\n\nparameters:\n[boosting: gbdt]\n\nend of parameters\n\npandas_categorical:{json.dumps(names)}\n"
-    booster = library.Booster(model_str=raw[:size].decode() + rest)
+    rest = "end of trees\n\nparameters:\n[boosting: gbdt]\n\nend of parameters\n\npandas_categorical:" + json.dumps(
+        names
+    )
+    booster = library.Booster(model_str=f"{raw[:size].decode()}{rest}\n")
     encoder = library.compat._LGBMLabelEncoder().fit(labels)
     _require(encoder.classes_.tolist() == labels.tolist(), "its labels are not in their order")
     width, objective = booster.num_feature(), header["objective"].split(" ")[0]

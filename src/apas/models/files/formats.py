@@ -1,8 +1,8 @@
 """Model files: which format a file has, reading it without running anything in it, and writing it in one step.
 
 Reading never unpickles. What a file could do, each reader says: `json`, `safetensors`, `skops`, `onnx`, `boosters`,
-`container` and `torch_state`. What they share is here: archives that are read in bounded memory, the description of a network that a
-file holds besides its numbers, and what the user says where the file does not.
+`container` and `torch_state`. What they share is here: archives that are read in bounded memory, the description of a
+network that a file holds besides its numbers, and what the user says where the file does not.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def _network(model: Any, suffix: str) -> FeedForward:
         )
     if not offers(net, Dense):
         raise Unsupported(
-            f"{type(model).__name__} is not a dense network, which is all that a {suffix} file can hold; let `path` end in .apas."
+            f"{type(model).__name__} is not a dense network, which is all that a {suffix} file can hold; let `path` "
+            "end in .apas."
         )
     network = net.as_feedforward()
     names = net.feature_names if offers(net, Named) else None
@@ -305,7 +306,7 @@ class LoadOptions:
                 raise InputError(f"`{name}` of load_model is for layers, but {path} holds none; leave it out.")
             given: Any = getattr(self, name)
             if name == "activation":
-                given = check_activations(given, len(network.activations))
+                given = check_activations(given, len(found["activation"]))
             elif not isinstance(given, str | float | int):
                 given = tuple(given)
             if given != found[name]:

@@ -134,7 +134,7 @@ def dump_estimator(estimator: Any) -> bytes:
     library = require("skops.io", feature="a .skops file", extra="skops")
     try:
         content: bytes = library.dumps(estimator)
-    except Exception as error:  # noqa: BLE001  (skops has exceptions of its own, and so has what it asks for its state)
+    except Exception as error:  # skops has exceptions of its own, and so has what it asks for its state
         raise Unsupported(f"{type(estimator).__name__} cannot be written by skops: {first_line(error)}") from error
     return content
 
