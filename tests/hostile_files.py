@@ -234,7 +234,7 @@ def skops_files(flag: Path) -> dict[str, bytes | Write]:
         "a list of lists": skops_file(deep),
         "nested brackets": archive({"schema.json": b"[" * 10**6}),
         "itself": skops_file(skops_node("ListNode", "builtins", "list", content=[skops_node("ListNode", "builtins", "list", content=[])])),
-        "a tree": skops_estimator(_tree(), lambda _: None),
+        "a tree without end": skops_estimator(_tree(), _lead_back),
         "NaN": setting("coef_", np.array([[np.nan, 1.0]])),
         "wrong shapes": setting("intercept_", np.zeros(7)),
         "texts for numbers": setting("coef_", np.array([["a", "b"]])),
@@ -262,6 +262,17 @@ def _tree():
     from sklearn.tree import DecisionTreeClassifier
 
     return DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])
+
+
+def _lead_back(classifier) -> None:
+    """Its only split leads to itself."""
+    import numpy as np
+
+    tree = classifier.tree_
+    state = tree.__getstate__()
+    nodes = np.array(state["nodes"])
+    nodes["left_child"][0] = 0
+    tree.__setstate__({**state, "nodes": nodes})
 
 
 def _object_array(flag: Path) -> bytes:

@@ -81,11 +81,7 @@ if TYPE_CHECKING:
     from apas.shifts.lp import LpShifts as LpShifts
     from apas.shifts.noise import InputNoise as InputNoise
     from apas.shifts.observed import ObservedShifts as ObservedShifts
-    from apas.shifts.retraining import (
-        RetrainedModels as RetrainedModels,
-        estimate_delta as estimate_delta,
-        retrain as retrain,
-    )
+    from apas.shifts.retraining import RetrainedModels as RetrainedModels, retrain as retrain
     from apas.shifts.sparse import SparseShifts as SparseShifts
     from apas.stats.tolerance import allowed_failures as allowed_failures, sample_size as sample_size
 
@@ -136,13 +132,14 @@ _DEFINED_IN = {
     "models.predictor": "Predictor",
     "report.api": "write_report",
     "shifts.base": "ShiftSet",
+    "shifts.delta_estimate": "estimate_delta",
     "shifts.distance": "ShiftReport measure_shift",
     "shifts.gaussian": "GaussianShifts",
     "shifts.linf": "LinfShifts",
     "shifts.lp": "LpShifts",
     "shifts.noise": "InputNoise",
     "shifts.observed": "ObservedShifts",
-    "shifts.retraining": "RetrainedModels retrain estimate_delta",
+    "shifts.retraining": "RetrainedModels retrain",
     "shifts.sparse": "SparseShifts",
     "stats.tolerance": "allowed_failures sample_size",
 }

@@ -32,6 +32,7 @@ from apas.cli import main
 from apas.cli.ledger import read_references
 from apas.cli.options import read_rows
 from apas.contracts.certificate_file import read_stored
+from apas.models.digest import model_digest
 from apas.paper.store import Store
 from apas.report.audit_section import read_later
 from apas.report.subject import read_subject
@@ -58,6 +59,22 @@ class Reader:
 
 def load(**said: str) -> Callable[[Path], object]:
     return lambda path: apas.load_model(path, **said)
+
+
+def predict(path: Path) -> None:
+    """A model from a file, asked about rows."""
+    model = apas.load_model(path)
+    model.margin(model.encode(np.zeros((2, model.n_raw_features))), model.classes[1])
+
+
+def refits(path: Path) -> None:
+    folder = path.parent / "folder"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    shutil.copy(path, folder / "refits.json")
+    for i in range(2):
+        shutil.copy("forest.apas", folder / f"refit-{i:04d}.apas")
+    apas.RetrainedModels.load(folder)
 
 
 def convert(*said: str) -> tuple[str, ...]:
@@ -109,7 +126,9 @@ READERS = {
     "safetensors": Reader(("model.safetensors",), damaged_files.changed_safetensors, load(), convert()),
     "safetensors of a state": Reader(("state.safetensors",), damaged_files.changed_safetensors, load(**STATE), convert(*ASKED)),
     "onnx": Reader(("model.onnx", "external.onnx"), damaged_files.changed_onnx, load(), convert()),
-    "skops": Reader(("linear.skops", "pipeline.skops"), damaged_files.changed_archive, load(), convert()),
+    "container": Reader(("forest.apas",), damaged_files.changed_archive, predict),
+    "refits": Reader(("refits.json",), damaged_files.changed_json, refits),
+    "skops": Reader(("linear.skops", "pipeline.skops", "trees.skops"), damaged_files.changed_archive, load(), convert()),
     "state": Reader(("state.pt",), damaged_files.changed_archive, load(**STATE), convert(*ASKED)),
     "certificates": Reader((*promises, "radii.json"), certificates, read_stored, ("ledger", "add", "new.db", "FILE")),
     "verify": Reader((*promises, "radii.json"), certificates, lambda path: apas.verify(path, network()), ("verify", "FILE", "model.json")),
@@ -131,6 +150,7 @@ def office(tmp_path_factory) -> Path:
     import skops.io
     from hostile_files import onnx_model
     from safetensors.numpy import save_file
+    from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -162,6 +182,20 @@ def office(tmp_path_factory) -> Path:
     (folder / "pipeline.skops").write_bytes(
         skops.io.dumps(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, [0, 1, 1]))
     )
+    trees = RandomForestClassifier(2, random_state=0).fit(X, [0, 1, 1])
+    apas.save_model(trees, folder / "trees.skops")
+    apas.save_model(trees, folder / "forest.apas")
+    digest = model_digest(apas.as_model(trees))
+    made = {
+        "format": "apas-refits",
+        "version": 1,
+        "process": "a forest",
+        "recipe": "0" * 64,
+        "entropy": "0x1",
+        "count": 2,
+    }
+    made["refits"] = {f"refit-{i:04d}.apas": digest for i in range(2)}
+    (folder / "refits.json").write_text(json.dumps(made))
     (folder / "applicants.csv").write_text("id,branch\nA-17,north\nA-18,south\nA-19,east\nA-20,west\n")
     (folder / "kinds.toml").write_text(KINDS)
     (folder / "formula.cnf").write_text("c small\np cnf 3 2\n1 -2 3 0\n-1 2 0\n")

@@ -21,6 +21,7 @@ from apas.cli.ledger import ledger_app
 from apas.cli.max_shift import max_shift_command
 from apas.cli.paper import paper_app
 from apas.cli.report import report_command
+from apas.cli.retrain import retrain_command
 from apas.cli.shift import shift_command
 from apas.cli.verify import verify_command
 from apas.errors import InputError
@@ -30,7 +31,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Start here": {"demo": demo_command},
     "Certify explanations": {"certify": certify_command, "max-shift": max_shift_command, "generate": generate_command},
     "Keep promises": {"verify": verify_command, "audit": audit_command, "ledger": ledger_app, "report": report_command},
-    "Model files": {"shift": shift_command, "convert": convert_command},
+    "Model files": {"shift": shift_command, "convert": convert_command, "retrain": retrain_command},
     "Research": {"paper": paper_app, "bench": bench_command},
 }
 #: What `UsageError` is called in every version of Typer: the class of which a bad parameter is a case.

@@ -25,7 +25,7 @@ def certify_command(
     model: options.ModelFile,
     rows: options.RowsFile,
     target: options.Target,
-    delta: options.Delta,
+    delta: options.Delta = None,
     *,
     method: Annotated[
         CertifyMethod,
@@ -54,6 +54,7 @@ def certify_command(
     from apas import certify
 
     check_outputs({"--save": common.save}, model, rows)
+    common.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seed)
 

@@ -15,8 +15,10 @@ from apas.errors import InputError
 
 @group_options
 def convert_command(
-    source: Annotated[Path, Argument(help="Model file to read: .json, .safetensors, .onnx, .skops, .pt or .pth.")],
-    target: Annotated[Path, Argument(help="Model file to write: .json, .safetensors or .onnx.")],
+    source: Annotated[Path, Argument(help="Model file to read, of any format that apas reads.")],
+    target: Annotated[
+        Path, Argument(help="Model file to write: .json, .safetensors, .onnx, .apas, .skops, .ubj, .txt or .cbm.")
+    ],
     *,
     layers: options.LayerOptions,
     threshold: Annotated[float | None, optional("From where on a binary model says class 1.", "as in the file")] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from apas.cli import options
-from apas.cli.options import group_options, optional, parse_target, pick_method, read_rows
+from apas.cli.options import group_options, optional, parse_target, pick_method, read_rows, whole_numbers
 from apas.cli.output import cell, check_outputs, give, new_table, print_table
 from apas.errors import InputError
 
@@ -26,7 +26,7 @@ Distance = StrEnum("Distance", "l1 linf")
 def generate_command(
     model: options.ModelFile,
     rows: Annotated[Path, Argument(help="CSV file with a header line and a row per input to explain.")],
-    delta: options.Delta,
+    delta: options.Delta = None,
     *,
     background: Annotated[Path | None, Option(help="CSV file with known rows, such as the training table.")] = None,
     space: Annotated[Path | None, optional("TOML file: what the features may be.", "from --background")] = None,
@@ -65,6 +65,7 @@ def generate_command(
     from apas.cli.workers import workers
 
     check_outputs({"--out": out, "--save": save}, model, rows, background, space)
+    movement.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples)
     if delta == 0 and save is not None:
         raise InputError("`--save` goes with a delta above 0: at 0 nothing is certified; use --out or --json.")
@@ -74,9 +75,7 @@ def generate_command(
     names = None if allowed is None else allowed.names
     table = read_rows(rows, net, names)
     known = None if background is None else read_rows(background, net, names)
-    if known is not None:  # whole numbers as integers, as `pandas.read_csv` has them
-        whole = [c for c in known if known[c].dtype.kind == "f" and (known[c] % 1 == 0).all() and len(known)]
-        known = known.astype(dict.fromkeys(whole, "int64"))
+    known = None if known is None else whole_numbers(known)
     with workers(jobs, dask) as n_jobs:
         found = generate(
             net,

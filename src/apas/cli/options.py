@@ -61,6 +61,12 @@ def read_rows(path: Path, model: Model, names: Sequence[str] | None = None) -> D
     return pd.concat([pd.Series(n, index=frame.index, name=c) for n, c in zip(numbers, columns, strict=True)], axis=1)
 
 
+def whole_numbers(table: DataFrame) -> DataFrame:
+    """Columns of whole numbers as integers, as `pandas.read_csv` has them."""
+    whole = [c for c in table if table[c].dtype.kind == "f" and (table[c] % 1 == 0).all() and len(table)]
+    return table.astype(dict.fromkeys(whole, "int64"))
+
+
 def _lines(path: Path) -> list[list[str]]:
     """The cells of a CSV file, every line as long as the header line."""
     try:
@@ -158,10 +164,12 @@ def optional(help: str, otherwise: str = "none") -> Any:
 
 
 # What is asked about.
-ModelFile = Annotated[Path, Argument(help="Model file (.json, .safetensors, .onnx, .skops, .pt or .pth).")]
+ModelFile = Annotated[
+    Path, Argument(help="Model file (.json, .safetensors, .onnx, .apas, .skops, .ubj, .txt, .cbm, .pt or .pth).")
+]
 RowsFile = Annotated[Path, Argument(help="CSV file with a header line and a row per explanation.")]
 Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')]
-Delta = Annotated[float, Option(help="How far the parameters may move.")]
+Delta = Annotated[float | None, optional("How far the parameters may move.", "needed; 1 with --refits")]
 
 # What a model file does not tell.
 Activation = Annotated[str | None, optional("Activation of the hidden layers (.pt, .pth); with commas, one per layer.")]
@@ -179,6 +187,7 @@ _BOUNDED = "Delta bounds each change (linf), their sum (l1), length (l2) or L_P 
 Shifts = Annotated[str, Option(metavar="SET", help=_BOUNDED)]
 Relative = Annotated[bool, Option("--relative", help="Delta is a share of each parameter's size (linf, sparse).")]
 Only = Annotated[Kind | None, Option(help="Move only weights or only biases.")]
+Refits = Annotated[Path | None, Option(help="Ask the refits in this folder (apas retrain) instead of shifts.")]
 
 # How it runs, and what is printed.
 Jobs = Annotated[int | None, optional("Number of processes, -1 for all cores.", "1")]
@@ -213,11 +222,21 @@ class ShiftOptions:
     shifts: Shifts = "linf"
     relative: Relative = False
     only: Only = None
+    refits: Refits = None
+
+    def check_delta(self, delta: float | None) -> None:
+        """Refuse that no delta is given, unless there are refits, which are what they are."""
+        if delta is None and self.refits is None:
+            raise InputError("Missing option '--delta': say how far the parameters may move, or name `--refits`.")
 
     def pick(self) -> ShiftSet:
         """The set of shifts that is asked for."""
-        from apas import LinfShifts, LpShifts, SparseShifts
+        from apas import LinfShifts, LpShifts, ObservedShifts, RetrainedModels, SparseShifts
 
+        if self.refits is not None:
+            if self.relative or self.only is not None or self.shifts != "linf":
+                raise InputError("`--refits` goes without `--shifts`, `--relative` and `--only`; leave them out.")
+            return ObservedShifts(RetrainedModels.load(self.refits))
         kinds, number = ("weight", "bias") if self.only is None else (self.only.value,), self.shifts.partition(":")[2]
         if self.shifts == "linf":
             return LinfShifts(relative=self.relative, kinds=kinds)

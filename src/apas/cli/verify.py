@@ -45,7 +45,7 @@ def verify_command(
     ] = None,
     models: Annotated[
         list[Path] | None,
-        Option(help="Model file of a model that exists (ObservedShifts); once for each, in their order."),
+        Option(help="Model file of a model that exists, or a folder of refits; once for each, in their order."),
     ] = None,
     layers: options.LayerOptions,
     as_json: options.Json = False,
@@ -57,14 +57,16 @@ def verify_command(
 
     Example:  apas verify promises.json model.json
     """
-    from apas import FeatureSpace, verify
+    from apas import FeatureSpace, RetrainedModels, verify
 
     for name, value in (("--seed", seed), ("--samples", samples)):
         if value is not None and not fresh:
             raise InputError(f"`{name}` goes with `--fresh`; leave it out.")
     net = layers.read(model)
     bound = net if space is None else FeatureSpace.from_toml(space).bind(net)
-    others = [layers.read(path) for path in models or []]
+    others = [
+        m for path in models or [] for m in (RetrainedModels.load(path) if path.is_dir() else [layers.read(path)])
+    ]
     report = verify(
         certificates,
         bound,

@@ -284,7 +284,20 @@ class Learned(Protocol):
         """SHA-256 over all of it."""
 
 
-#: Everything that a model may offer.
+@runtime_checkable
+class FromEstimator(Protocol):
+    """A model that was read from a fitted classifier, which can be written to a file and fitted anew."""
+
+    @property
+    def estimator(self) -> Any:
+        """The classifier, or the pipeline that ends in it."""
+
+    @property
+    def read_options(self) -> dict[str, Any]:
+        """The threshold and the names with which `as_model` reads it as this model."""
+
+
+#: Everything that a model may offer and a wrapper hands on; whose estimator it is, nobody else can say.
 CAPABILITIES = (Model, Named, Raw, Dense, Differentiable, Scaled, Arithmetic, LibraryBacked, Described, Learned)
 
 

@@ -35,7 +35,8 @@ def from_booster(
         threshold=threshold,
         feature_names=known if feature_names is None else feature_names,
         passed_names=known,
-        n_features=int(estimator.n_features_in_) or len(estimator.feature_names_),  # a copy of CatBoost's forgets it
+        # a copy of CatBoost's forgets the number, and one that is fitted again keeps that of the first time
+        n_features=len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_),
         score=raw,
         content=lambda: content(estimator),
     )
@@ -80,11 +81,16 @@ def _catboost_names(estimator: Any) -> list[str] | None:
     return None if names == [str(i) for i in range(len(names))] else names
 
 
-def _catboost_content(estimator: Any) -> Any:
+def catboost_file(estimator: Any, kind: str) -> bytes:
+    """A fitted classifier of CatBoost in one of the library's formats, "cbm" or "json"."""
     with tempfile.TemporaryDirectory() as folder:  # the library writes files only
-        file = Path(folder) / "model.json"
-        estimator.save_model(str(file), format="json")
-        told = json.loads(file.read_text(encoding="utf-8"))
+        file = Path(folder) / f"model.{kind}"
+        estimator.save_model(str(file), format=kind)
+        return file.read_bytes()
+
+
+def _catboost_content(estimator: Any) -> Any:
+    told = json.loads(catboost_file(estimator, "json"))
     about = told.pop("model_info", {})  # when it was trained and by which version are not what it answers
     return {**told, "classes": about.get("class_params"), "threshold": about.get("output_options")}
 

@@ -29,6 +29,10 @@ from apas.models.base import Described, Learned, Model, offers
 #: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
 _NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "skorch", "torch")
 _NAMED += ("catboost", "lightgbm", "xgboost")
+#: Members of scikit-learn's estimators that no answer needs, neither counted nor read from files: leftovers of
+#: training, and the tree by which k-NN searches its rows, which counts its searches.
+LEFTOVERS = {"_optimizer", "_random_state", "loss_function_", "_loss_function_", "_rng", "_feature_subsample_rng"}
+LEFTOVERS |= {"_tree"}
 _HEAP_TYPE = 1 << 9  # the flag of a class that was made while Python ran
 
 
@@ -297,7 +301,10 @@ class _Walk:
             return {**form, "code": self._class(type(value))} if own_class(type(value)) else form
         if hasattr(value, "get_params"):
             # an estimator is its class, its settings and what it has learned, some of which lives in private members
-            state = {"class": type(value).__name__, "state": self.form(dict(sorted(vars(value).items())))}
+            members = vars(value).items()
+            if type(value).__module__.startswith("sklearn."):
+                members = [(name, member) for name, member in members if name not in LEFTOVERS]
+            state = {"class": type(value).__name__, "state": self.form(dict(sorted(members)))}
             return {**state, "code": self.form(type(value))} if own_class(type(value)) else state
         return self._callable(value)
 

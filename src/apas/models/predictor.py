@@ -316,6 +316,17 @@ class LibraryPredictor(Predictor):
         self._members = {name: part for name, part in vars(estimator).items() if not own or name.endswith("_")}
         self._digest: str | None = None
 
+    @property
+    def estimator(self) -> Any:
+        """The fitted classifier."""
+        return self._estimator
+
+    @property
+    def read_options(self) -> dict[str, Any]:
+        """The threshold on its probabilities, 0.5 for its own decisions, and the names of the columns."""
+        level = self.threshold if self._decide is None else 0.5
+        return {"threshold": level, "feature_names": self.feature_names}
+
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
         near = np.flatnonzero(~(np.abs(margins) > (np.inf if self._always else TIE)))
         if self._decide is None or not len(near):
@@ -371,7 +382,10 @@ class LibraryPredictor(Predictor):
     def describe(self) -> dict[str, Any]:
         """All that decides the output besides what it has learned, as JSON values."""
         kind = type(self._estimator)
-        said = {**super().describe(), "kind": f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"}
+        library = kind.__module__.split(".")[0]
+        # what boosted trees answer is all in what they have learned, whichever class of the library was given them
+        name = library if library in ("xgboost", "lightgbm", "catboost") else f"{library}.{kind.__qualname__}"
+        said = {**super().describe(), "kind": name}
         del said["code"]
         return said
 

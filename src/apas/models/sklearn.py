@@ -55,6 +55,16 @@ class PipelineModel(ModelWrapper):
         self.n_raw_features = int(getattr(self._first, "n_features_in_", width))
         check_names(names, self.n_raw_features)
 
+    @property
+    def estimator(self) -> Any:
+        """The pipeline, or the bare classifier."""
+        return self._estimator
+
+    @property
+    def read_options(self) -> dict[str, Any]:
+        """The threshold and the names of the raw columns."""
+        return {"threshold": self._level, "feature_names": self.feature_names}
+
     def encode(self, X: Any) -> Floats:
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""
         if self._encoder is None:

@@ -1,15 +1,16 @@
-"""Refits: `retrain` makes independent ones, `estimate_delta` says how far an update moves the parameters."""
+"""Refits: `retrain` makes independent ones of a training process, in memory or in a folder."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import inspect
-import math
+import json
+import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any, SupportsIndex, overload
@@ -18,14 +19,15 @@ import numpy as np
 
 from apas._parallel import in_parallel
 from apas._random import Stream, entropy_of
-from apas._typing import Floats, Integers
+from apas._typing import Integers
 from apas._validation import check_flag, check_integer, check_jobs
 from apas.display.progress import Progress
 from apas.errors import GuaranteeWarning, InputError
-from apas.models.as_model import encoded_rows
-from apas.models.base import Model
-from apas.models.digest import model_digest
-from apas.shifts.distance import ShiftReport, compare_models, read_model
+from apas.models.as_model import as_model
+from apas.models.base import FromEstimator, Model, Predicts, offers
+from apas.models.digest import canonical, model_digest
+from apas.shifts.distance import read_model
+from apas.shifts.refit_folder import RefitFolder
 
 
 def drawn_rows(stream: Stream, start: int, count: int, rows: int) -> Integers:
@@ -105,6 +107,25 @@ class RetrainedModels(list[Model]):
         super().__init__(models)
         self.process, self.entropy = process, entropy
 
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> RetrainedModels:
+        """Read the models that `retrain` kept in a folder, all of them, each checked to be the one that was written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> folder = tempfile.mkdtemp()
+        >>> rows, labels = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 0, 1, 0, 1, 1]
+        >>> made = retrain(DecisionTreeClassifier(), rows, labels, n_models=3, rng=0, folder=folder)
+        >>> RetrainedModels.load(folder).process == made.process
+        True
+        """
+        kept = RefitFolder(folder)
+        models = kept.read_all()
+        process, _, entropy = kept.recipe or ("", "", 0)
+        return cls(models, process, entropy)
+
     @overload
     def __getitem__(self, index: SupportsIndex) -> Model: ...
     @overload
@@ -129,6 +150,7 @@ def retrain(
     warm_start: bool = False,
     n_jobs: int = 1,
     rng: int | np.random.Generator | None = None,
+    folder: str | os.PathLike[str] | None = None,
 ) -> RetrainedModels:
     """Train models anew on the same data, independently of each other: draws of a training process.
 
@@ -140,8 +162,8 @@ def retrain(
     ----------
     estimator : object
         A classifier with the manners of scikit-learn (boosted trees of XGBoost, LightGBM and CatBoost too) or a
-        `Pipeline`, which is cloned and never changed, or a function ``(X, y, seed)`` that trains a model and returns it
-        (anything that `as_model` takes).
+        `Pipeline`, which is cloned and never changed, or what `load_model` read as one; or a function
+        ``(X, y, seed)`` that trains a model and returns it (anything that `as_model` takes).
     X, y : array_like or data frame
         The training data, in the user's units.
     n_models : int
@@ -165,6 +187,9 @@ def retrain(
         Number of processes; -1 for all cores. The models do not depend on it: each is trained in one thread.
     rng : None, int or numpy.random.Generator
         Seed of the rows and of the models' seeds.
+    folder : path, optional
+        Keep each model as a file in this folder as soon as it is trained, for `RetrainedModels.load`. If the folder has
+        some of these models already, they are read and not trained again; one of other models is refused.
 
     Returns
     -------
@@ -209,6 +234,9 @@ def retrain(
     check_flag(bootstrap, "bootstrap")
     check_flag(warm_start, "warm_start")
     jobs = check_jobs(n_jobs)
+    options: dict[str, Any] = {}
+    if offers(estimator, FromEstimator):
+        estimator, options = estimator.estimator, estimator.read_options
     _check_estimator(estimator, bool(warm_start))
     _check_keep(keep, estimator)
     try:
@@ -219,14 +247,25 @@ def retrain(
         raise InputError(f"`X` of retrain must hold rows to train on, got shape {tuple(rows.shape)}.")
     labels = check_labels(y, int(rows.shape[0]), owner="retrain")
     sample = _Sample(int(rows.shape[0]), bool(bootstrap), fraction, *_read_periods(when, window, int(rows.shape[0])))
-    recipe = _Recipe(estimator, rows, labels, sample, bool(warm_start), keep is not None, entropy_of(rng))
-    results: list[tuple[Any, _Caught]] = []
+    recipe = _Recipe(estimator, rows, labels, sample, bool(warm_start), keep is not None, 0, options)
+    kept = None if folder is None else RefitFolder(folder)
+    known = None if kept is None or kept.recipe is None or rng is not None else kept.recipe[2]
+    recipe = replace(recipe, entropy=entropy_of(rng) if known is None else known)
+    if kept is not None:
+        kept.begin(recipe.process(), recipe.digest(), recipe.entropy, n_models)
+    missing = [i for i in range(n_models) if kept is None or not kept.has(i)]
+    trained: dict[int, Any] = {}
+    caught: list[_Caught] = []
     with Progress(n_models, "training models") as progress:
-        for result in in_parallel(recipe.train, ((i,) for i in range(n_models)), jobs):
-            results.append(result)
+        progress.advance(n_models - len(missing))
+        for i, (model, warned) in zip(missing, in_parallel(recipe.train, ((i,) for i in missing), jobs), strict=True):
+            trained[i] = model
+            caught.append(warned)
+            if kept is not None:
+                kept.keep(i, _read({i: model}, options)[0])
             progress.advance(1)
-    models = _read([model for model, _ in results])
-    _report([warned for _, warned in results], models)
+    models = _read({i: trained[i] if kept is None or i in trained else kept.read(i) for i in range(n_models)}, options)
+    _report(caught, models)
     return RetrainedModels(models, recipe.process(), recipe.entropy)
 
 
@@ -241,7 +280,7 @@ class _Sample:
     window: int
 
     def __post_init__(self) -> None:
-        _check_share(self.fraction, self.rows, "retrain", "the rows")
+        check_share(self.fraction, self.rows, "retrain", "the rows")
 
     @property
     def is_whole(self) -> bool:
@@ -281,11 +320,11 @@ def _read_periods(when: Any, window: Any, rows: int) -> tuple[Integers | None, i
     if when is None or window is None:
         given, other = ("window", "when") if when is None else ("when", "window")
         raise InputError(f"`{given}` of retrain goes with `{other}`, which is missing; pass both or none.")
-    given = np.asarray(when)
-    if given.shape != (rows,) or np.asarray(given != given).any():
-        raise InputError(f"`when` of retrain must hold one period per row ({rows}), none missing, got {given.shape}.")
+    listed = np.asarray(when)
+    if listed.shape != (rows,) or np.asarray(listed != listed).any():
+        raise InputError(f"`when` of retrain must hold one period per row ({rows}), none missing, got {listed.shape}.")
     try:
-        distinct, periods = np.unique(given, return_inverse=True)
+        distinct, periods = np.unique(listed, return_inverse=True)
     except TypeError:
         raise InputError(
             "`when` of retrain must hold periods that have an order, got ones of different types."
@@ -317,6 +356,7 @@ class _Recipe:
     warm_start: bool
     keep: bool
     entropy: int
+    options: dict[str, Any]
 
     def train(self, i: int) -> tuple[Any, _Caught]:
         """The model, and what its training warned about."""
@@ -366,7 +406,26 @@ class _Recipe:
         how = "trained further from the fitted model on" if self.warm_start else "fitted to"
         how = f"behind the same preprocessing {how}" if self.keep else how
         data = f"the same {self.X.shape[0]} rows (data {data_digest(self.X, self.y)})"
-        return f"{name} {how} {self.sample.words()}{data}, with a new seed"
+        level = self.options.get("threshold", 0.5)
+        more = "" if level == 0.5 else f", which says class 1 from probability {level:g} on"
+        return f"{name} {how} {self.sample.words()}{data}, with a new seed{more}"
+
+    def digest(self) -> str:
+        """A fingerprint of all that makes a model besides rows and seed: settings, and what is gone on from."""
+        told = _settings(self.estimator)
+        periods = None if self.sample.periods is None else data_digest(self.sample.periods)
+        fitted = model_digest(read_model(self.estimator, "`estimator`")) if self.warm_start or self.keep else None
+        options = canonical(self.options)
+        form = json.dumps([told, periods, fitted, options, canonical(self.sample.fraction)], sort_keys=True)
+        return hashlib.sha256(form.encode()).hexdigest()
+
+
+def _settings(value: Any) -> Any:
+    """Settings of an estimator and its parts as JSON values, without what they have learned; a function as it is."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        given = value.get_params(deep=False)
+        return [type(value).__qualname__, {name: _settings(part) for name, part in given.items()}]
+    return [_settings(part) for part in value] if isinstance(value, list | tuple) else canonical(value)
 
 
 def _clone(estimator: Any) -> Any:
@@ -403,6 +462,11 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
         raise InputError(
             f"`estimator` of retrain must be a scikit-learn classifier or a function (X, y, seed) -> model, got {what}."
         )
+    if getattr(final_step(estimator), "settings_lost_", False):
+        raise InputError(
+            "`estimator` of retrain must know its settings, but this one comes from a file that does not hold them; "
+            "save it with apas.save_model(model, 'model.apas') in the program that trained it."
+        )
     if hasattr(estimator, "fit") and not hasattr(estimator, "get_params"):
         raise InputError(
             f"`estimator` of retrain must be one that scikit-learn can clone, but {type(estimator).__name__} is not; "
@@ -420,11 +484,15 @@ def _check_estimator(estimator: Any, warm_start: bool) -> None:
     read_model(estimator, "`estimator` of retrain, from which to go on,")
 
 
-def _read(trained: list[Any]) -> list[Model]:
-    """The trained models as models; what reading several of them warns about is said once."""
+def _read(trained: dict[int, Any], options: dict[str, Any]) -> list[Model]:
+    """The trained models by number as models; what reading several of them warns about is said once."""
+
+    def read(model: Any, name: str) -> Model:
+        return read_model(model, name) if offers(model, Predicts) or not options else as_model(model, **options)
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        models = [read_model(model, f"model number {i} of retrain") for i, model in enumerate(trained)]
+        models = [read(model, f"model number {i} of retrain") for i, model in trained.items()]
     for kind, text in dict.fromkeys((w.category, str(w.message)) for w in caught):
         warnings.warn(text, kind, stacklevel=3)
     return models
@@ -448,138 +516,12 @@ def _report(caught: list[_Caught], models: list[Model]) -> None:
         )
 
 
-def estimate_delta(
-    estimator: Any,
-    X_new: Any,
-    y_new: Any,
-    *,
-    update: Callable[[Any, Any, Any], Any] | None = None,
-    rounds: int = 5,
-    fraction: float = 0.1,
-    rng: Any = None,
-) -> ShiftReport:
-    """Estimate how far training on new data will move the parameters of a model.
-
-    `rounds` times, a share of the new rows is drawn with replacement, a copy of the model takes one pass over
-    them, and the change of its weights and biases is measured. The largest change of any parameter in any round
-    is `delta`. It is a measurement of what happened, not a bound on what the next training will do.
-
-    Parameters
-    ----------
-    estimator : object
-        A fitted classifier that `as_model` takes, or a `Pipeline` that ends in one. It is never changed.
-    X_new, y_new : array_like or data frame
-        New rows in the user's units, and their classes.
-    update : callable, optional
-        ``update(model, X, y)`` trains `model`, a deep copy of `estimator`, on the rows that were drawn (not
-        preprocessed) and returns it, or another model, or None if it changed `model` in place. Without it the
-        copy's ``partial_fit`` is called once; of a pipeline only the last step's, on preprocessed rows.
-    rounds : int, default 5
-        How many times rows are drawn.
-    fraction : float in (0, 1], default 0.1
-        Share of the new rows that each round draws, rounded down to whole rows.
-    rng : None, int, numpy.random.Generator or sequence of int
-        A seed, to repeat the draws; an estimator whose ``random_state`` is None gets one from it too. A sequence
-        holds one seed per round, whose rows are those of ``numpy.random.RandomState(seed).choice``:
-        ``rng=range(5)`` draws as the authors of the paper did.
-
-    Returns
-    -------
-    ShiftReport
-        With a column per round; ``float(report)`` is `delta`.
-
-    Examples
-    --------
-    >>> import math
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
-    >>> report = estimate_delta(SGDClassifier(random_state=0).fit(X, y), X, y, fraction=0.5, rng=0)
-    >>> report.models
-    ('round 1', 'round 2', 'round 3', 'round 4', 'round 5')
-    >>> float(report) == max(report.overall.loc[math.inf])
-    True
-    """
-    base = read_model(estimator, "`estimator` of estimate_delta")
-    if update is None:
-        _check_partial_fit(estimator)
-    elif not callable(update):
-        raise InputError(f"`update` of estimate_delta must be a function (model, X, y), got {update!r}.")
-    rounds = check_integer(rounds, "rounds", "estimate_delta", least=1)
-    try:
-        points, encoded = encoded_rows(base, X_new)
-    except InputError as error:
-        raise InputError(str(error).replace("`X`", "`X_new`")) from error
-    classes = base.classes if update is None else None
-    labels = check_labels(y_new, len(points), classes, name="y_new", of="X_new", owner="estimate_delta")
-    entropy, draws, seeds = _draw(
-        rng, rounds, len(points), _check_share(fraction, len(points), "estimate_delta", "the new rows", "X_new")
-    )
-    models, columns = [], [f"round {i}" for i in range(1, rounds + 1)]
-    names = [f"the model of {column} of estimate_delta" for column in columns]
-    for name, rows, seed in zip(names, draws, seeds, strict=True):
-        changed = copy.deepcopy(estimator)
-        if update is None:
-            result = _one_pass(changed, encoded[rows], take_rows(labels, rows), seed)
-        else:
-            result = update(changed, take_rows(points, rows), take_rows(labels, rows))
-        models.append(read_model(changed if result is None else result, name))
-    return compare_models(base, models, p=math.inf, names=names, columns=columns, entropy=entropy)
-
-
 def final_step(estimator: Any) -> Any:
     """The classifier itself: the last step of a pipeline."""
     return estimator[-1] if type(estimator).__name__ == "Pipeline" else estimator
 
 
-def _check_partial_fit(estimator: Any) -> None:
-    final = final_step(estimator)
-    name = type(final).__name__
-    if not hasattr(final, "partial_fit"):
-        why = "" if hasattr(final, "fit") else " (pass the estimator itself, not what as_model made of it)"
-        if name == "MLPClassifier":
-            why = f" with solver={final.solver!r} (scikit-learn offers it for 'adam' and 'sgd')"
-        told = f"must have partial_fit, but {name} has none{why}; {_advice(estimator)}"
-        raise InputError(f"`estimator` of estimate_delta {told}")
-    if name == "MLPClassifier" and final.early_stopping:
-        raise InputError(
-            "`estimator` of estimate_delta must not have early_stopping=True, with which scikit-learn refuses "
-            f"partial_fit; {_advice(estimator)}"
-        )
-
-
-def _advice(estimator: Any) -> str:
-    """How to write an `update` for `estimator`, as the end of a message."""
-    piped = final_step(estimator) is not estimator
-    model, rows = ("model[-1]", "model[:-1].transform(X)") if piped else ("model", "X")
-    warm = ".set_params(warm_start=True)" if hasattr(final_step(estimator), "warm_start") else ""
-    return f"say how to train it further, e.g. def update(model, X, y): {model}{warm}.fit({rows}, y)"
-
-
-def _one_pass(estimator: Any, X: Floats, y: Any, seed: int) -> Any:
-    """One call of partial_fit on rows in model units; changes `estimator`."""
-    final = final_step(estimator)
-    columns = getattr(final, "feature_names_in_", None)
-    rows: Any = X
-    if columns is not None:  # scikit-learn warns when the names it was fitted with are missing
-        import pandas as pd
-
-        rows = pd.DataFrame(X, columns=list(columns))
-    if getattr(final, "random_state", 0) is None:
-        final.random_state = seed
-    with warnings.catch_warnings():
-        # few rows make one batch; that is what was asked for
-        warnings.filterwarnings("ignore", message="Got `batch_size`", category=UserWarning)
-        try:
-            final.partial_fit(rows, y)
-        except ValueError as error:
-            raise InputError(
-                f"`estimator` of estimate_delta must take partial_fit on the new rows, but {type(final).__name__} "
-                f"says: {str(error).splitlines()[0]}; {_advice(estimator)}"
-            ) from error
-    return estimator
-
-
-def _check_share(fraction: Any, rows: int, owner: str, what: str, argument: str = "X") -> int:
+def check_share(fraction: Any, rows: int, owner: str, what: str, argument: str = "X") -> int:
     """How many rows a share of them is; 0.29 of 100 rows are 29, as it is read, not the 28 of floating point."""
     if not isinstance(fraction, Real) or isinstance(fraction, bool) or not 0 < float(fraction) <= 1:
         raise InputError(f"`fraction` of {owner} must lie in (0, 1], got {fraction!r}; it is a share of {what}.")
@@ -594,19 +536,3 @@ def _check_share(fraction: Any, rows: int, owner: str, what: str, argument: str 
 
 def _share_of(fraction: Any, rows: int) -> int:
     return int(Fraction(str(fraction)) * rows)
-
-
-def _draw(rng: Any, rounds: int, rows: int, size: int) -> tuple[int | None, list[Integers], list[int]]:
-    """Entropy, the row numbers of each round, and a seed for whatever else is random in it."""
-    if isinstance(rng, Sequence | np.ndarray) and not isinstance(rng, str | bytes):
-        if len(rng) != rounds:
-            told = f"must be one seed, or one per round ({rounds}), got {len(rng)}"
-            raise InputError(f"`rng` of estimate_delta {told}; pass as many seeds as rounds.")
-        for seed in rng:
-            if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-                raise InputError(f"`rng` of estimate_delta must hold integers in [0, 2**32) as seeds, got {seed!r}.")
-        # NumPy's legacy generator, which is frozen: these are the rows of the paper's own experiments
-        return None, [np.random.RandomState(seed).choice(rows, size) for seed in rng], [int(seed) for seed in rng]
-    entropy = entropy_of(rng)
-    drawn = drawn_rows(Stream(entropy, "retraining"), 0, rounds * size, rows).reshape(rounds, size)
-    return entropy, list(drawn), drawn_seeds(Stream(entropy, "retraining order"), 0, rounds)

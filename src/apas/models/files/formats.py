@@ -1,8 +1,8 @@
 """Model files: which format a file has, reading it without running anything in it, and writing it in one step.
 
-Reading never unpickles. What a file could do, each reader says: `json`, `safetensors`, `skops`, `onnx` and
-`torch_state`. What they share is here: archives that are read in bounded memory, the description of a network that a
-file holds besides its numbers, and what the user says where the file does not.
+Reading never unpickles. What a file could do, each reader says: `json`, `safetensors`, `skops`, `onnx`, `boosters`,
+`container` and `torch_state`. What they share is here: archives that are read in bounded memory, the description of a
+network that a file holds besides its numbers, and what the user says where the file does not.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from typing import Any, TypeVar
 from apas._atomic import write_bytes
 from apas._sanitise import for_error
 from apas._validation import is_path
-from apas.errors import InputError, UnsafeFile, Unsupported
+from apas.errors import ApasError, InputError, MissingExtra, UnsafeFile, Unsupported
 from apas.models.as_model import as_model
-from apas.models.base import Dense, Described, Model, Named, offers
+from apas.models.base import Dense, Described, FromEstimator, Model, Named, offers
+from apas.models.digest import model_digest
 from apas.models.feedforward import OUTPUTS, FeedForward, check_activations
 from apas.models.forward import ACTIVATIONS
 
@@ -35,29 +36,39 @@ _FORMATS = {
     ".json": ("json", "read_json", "json_bytes"),
     ".safetensors": ("safetensors", "read_safetensors", "safetensors_bytes"),
     ".onnx": ("onnx", "read_onnx", "onnx_bytes"),
-    ".skops": ("skops", "read_skops", None),
+    ".apas": ("container", "read_container", "container_bytes"),
+    ".skops": ("skops", "read_skops", "skops_bytes"),
+    ".ubj": ("boosters", "read_xgboost", "xgboost_bytes"),
+    ".txt": ("boosters", "read_lightgbm", "lightgbm_bytes"),
+    ".cbm": ("boosters", "read_catboost", "catboost_bytes"),
     **dict.fromkeys((".pt", ".pth"), ("torch_state", "read_state", None)),
 }
 _WRITTEN = [suffix for suffix, (_, _, writer) in _FORMATS.items() if writer is not None]
+#: Formats that hold a dense network and nothing else.
+_DENSE = (".json", ".safetensors", ".onnx")
 #: Formats that we read but leave to their own library to write.
-_ELSEWHERE = {
-    ".skops": "skops.io.dump(estimator, path)",
-    **dict.fromkeys((".pt", ".pth"), "torch.save(module.state_dict(), path)"),
-}
+_ELSEWHERE = dict.fromkeys((".pt", ".pth"), "torch.save(module.state_dict(), path)")
 _RUNS_CODE = (".pkl", ".pickle", ".joblib", ".ckpt", ".bin", ".dill", ".sav", ".h5", ".hdf5", ".keras")
 LARGEST = 2**30  # largest file in bytes: more than a hundred million numbers
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a dense network to a file, in one step.
+    """Write a model to a file, in one step.
 
     Parameters
     ----------
     model : object
-        A `FeedForward`, or what `as_model` reads as one: a scikit-learn classifier without preprocessing, a PyTorch
-        or Keras sequence of dense layers.
+        A fitted classifier of scikit-learn, XGBoost, LightGBM or CatBoost, or a `Pipeline` that ends in one; a
+        `FeedForward`, or what `as_model` reads as one. What can only predict, a `Predictor` of a function, cannot be
+        written.
     path : path
-        Must end in ``.json``, ``.safetensors`` or ``.onnx``. Each holds every bit of the network.
+        ``.json``, ``.safetensors`` and ``.onnx`` hold a dense network. ``.skops``, ``.ubj``, ``.txt`` and ``.cbm`` are
+        written by the model's own library (skops for scikit-learn). ``.apas`` holds any of these, and besides what such
+        a file lacks: class labels, names, threshold, preprocessing, and the settings by which to train it anew.
+
+    Notes
+    -----
+    The content is read again before anything is written: a model that would come back as another is refused.
 
     Examples
     --------
@@ -73,10 +84,14 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
             f"`path` must end in {_list_of(_WRITTEN)} to be written by apas, got {str(path)!r}; such a file is written "
             f"by {_ELSEWHERE[suffix]}."
         )
-    file, network = _path(path, _WRITTEN), _network(model, suffix)
-    module, _, writer = _FORMATS[suffix]
+    file = _path(path, _WRITTEN)
+    held = _network(model, suffix) if suffix in _DENSE else as_model(model)
+    module, reader, writer = _FORMATS[suffix]
+    code = import_module(f"apas.models.files.{module}")
     try:
-        content: bytes = getattr(import_module(f"apas.models.files.{module}"), str(writer))(network)
+        content: bytes = getattr(code, str(writer))(held)
+        if suffix not in _DENSE:
+            _check_content(file, content, held, getattr(code, reader))
         write_bytes(file, content)
     except OSError as error:
         raise InputError(f"`path` must be a file that can be written, but {file} cannot: {error.strerror}.") from error
@@ -84,17 +99,48 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         raise InputError(f"the model's classes must be numbers or texts to be written to a file ({error}).") from error
 
 
+def _check_content(file: Path, content: bytes, model: Model, read: Callable[[Path, bytes, LoadOptions], Model]) -> None:
+    """Refuse what cannot be read again, or comes back as another model."""
+    try:
+        again = model_digest(read(file, content, LoadOptions()))
+    except MissingExtra:
+        raise
+    except ApasError as error:
+        raise Unsupported(f"{model!r} cannot be written so that it is safe to read again: {error}") from error
+    if again == model_digest(model):
+        return
+    if file.suffix.lower() == ".apas":
+        raise Unsupported(f"{model!r} cannot be written: it would be another model when it is read again.")
+    raise Unsupported(
+        f"a {file.suffix} file does not hold all of {model!r}, such as class labels, names, a threshold or "
+        "preprocessing; let `path` end in .apas."
+    )
+
+
+def own_estimator(model: Model) -> Any:
+    """The fitted classifier that a model was read from, or why there is none."""
+    if offers(model, FromEstimator):
+        return model.estimator
+    raise Unsupported(
+        f"{model!r} cannot be written to a file: it is no classifier of a library that writes one; keep the program "
+        "that makes it."
+    )
+
+
 def _network(model: Any, suffix: str) -> FeedForward:
     net = as_model(model)
     if offers(net, Described) and net.describe().get("preprocessing") is not None:
         raise Unsupported(
             f"a Pipeline's preprocessing cannot be written to a {suffix} file; keep the pipeline whole with "
-            "skops.io.dump(pipeline, 'model.skops'), or save its network alone, with "
+            "apas.save_model(pipeline, 'model.apas'), or save its network alone, with "
             "apas.save_model(apas.as_model(pipeline).as_feedforward(), path), and give it rows encoded by "
             "pipeline[:-1].transform(X)."
         )
     if not offers(net, Dense):
-        raise Unsupported(f"{type(model).__name__} is not a dense network, which is all that a {suffix} file can hold.")
+        raise Unsupported(
+            f"{type(model).__name__} is not a dense network, which is all that a {suffix} file can hold; let `path` "
+            "end in .apas."
+        )
     network = net.as_feedforward()
     names = net.feature_names if offers(net, Named) else None
     return network if names is None or names == network.feature_names else network.with_names(names)
@@ -114,9 +160,10 @@ def load_model(
     Parameters
     ----------
     path : path
-        ``.json``, ``.safetensors`` and ``.onnx`` files of `save_model`; ONNX graphs of dense layers; classifiers and
-        pipelines of ``skops.io.dump``; ``.pt``, ``.pth`` and ``.safetensors`` files with the state of a PyTorch module
-        of linear layers. Pickle, joblib and Keras files are refused: reading them can run code.
+        Files of `save_model`; ONNX graphs of dense layers; classifiers and pipelines of ``skops.io.dump``; ``.ubj``
+        files of XGBoost, ``.txt`` ones of LightGBM and ``.cbm`` ones of CatBoost; ``.pt``, ``.pth`` and
+        ``.safetensors`` files with the state of a PyTorch module of linear layers. Pickle, joblib and Keras files are
+        refused: reading them can run code.
     activation : str or sequence of str, optional
         What is computed between the layers, as in `FeedForward`. A state does not tell.
     output : {"sigmoid", "softmax", "identity"}, optional
@@ -132,7 +179,7 @@ def load_model(
     Returns
     -------
     Model
-        A `FeedForward`, or a classifier behind its preprocessing.
+        A `FeedForward`, or a classifier as its library predicts, behind its preprocessing if it has one.
 
     Notes
     -----
@@ -244,16 +291,22 @@ class LoadOptions:
 
     def confirm(self, path: Path, model: _Kind) -> _Kind:
         """Refuse what contradicts a file that speaks for itself; give the model."""
-        if not self.given_names() or not offers(model, Dense):
+        if not self.given_names():
             return model
-        network = model.as_feedforward()
         names = model.feature_names if offers(model, Named) else None
-        found = {name: getattr(network, name) for name in ("output", "threshold", "classes")}
-        found |= {"activation": network.activations, "feature_names": names}
+        found: dict[str, Any] = {"classes": model.classes, "feature_names": names}
+        if offers(model, Dense):
+            network = model.as_feedforward()
+            found |= {name: getattr(network, name) for name in ("output", "threshold", "classes")}
+            found["activation"] = network.activations
+        elif offers(model, FromEstimator):
+            found |= model.read_options
         for name in self.given_names():
+            if name not in found:
+                raise InputError(f"`{name}` of load_model is for layers, but {path} holds none; leave it out.")
             given: Any = getattr(self, name)
             if name == "activation":
-                given = check_activations(given, len(network.activations))
+                given = check_activations(given, len(found["activation"]))
             elif not isinstance(given, str | float | int):
                 given = tuple(given)
             if given != found[name]:

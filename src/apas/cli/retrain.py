@@ -1,0 +1,89 @@
+"""`apas retrain`: refit a model file to the rows of a CSV file, many times, into a folder."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from apas.cli import options
+from apas.cli.options import optional, read_rows, whole_numbers
+from apas.cli.output import print_json, print_line
+from apas.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from apas.models.base import Model
+
+#: What of a pipeline is not fitted anew.
+Kept = StrEnum("Kept", "preprocessing")
+
+
+def retrain_command(
+    model: Annotated[Path, Argument(help="Model file that holds a classifier and its settings (.apas or .skops).")],
+    data: Annotated[Path, Argument(help="CSV file with a header line and a row per training example.")],
+    *,
+    target: Annotated[str, Option(metavar="COLUMN", help="Column with the classes.")],
+    folder: Annotated[Path, Option(help="Folder for the refits; those that are there are not trained again.")],
+    models: Annotated[int, Option(help="How many refits to make.")] = 59,
+    fraction: Annotated[float, Option(help="Share of the rows that each refit sees.")] = 1.0,
+    bootstrap: Annotated[bool, Option(help="Draw the rows of each refit with replacement.")] = True,
+    when: Annotated[str | None, optional("Column with the period of each row; goes with --window.")] = None,
+    window: Annotated[int | None, optional("Periods in a row that each refit sees, from a random one on.")] = None,
+    keep: Annotated[Kept | None, optional("Keep the preprocessing as it is fitted.")] = None,
+    seed: Annotated[int | None, optional("Seed of rows and refits.", "that of the folder, or a new one")] = None,
+    jobs: options.Jobs = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train a classifier anew, many times, each time on rows drawn from the same data, and keep the refits.
+
+    A run that was stopped goes on where it was. Examples, with new samples and with windows of 12 months:
+
+    apas retrain model.apas train.csv --target approved --models 59 --folder refits
+
+    apas retrain model.apas train.csv --target approved --folder refits --when month --window 12
+    """
+    from apas import load_model, retrain
+    from apas.models.base import FromEstimator, offers
+
+    read = load_model(model)
+    if not offers(read, FromEstimator):
+        raise InputError(
+            f"`MODEL` must hold a classifier with its settings to be trained anew, but {model} holds numbers alone; "
+            "write it with apas.save_model(classifier, 'model.apas') in the program that trained it."
+        )
+    table, labels, periods = _read_table(data, read, target, when)
+    kept = None if keep is None else keep.value
+    made = retrain(
+        read, table, labels, n_models=models, bootstrap=bootstrap, fraction=fraction, when=periods, window=window,
+        keep=kept, n_jobs=1 if jobs is None else jobs, rng=seed, folder=folder,
+    )  # fmt: skip
+    if as_json:
+        told = {"folder": str(folder), "models": len(made), "process": made.process, "entropy": hex(made.entropy)}
+        print_json({"format": "apas-retrain", **told})
+    else:
+        print_line(f"{folder}: {len(made)} models, {made.process} (seed {made.entropy})")
+
+
+def _read_table(data: Path, model: Model, target: str, when: str | None) -> tuple[DataFrame, Any, Any]:
+    """Rows in the model's columns, their classes as the model has them, and their periods."""
+    from apas.models.base import Named, offers
+
+    names = model.feature_names if offers(model, Named) else None
+    others = [target] if when is None else [target, when]
+    table = whole_numbers(read_rows(data, model, None if names is None else [*names, *others]))
+    missing = [column for column in (*others, *(names or ())) if column not in table.columns]
+    if missing:
+        raise InputError(f"{data} must have the column {missing[0]!r}, but has not; see its header line.")
+    known = {str(label): label for label in model.classes}
+    known |= {str(float(label)): label for label in model.classes if isinstance(label, int | float)}
+    found = [str(cell) for cell in table[target]]
+    strange = [cell for cell in found if cell not in known]
+    if strange:
+        told = f"must hold classes of the model ({', '.join(map(str, model.classes))}), got {strange[0]!r}"
+        raise InputError(f"column {target!r} of {data} {told}.")
+    rows = table[list(names)] if names is not None else table.drop(columns=others)
+    return rows, [known[cell] for cell in found], None if when is None else table[when].to_numpy()
