@@ -75,7 +75,8 @@ def as_model(
     if "skorch" in libraries:
         from apas.models.torch.adapter import from_skorch
 
-        return from_skorch(obj, **chosen, threshold=threshold, feature_names=feature_names)
+        read: Model = from_skorch(obj, **chosen, threshold=threshold, feature_names=feature_names)
+        return read
     if libraries & {"xgboost", "lightgbm", "catboost"}:  # before scikit-learn, whose classes they inherit from
         from apas.models.boosting import from_booster
 
@@ -102,11 +103,11 @@ def as_model(
     )
 
 
-def _without_options(model: Model, options: dict[str, Any]) -> Model:
+def _without_options(model: Any, options: dict[str, Any]) -> Model:
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise InputError(f"`{given[0]}` of as_model does not apply to {model!r}, which says so itself; leave it out.")
-    return model
+    return model  # type: ignore[no-any-return]  # one that can only predict lacks what moves: `Question.ask` says so
 
 
 def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:

@@ -27,7 +27,7 @@ import numpy as np
 from apas.models.base import Described, Learned, Model, offers
 
 #: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
-_NAMED = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "skorch", "torch")
+_NAMED: tuple[str, ...] = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "skorch", "torch")
 _NAMED += ("catboost", "lightgbm", "xgboost")
 #: Members of scikit-learn's estimators that no answer needs, neither counted nor read from files: leftovers of
 #: training, and the tree by which k-NN searches its rows, which counts its searches.

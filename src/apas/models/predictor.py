@@ -237,7 +237,7 @@ class Predictor:
         count, classes = len(rows), len(self.classes)
         if self.output == "class":
             given = self._class_numbers(np.asarray(function(rows), dtype=object), count)
-            return 2.0 * given - 1.0 if classes == 2 else np.eye(classes)[given]
+            return np.asarray(2.0 * given - 1.0 if classes == 2 else np.eye(classes)[given], dtype=np.float64)
         numbers = np.asarray(function(rows), dtype=np.float64)
         if numbers.ndim == 2 and numbers.shape[1] == 1:
             numbers = numbers[:, 0]
@@ -266,7 +266,7 @@ class Predictor:
         """``logit(p) - logit(threshold)``, whose sign is that of the comparison, whatever the logarithms round to."""
         inner, level = np.clip(p, LEAST, MOST), self.threshold
         margins = np.log(inner) - np.log1p(-inner) - (np.log(level) - np.log1p(-level))
-        return np.where(p >= level, np.maximum(margins, 0.0), np.minimum(margins, -SIGN))
+        return np.asarray(np.where(p >= level, np.maximum(margins, 0.0), np.minimum(margins, -SIGN)))
 
     def describe(self) -> dict[str, Any]:
         """All that decides the output, as JSON values; the function counts by its text and what it reads."""
@@ -359,7 +359,7 @@ class LibraryPredictor(Predictor):
         rows = self._rows(self.encode(X))
         if self._decide is not None:
             return self._labels(self._decide(rows))
-        return np.array(self.classes, dtype=object)[(self._numbers(rows, self.function) >= 0).astype(int)]
+        return np.asarray(np.array(self.classes, dtype=object)[(self._numbers(rows, self.function) >= 0).astype(int)])
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers, see `Predictor.encode`."""
@@ -395,7 +395,7 @@ class LibraryPredictor(Predictor):
 
 def check_is_classifier(estimator: Any) -> None:
     """Refuse what has no classes, or several of them at once."""
-    labels = getattr(estimator, "classes_", None)
+    labels: Any = getattr(estimator, "classes_", None)
     if isinstance(labels, list) or np.ndim(labels) > 1:
         raise Unsupported(
             f"this {type(estimator).__name__} was fitted for several labels at once; certify one classifier per label."
@@ -452,8 +452,8 @@ def from_classifier(
 def _with_own_threshold(estimator: Any) -> tuple[Callable[[Any], Any], str, float]:
     """Numbers of class 1, what they are, and the threshold of scikit-learn's classifiers that have one of their own."""
     inner = getattr(estimator, "estimator_", estimator.estimator)
-    asked = ("predict_proba", "decision_function")
-    asked = asked if estimator.response_method == "auto" else (estimator.response_method,)
+    auto = estimator.response_method == "auto"
+    asked = ("predict_proba", "decision_function") if auto else (str(estimator.response_method),)
     method = next(name for name in asked if hasattr(inner, name))
     level = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", "auto"))
     level = (0.5 if method == "predict_proba" else 0.0) if level == "auto" else float(level)

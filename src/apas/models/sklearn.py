@@ -38,7 +38,7 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
         return PipelineModel(estimator, encoder, as_model(final, threshold=threshold), names, threshold)
     fitted = getattr(estimator, "feature_names_in_", None)
     width = getattr(estimator, "n_features_in_", None)
-    options = {"passed_names": fitted, "n_features": width, "threshold": threshold}
+    options: dict[str, Any] = {"passed_names": fitted, "n_features": width, "threshold": threshold}
     return from_classifier(estimator, feature_names=names, **options)
 
 
