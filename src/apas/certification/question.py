@@ -188,7 +188,7 @@ class Question:
         sizes = check_delta(default_delta(shift_set, delta), rows)
         more = {"claim_rows": max(1, rows) if simultaneous else 1, "n_jobs": check_jobs(n_jobs)}
         question = cls(net, encoded, wanted, sizes, shift_set, **more, points=points, method=chosen)
-        sets.coordinates(shift_set, net)  # a model that can only predict has nothing that most sets could move
+        _ = question.coordinates  # a set with nothing to move says so before a method complains
         complaint = chosen.unsupported(question)
         if complaint is not None:
             raise Unsupported(complaint)
@@ -240,7 +240,10 @@ class Question:
     @cached_property
     def coordinates(self) -> Parameters:
         """What moves: the parameters of the model, unless the shift set says otherwise."""
-        return sets.coordinates(self.shifts, self.model)
+        if offers(self.shifts, sets.OtherMoves):
+            return self.shifts.coordinates(self.model)
+        parameters = self.model.parameters
+        return parameters if parameters.values.size else sets.coordinates(self.shifts, self.model)
 
     @cached_property
     def radii(self) -> Floats:

@@ -65,9 +65,6 @@ def as_model(
             f"`model` must be a fitted model, got the class {obj.__name__} itself; make one and fit it first."
         )
     chosen: dict[str, Any] = {"output": output, "classes": classes, "input_shape": input_shape}
-    if offers(obj, Model):
-        chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}
-        return _without_options(obj, chosen)
     if offers(obj, Predicts):
         chosen |= {"threshold": None if threshold == 0.5 else threshold, "feature_names": feature_names}
         return _without_options(obj if hasattr(obj, "parameters") else ModelWrapper(obj), chosen)

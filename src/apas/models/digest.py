@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from apas.models.base import Described, Learned, Model, offers
+from apas.models.base import Described, Model, offers
 
 #: Libraries whose functions and classes count by name alone, so that a certificate outlives their updates.
 _NAMED: tuple[str, ...] = ("apas", "joblib", "keras", "numpy", "pandas", "scipy", "sklearn", "skops", "skorch", "torch")
@@ -216,8 +216,8 @@ def model_digest(model: Model) -> str:
         described = model.describe()
     digest = hashlib.sha256(json.dumps([described, layout], sort_keys=True).encode())
     digest.update(parameters.values.astype("<f8", copy=False).tobytes())
-    if offers(model, Learned):
-        digest.update(model.content_digest().encode())
+    if (content := getattr(model, "content_digest", None)) is not None:  # `Learned`
+        digest.update(content().encode())
     return digest.hexdigest()
 
 

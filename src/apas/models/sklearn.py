@@ -12,7 +12,7 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_names, check_numbers, is_frame
 from apas.errors import InputError, Unsupported
-from apas.models.base import ModelWrapper, Raw, offers
+from apas.models.base import ModelWrapper
 from apas.models.digest import canonical
 from apas.models.feedforward import FeedForward
 from apas.models.predictor import from_classifier
@@ -45,6 +45,8 @@ def from_sklearn(estimator: Any, *, threshold: float = 0.5, feature_names: Seque
 class PipelineModel(ModelWrapper):
     """A classifier behind its own preprocessing; margins are of encoded rows."""
 
+    _takes_cells = True  # missing values and categories, too
+
     def __init__(
         self, estimator: Any, encoder: Any, inner: Any, names: tuple[str, ...] | None, threshold: float = 0.5
     ) -> None:
@@ -75,8 +77,8 @@ class PipelineModel(ModelWrapper):
             said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
             raise InputError(f"`X` could not go through the pipeline's preprocessing: {said}") from error
         encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-        if offers(self._inner, Raw):  # which takes missing values and categories too
-            return self._inner.encode(encoded)
+        if self._takes_cells:
+            return np.asarray(self._inner.encode(encoded))
         encoded = np.asarray(encoded)
         whole = encoded.dtype.kind == "f" and bool(np.isfinite(encoded).all())
         # names are for the message about a cell that is no number, and take longer than all the rest
@@ -117,6 +119,7 @@ class SklearnModel(PipelineModel):
     """A classifier that is a dense network, behind its own preprocessing if it has one."""
 
     _inner: FeedForward
+    _takes_cells = False
 
     def as_feedforward(self) -> FeedForward:
         """The network behind the preprocessing, with the names of the encoded columns if they are known."""
