@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from apas.models.files.formats import load_model as load_model, save_model as save_model
     from apas.report.api import write_report as write_report
     from apas.shifts.base import ShiftSet as ShiftSet
+    from apas.shifts.delta_estimate import estimate_delta as estimate_delta
     from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
     from apas.shifts.gaussian import GaussianShifts as GaussianShifts
     from apas.shifts.linf import LinfShifts as LinfShifts
