@@ -70,7 +70,7 @@ def test_from_a_state(capsys):
         (("net.pt", "out.json", "--activation", "relu,tanh", "--output", "sigmoid"), "one per hidden layer (1), got 2"),
         (("net.json", "out.json", "--activation", "relu"), "`activation` of load_model is 'relu', but net.json says ['tanh']; leave it out"),
         (("pipeline.skops", "out.json"), "a Pipeline's preprocessing cannot be written to a .json file"),
-        (("net.json", "out.skops"), "such a file is written by skops.io.dump(estimator, path)"),
+        (("net.json", "out.skops"), "is a dense network without a library's file; let `path` end in .json or .apas"),
         (("net.json", "out.pkl"), "could run code"),
         (("net.pkl", "out.json"), "net.pkl could run code when read, so apas does not; in the program that trained the model, write it with"),
         (("missing.onnx", "out.json"), "missing.onnx cannot be read: No such file"),

@@ -199,9 +199,9 @@ def test_what_is_not_dense_is_not_saved(tmp_path):
 
 NOT_WRITTEN = [
     ("no/such/folder/net.json", apas.InputError, "`path` must be a file that can be written.*No such file"),
-    ("net.txt", apas.InputError, r"`path` must end in \.json, \.safetensors or \.onnx, got"),
+    ("net.csv", apas.InputError, r"`path` must end in \.json, \.safetensors, \.onnx, \.apas, .* or \.cbm, got"),
     ("net", apas.InputError, r"`path` must end in \.json"),
-    ("net.skops", apas.InputError, r"written by apas, got .*skops.io.dump\(estimator, path\)"),
+    ("net.skops", apas.Unsupported, r"is a dense network without a library's file; let `path` end in \.json or \.apas"),
     ("net.pt", apas.InputError, r"written by apas, got .*torch.save\(module.state_dict\(\), path\)"),
     ("net.pkl", apas.UnsafeFile, "save_model"),
     ("folder.json", apas.InputError, "`path` must be a file that can be written"),
@@ -378,7 +378,7 @@ def test_files_that_are_not_models(content, message, tmp_path):
 NOT_READ = [
     ("missing.json", "missing.json cannot be read: No such file"),
     ("folder.json", "folder.json cannot be read: it is not a plain file"),
-    ("net.txt", r"`path` must end in \.json, \.safetensors, \.onnx, \.skops, \.pt or \.pth, got"),
+    ("net.csv", r"`path` must end in \.json, \.safetensors, \.onnx, \.apas, \.skops, .* \.pt or \.pth, got"),
     ("net.onnx", "net.onnx cannot be read: No such file"),
     ("net", r"`path` must end in \.json"),
 ]

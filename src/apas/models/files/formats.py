@@ -121,6 +121,8 @@ def own_estimator(model: Model) -> Any:
     """The fitted classifier that a model was read from, or why there is none."""
     if offers(model, FromEstimator):
         return model.estimator
+    if offers(model, Dense):
+        raise Unsupported(f"{model!r} is a dense network without a library's file; let `path` end in .json or .apas.")
     raise Unsupported(
         f"{model!r} cannot be written to a file: it is no classifier of a library that writes one; keep the program "
         "that makes it."

@@ -333,7 +333,7 @@ def _load_estimator(path: Path, content: bytes, trusted: list[str]) -> Any:
             f"{path} was written by scikit-learn {warning.original_sklearn_version}, but this is "
             f"{warning.current_sklearn_version}, which may read it otherwise; compare some predictions.",
             GuaranteeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return estimator
 
