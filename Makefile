@@ -1,6 +1,7 @@
 # Everything a fresh machine needs is Python 3.11 or newer (with venv) and make.
 #   make demo          a short story in the terminal, and a report in apas-demo
-#   make test          the test suite (TORCH=1 adds PyTorch, BROWSER=1 the tests in a browser)
+#   make test          the test suite (TORCH=1 adds PyTorch, BROWSER=1 the tests in a browser, LIBRARIES=1 boosted trees,
+#                      skorch and Keras)
 #   make check         lint, types, docs and tests: what a change must pass
 #   make lowest        the fast tests with the oldest versions that are allowed (Python 3.11 or 3.12)
 #   make dist          wheel and sdist in dist/; the wheel is tried in an empty environment
@@ -15,9 +16,9 @@ WORKERS ?= 2
 # CI names a file of pins here; nobody else needs one.
 CONSTRAINTS ?=
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
-MORE = $(if $(filter 1,$(TORCH)),$(comma)torch)$(if $(filter 1,$(BROWSER)),$(comma)browser)
+MORE = $(if $(filter 1,$(TORCH)),$(comma)torch)$(if $(filter 1,$(BROWSER)),$(comma)browser)$(if $(filter 1,$(LIBRARIES)),$(comma)libraries)
 comma := ,
-KIND = $(if $(filter 1,$(TORCH)),-torch)$(if $(filter 1,$(BROWSER)),-browser)
+KIND = $(if $(filter 1,$(TORCH)),-torch)$(if $(filter 1,$(BROWSER)),-browser)$(if $(filter 1,$(LIBRARIES)),-libraries)
 # compiled tests are kept: to collect them anew takes two times as long
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import os
 from collections.abc import Iterable
@@ -24,6 +25,14 @@ def absent(what: str, reason: str) -> None:
     if what in os.environ.get("APAS_REQUIRE", "").split(","):
         pytest.fail(f"APAS_REQUIRE names {what!r}, but {reason}")
     pytest.skip(reason, allow_module_level=True)
+
+
+def library(name: str) -> Any:
+    """A library that users bring themselves."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        absent(name, f"{missing.name} is not installed: make test TORCH=1 LIBRARIES=1")
 
 
 def resolve(value: Any) -> Any:

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import library
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -36,8 +37,8 @@ def columns():
 
 
 def xgboost(X, y, seed):
-    library = pytest.importorskip("xgboost")
-    trees = library.XGBClassifier(n_estimators=8, max_depth=2, subsample=0.8, random_state=seed, n_jobs=1)
+    boosting = library("xgboost")
+    trees = boosting.XGBClassifier(n_estimators=8, max_depth=2, subsample=0.8, random_state=seed, n_jobs=1)
     return make_pipeline(columns(), trees).fit(X, y)
 
 
@@ -52,9 +53,11 @@ def thresholded(X, y, seed):
 
 
 def catboost(X, y, seed):
-    library = pytest.importorskip("catboost")
+    boosting = library("catboost")
     silent = {"verbose": 0, "thread_count": 1, "allow_writing_files": False}
-    return library.CatBoostClassifier(iterations=8, depth=2, random_seed=seed, cat_features=["job"], **silent).fit(X, y)
+    return boosting.CatBoostClassifier(iterations=8, depth=2, random_seed=seed, cat_features=["job"], **silent).fit(
+        X, y
+    )
 
 
 def function(X, y, seed):

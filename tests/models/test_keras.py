@@ -150,3 +150,19 @@ def test_what_is_refused(keras):
         apas.as_model(sequence([given, layers.Dense(1, activation="sigmoid")]), output="logit")
     with pytest.raises(apas.InputError, match='is "probability", but the model gives 2 numbers per row'):
         apas.as_model(sequence([given, layers.Dense(2, activation="sigmoid")]))
+
+
+def test_a_normalization_layer_is_the_preprocessing(keras):
+    scaling = keras.layers.Normalization()
+    scaling.adapt((X * [1.0, 50.0, 0.02] + [0.0, 9.0, -1.0]).astype(np.float32))
+    dense = keras.layers.Dense
+    model = keras.Sequential([keras.Input((3,)), scaling, dense(4, activation="relu"), dense(1, activation="sigmoid")])
+    raw = X * [1.0, 50.0, 0.02] + [0.0, 9.0, -1.0]
+    read = apas.as_model(model)
+    margins = read.margin(read.encode(raw), 1)
+    assert 1 / (1 + np.exp(-margins)) == pytest.approx(scores(model, raw)[:, 0], abs=1e-6)
+    assert read.describe()["preprocessing"] is not None
+    assert len(apas.certify(model, raw[:3], 0.01, target="predicted", rng=0)) == 3
+    late = keras.Sequential([keras.Input((3,)), dense(3), scaling, dense(1, activation="sigmoid")])
+    with pytest.raises(apas.Unsupported, match="a Normalization layer elsewhere than at its beginning"):
+        apas.as_model(late)

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import absent, resolve
+from conftest import library, resolve
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
@@ -42,21 +42,18 @@ LABELS = {2: (X[:, 0] + X[:, 1] > 0).astype(int), 3: np.digitize(X[:, 0], [-0.5,
 TEXTS = np.array(["no", "perhaps", "yes"])
 
 
-def library(name, **settings):
+def made(name, **settings):
     """A classifier of a library that need not be there."""
     module, kind = name.split(".")
-    try:
-        return getattr(__import__(module), kind)(**settings)
-    except ImportError:
-        return absent(module, f"{module} is not installed")
+    return getattr(library(module), kind)(**settings)
 
 
 PAIR = [("a", GaussianNB()), ("b", LogisticRegression())]
 BOOSTERS = {
-    "xgboost": partial(library, "xgboost.XGBClassifier", n_estimators=5, n_jobs=1),
-    "lightgbm": partial(library, "lightgbm.LGBMClassifier", n_estimators=5, n_jobs=1, verbose=-1),
+    "xgboost": partial(made, "xgboost.XGBClassifier", n_estimators=5, n_jobs=1),
+    "lightgbm": partial(made, "lightgbm.LGBMClassifier", n_estimators=5, n_jobs=1, verbose=-1),
     "catboost": partial(
-        library, "catboost.CatBoostClassifier", iterations=5, thread_count=1, verbose=0, allow_writing_files=False
+        made, "catboost.CatBoostClassifier", iterations=5, thread_count=1, verbose=0, allow_writing_files=False
     ),
 }
 MODELS = {
