@@ -23,6 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import apas
 from apas import FeedForward, Sampling
@@ -37,7 +38,8 @@ KEEPS = FeedForward([np.ones((3, 1))], [[0.0]])
 
 
 def test_the_limits_are_those_of_the_binomial_test():
-    for limit, repetitions, risk in ((LIMIT, REPETITIONS, 0.1), (LONG_LIMIT, LONG_REPETITIONS, 0.05)):
+    trees = ((12, 40, 0.1), (252, 2000, 0.1))
+    for limit, repetitions, risk in ((LIMIT, REPETITIONS, 0.1), (LONG_LIMIT, LONG_REPETITIONS, 0.05), *trees):
         assert stats.binom.sf(limit, repetitions, risk) < 1e-4 <= stats.binom.sf(limit - 1, repetitions, risk)
 
 
@@ -70,6 +72,35 @@ def test_the_process_is_what_it_says():
     for column in margins.T:
         assert stats.binomtest(int((column > 0).sum()), len(column), SHARE).pvalue > 1e-4
     assert np.abs(np.corrcoef(margins > 0, rowvar=False)[np.triu_indices(3, 1)]).max() < 5 / np.sqrt(len(margins))
+
+
+# -- trees whose share is known ----------------------------------------------------------------------------------
+
+#: 30 of 51 rows are of class 1, and nothing tells the rows apart: a tree fitted to a bootstrap sample is one leaf with the
+#: majority of 51 draws, which is class 1 with a probability of 0.8991, a hair below the coverage.
+SAME_ROWS, LABELS = np.zeros((51, 1)), np.repeat([1, 0], [30, 21])
+TREE_SHARE = float(stats.binom.sf(25, 51, 30 / 51))
+
+
+def false_claims_of_trees(repetitions):
+    tree = DecisionTreeClassifier().fit(SAME_ROWS, LABELS)
+    method, false = Sampling(coverage=0.9, confidence=0.9), 0
+    for i in range(repetitions):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", apas.GuaranteeWarning)  # there are few different trees of one leaf
+            shifts = ObservedShifts(retrain(tree, SAME_ROWS, LABELS, n_models=22, rng=i))
+        false += apas.certify(tree, [[0.0]], None, target=1, shifts=shifts, method=method)[0].is_certified
+    return false
+
+
+def test_short_of_trees():
+    assert 0.899 < TREE_SHARE < 0.9
+    assert 0 < false_claims_of_trees(40) <= 12  # beyond that the exact binomial test at 10 % rejects at 1e-4
+
+
+@pytest.mark.validity
+def test_long_of_trees():
+    assert 0 < false_claims_of_trees(2000) <= 252
 
 
 def test_short():
