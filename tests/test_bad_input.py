@@ -202,8 +202,8 @@ CASES = {
     "model a path": (certify("model.json"), Bad, r"`model` must be a model, got the path 'model.json'; .*apas.load_model"),
     "model a path object": (certify(Path("model.pkl")), Bad, "`model` .*path 'model.pkl'.*apas.load_model"),
     "model a class": (certify(LogisticRegression), Bad, "`model` .*got the class LogisticRegression itself"),
-    "model None": (certify(None), No, "`model` is a .*NoneType, which apas cannot shift"),
-    "model an array": (certify(np.ones(3)), No, "`model` is a numpy.ndarray, which apas cannot shift"),
+    "model None": (certify(None), No, "`model` is a .*NoneType, which apas cannot read"),
+    "model an array": (certify(np.ones(3)), No, "`model` is a numpy.ndarray, which apas cannot read"),
     "model unfitted": (certify(LogisticRegression()), Bad, "model must be fitted, but this LogisticRegression is not"),
     "model half fitted": (
         certify(partial(lambda: Pipeline([("scale", StandardScaler()), ("model", LogisticRegression().fit(DATA, LABELS))]))),

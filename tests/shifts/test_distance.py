@@ -251,7 +251,7 @@ def test_bad_input(call, message):
 
 def test_unsupported_models_say_which_one():
     with pytest.raises(
-        apas.Unsupported, match=r"`others\[0\]` of measure_shift cannot be read: .*which apas cannot shift"
+        apas.Unsupported, match=r"`others\[0\]` of measure_shift cannot be read: .*which apas cannot read"
     ):
         measure_shift(NET, object())
 

@@ -206,7 +206,7 @@ def test_a_space_that_does_not_match(loans, space) -> None:
     with pytest.raises(apas.InputError, match="column 2 is 'b' for the model and 'a' for the space"):
         home = Feature("home", "categorical", values=("own", "rent"))
         FeatureSpace([home, Feature("a"), Feature("b")]).bind(named("home_own", "home_rent", "b", "a"))
-    with pytest.raises(apas.Unsupported, match="which apas cannot shift"):
+    with pytest.raises(apas.Unsupported, match="which apas cannot read"):
         space.bind(object())
 
 
