@@ -72,6 +72,8 @@ def test_every_kind_of_answer_fits(tmp_path):
     shifts = [
         "linf",
         "l1",
+        apas.LpShifts(0.5),
+        apas.SparseShifts(3, relative=True, kinds=("weight",)),
         "gaussian",
         apas.InputNoise(scale=2.0, integers={"0": 1.0}),
         apas.ObservedShifts([network(2, (4, 5, 4, 1))]),

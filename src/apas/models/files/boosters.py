@@ -52,7 +52,7 @@ def read_booster(
     classes: Sequence[Any] | None = None,
 ) -> Any:
     """A classifier of one of the libraries from its own file, and from settings and labels that stand elsewhere."""
-    module = require(library, feature=f"a model of {library}", extra="boosting")
+    module = require(library, feature=f"a model of {library}", extra="libraries")
     made = getattr(module, name or CLASSIFIERS[library][0])
     try:
         estimator = made(**(settings or {}))
@@ -197,7 +197,7 @@ def _load_lightgbm(estimator: Any, raw: bytes, classes: Any) -> None:
     count = max(2, int(header["num_class"]))
     labels = np.array(range(count) if classes is None else classes)
     _require(len(labels) == count == len(set(labels.tolist())), f"it has {count} classes, not {len(labels)}")
-    library = require("lightgbm", feature="a model of lightgbm", extra="boosting")
+    library = require("lightgbm", feature="a model of lightgbm", extra="libraries")
     # settings of the training decide no answer, and its reader trusts them: it gets the trees, and names of categories
     names = json.loads(raw.rpartition(b"pandas_categorical:")[2])
     _require(names is None or isinstance(names, list), "it has no names of categories")
