@@ -62,12 +62,7 @@ def test_nothing_is_proved_of_every_normal_shift(proved):
 @pytest.mark.parametrize(
     "shifts",
     [
-<<<<<<< HEAD
-        {"kind": "lp", "p": -0.5, "kinds": ["weight", "bias"], "layers": [-1]},
-        {"kind": "sparse", "count": 0, "relative": False, "kinds": ["weight", "bias"], "layers": [-1], "scale": None, "floor": 0.0},
-=======
         {"kind": "lp", "p": 0.0005, "kinds": ["weight", "bias"], "layers": [-1]},
->>>>>>> s14-sparse
         {"kind": "lp", "p": None, "kinds": ["weight", "bias"], "layers": None},
         {"kind": "lp", "p": 2.0, "kinds": ["weight", "bias"], "layers": [-1], "scale": [0.0] * 37},
         {"kind": "sparse", "count": 0, "relative": False, "kinds": ["weight", "bias"], "layers": None, "scale": None, "floor": 0.0},
