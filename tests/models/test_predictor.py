@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import library, resolve
+from conftest import library, resolve, spread
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
@@ -112,7 +112,7 @@ def test_margins_decide_as_the_library_does(name, classes):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("name", [*MODELS, *WITH_THRESHOLD])
+@pytest.mark.parametrize("name", spread([*MODELS, *WITH_THRESHOLD], 3))
 def test_a_copy_has_the_same_fingerprint_and_another_fit_has_not(name):
     one = fit(name, 2)
     assert model_digest(apas.as_model(copy.deepcopy(one))) == model_digest(apas.as_model(one))
@@ -123,7 +123,7 @@ def test_a_copy_has_the_same_fingerprint_and_another_fit_has_not(name):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("name", [*MODELS, *WITH_THRESHOLD])
+@pytest.mark.parametrize("name", spread([*MODELS, *WITH_THRESHOLD], 3))
 def test_an_estimator_that_is_fitted_again_is_not_the_model_any_more(name):
     estimator = fit(name, 2)
     model = apas.as_model(estimator)
