@@ -266,6 +266,15 @@ def test_workers_give_the_same_answers():
     assert list(alone) == list(together)
 
 
+def test_rows_that_the_library_cannot_take_are_refused_in_one_sentence():
+    forest = fit("forest", 2)
+    settings = {"target": 1, "shifts": apas.ObservedShifts([forest]), "method": "exact"}
+    with pytest.raises(apas.InputError, match="^`X` could not be read by RandomForestClassifier: could not convert"):
+        apas.certify(forest, [["a", "b", "c", "d"]], None, **settings)
+    with pytest.raises(apas.InputError, match="^`X` must hold finite numbers or missing ones, got an infinite one"):
+        apas.certify(forest, [[1.0, 2.0, 3.0, np.inf]], None, **settings)
+
+
 def test_part_of_the_way_to_a_refit_is_refused():
     _, shifts = refits(2)
     with pytest.raises(apas.InputError, match="`delta` must be 1 for ObservedShifts of models that can only predict"):

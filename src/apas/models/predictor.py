@@ -361,13 +361,14 @@ class LibraryPredictor(Predictor):
             return self._labels(self._decide(rows))
         return np.asarray(np.array(self.classes, dtype=object)[(self._numbers(rows, self.function) >= 0).astype(int)])
 
-    def encode(self, X: Any) -> Floats:
-        """Rows as numbers, see `Predictor.encode`."""
+    def _numbers(self, rows: Any, function: Callable[[Any], Any]) -> Floats:
         try:
-            return super().encode(X)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            return super()._numbers(rows, function)
+        except InputError:
+            raise
+        except Exception as error:  # each library says in its own way what it cannot take
             said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
-            raise InputError(f"`X` could not be read for {type(self._estimator).__name__}: {said}") from error
+            raise InputError(f"`X` could not be read by {type(self._estimator).__name__}: {said}") from error
 
     def content_digest(self) -> str:
         """SHA-256 over what it has learned, by the library's own account of it."""
