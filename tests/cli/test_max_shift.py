@@ -139,7 +139,10 @@ def test_sparse_shifts(files, capsys):
         (("--shifts", "sparse"), "`--shifts` must be linf, l1, l2, lp:P or sparse:N, such as lp:0.5 or sparse:5, got"),
         (("--shifts", "lp:-1"), "`--shifts` must be linf, l1, l2, lp:P or sparse:N"),
         (("--shifts", "lp:0"), "`p` of LpShifts must be at least 0.001, got 0.0"),
-        (("--shifts", "lp:0.5", "--relative"), "`--relative` goes with `--shifts linf`, got `--shifts lp:0.5`"),
+        (
+            ("--shifts", "lp:0.5", "--relative"),
+            "`--relative` goes with `--shifts linf` or `sparse:N`, got `--shifts lp:0.5`",
+        ),
     ],
 )
 def test_shifts_that_there_are_not(files, capsys, words, said):
@@ -219,7 +222,7 @@ def test_predicted_target(files, capsys):
         ((*ASK, "--time-limit", "5"), "`--time-limit` goes with `--method exact` or `--method cascade`, got `--method sampling`; leave it out."),
         ((*ASK, "--method", "linear", "--time-limit", "5"), "`--time-limit` goes with"),
         ((*ASK, "--method", "exact", "--time-limit", "-5"), "`time_limit` of Exact must be a number of at least 0, got -5.0"),
-        ((*ASK, "--relative", "--shifts", "l1"), "`--relative` goes with `--shifts linf`, got `--shifts l1`; leave it out."),
+        ((*ASK, "--relative", "--shifts", "l1"), "`--relative` goes with `--shifts linf` or `sparse:N`, got `--shifts l1`; leave it out."),
         ((*ASK, "--method", "linear", "--shifts", "l2"), "LinearBounds needs shifts in a box (LinfShifts)"),
     ],
 )  # fmt: skip

@@ -19,7 +19,7 @@ from conftest import shared_folder
 
 from apas.cli import paper
 from apas.datasets import DATASETS
-from apas.paper.experiment import available
+from apas.paper.experiment import EXPERIMENTS
 from apas.paper.store import code_version
 
 
@@ -124,7 +124,7 @@ def test_table2(capsys, tmp_path, monkeypatch):
 EXAMPLES = {"drawings": "figure2", "toy": "toy-delta", "lemma": "lemma", "hardness": "hardness"}
 
 
-@pytest.mark.parametrize("name", ["data", "all", *(entry.name for entry in available())])
+@pytest.mark.parametrize("name", ["data", "all", *(entry.name for entry in EXPERIMENTS)])
 def test_help_has_an_example(capsys, name):
     code, out, _ = run(capsys, "paper", name, "--help")
     assert code == 0
@@ -133,7 +133,7 @@ def test_help_has_an_example(capsys, name):
 
 def test_help_lists_every_experiment(capsys):
     _, out, _ = run(capsys, "paper", "--help")
-    for entry in available():
+    for entry in EXPERIMENTS:
         assert re.search(rf"^. {entry.name} +{entry.title.split()[0]}", out, re.MULTILINE), entry.name
 
 
@@ -204,8 +204,8 @@ def test_all_says_what_is_missing_before_it_works(capsys, tmp_path):
 
 
 def test_all_runs_what_is_registered(capsys, tmp_path, monkeypatch):
-    chosen = tuple(entry for entry in available() if entry.name in ("drawings", "lemma"))
-    monkeypatch.setattr(paper, "available", lambda: chosen)
+    chosen = tuple(entry for entry in EXPERIMENTS if entry.name in ("drawings", "lemma"))
+    monkeypatch.setattr(paper, "EXPERIMENTS", chosen)
     words = ["paper", "all", "--output", str(tmp_path), "--quick", "--jobs", "2"]
     code, out, err = run(capsys, *words)
     assert (code, err) == (0, "")

@@ -9,19 +9,17 @@ from conftest import shared_folder
 
 from apas import InputError
 from apas.datasets import data_from
-from apas.paper.experiment import EXPERIMENTS, Entry, available, datasets_of
+from apas.paper.experiment import EXPERIMENTS, Entry, datasets_of
 from apas.paper.store import Unit
 
 
 def test_names():
     names = [entry.name for entry in EXPERIMENTS]
     assert len(set(names)) == len(names)
-    offered = [entry.name for entry in available()]
-    assert {"drawings", "toy", "figure4", "table2", "lemma", "hardness"} <= set(offered)
-    assert offered == [name for name in names if name in offered]
+    assert {"drawings", "toy", "figure4", "table1", "table2", "lemma", "hardness"} == set(names)
 
 
-@pytest.mark.parametrize("entry", available(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", EXPERIMENTS, ids=lambda entry: entry.name)
 def test_what_is_offered_can_be_run(entry):
     experiment = entry.load()
     quick, whole = (experiment.units({"quick": quick}) for quick in (True, False))
@@ -33,7 +31,6 @@ def test_what_is_offered_can_be_run(entry):
 
 def test_what_is_not_there_is_not_imported():
     entry = Entry("nothing", "Nothing")
-    assert not entry.exists
     assert "apas.paper.nothing" not in sys.modules
     with pytest.raises(ModuleNotFoundError, match="nothing"):
         entry.load()

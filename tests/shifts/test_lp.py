@@ -77,6 +77,14 @@ def test_the_smallest_p_draws_what_numbers_can_hold():
     assert np.count_nonzero(some) < 0.2 * some.size  # a fifth to the power 1000 is none
 
 
+def test_what_the_page_says_about_draws_of_a_small_p():
+    tiny, smaller = (unit_ball(9, p, Stream(3, "certify"), 0, 2000) for p in (0.02, 0.002))
+    assert (tiny != 0).all()
+    assert (1.0 + tiny == 1.0).all()
+    assert (smaller == 0).all()
+    assert (unit_ball(3, 0.001, Stream(3, "certify"), 0, 2000) == 0).all()
+
+
 def test_closed_forms_of_the_marginals():
     # the disc of p = 1/2 within |x| <= t: 4 (t - 4/3 t**1.5 + t**2 / 2) of 2/3
     first = np.abs(unit_ball(2, 0.5, Stream(4, "certify"), 0, 20_000)[:, 0])

@@ -11,6 +11,7 @@ import pytest
 from formulas import all_formulas
 
 import apas
+from apas import InputError
 from apas.theory import Answer, Formula, PaperGadgets, distinct_realizations, paper_reduction
 from apas.theory.gadgets import HALF, JUST_0, JUST_1, ONE, UNIT, ZERO, network
 
@@ -300,7 +301,7 @@ def test_gadgets_above_their_tie_are_refused(name, part):
     ("delta", "message"), [("2/25", "below 2/25"), (0, "above 0"), ("much", "such as '1/16'"), (None, "got None")]
 )
 def test_deltas_are_checked(delta, message):
-    with pytest.raises(apas.InputError, match=message):
+    with pytest.raises(InputError, match=message):
         PaperGadgets(delta)
 
 
@@ -399,6 +400,8 @@ def test_ties_are_a_null_set():
     assert paper.output(choice) == HALF
     assert paper.gadgets.pinned(2, 2) == 3
     assert paper.gadgets.pinned(2, 0) == 2  # without clauses, c~ is 0 and its weight is free
+    with pytest.raises(InputError, match=r"`variables` of pinned must be an integer of at least 0, got -1\."):
+        paper.gadgets.pinned(-1, 2)
     for i in (-1, -2, -3):  # the end gadget comes last
         assert paper.output([*choice[:i], choice[i] - F(1, 10**30), *choice[i:][1:]]) < HALF
     for _ in range(20):
@@ -409,13 +412,13 @@ def test_ties_are_a_null_set():
 
 
 def test_networks_are_checked():
-    with pytest.raises(apas.InputError, match="one to three literals, got one of 0"):
+    with pytest.raises(InputError, match="one to three literals, got one of 0"):
         paper_reduction(Formula(2, [[]]))
-    with pytest.raises(apas.InputError, match="one to three literals, got one of 4"):
+    with pytest.raises(InputError, match="one to three literals, got one of 4"):
         paper_reduction(Formula(4, [[1, 2, 3, 4]]))
-    with pytest.raises(apas.InputError, match="must be a Formula"):
+    with pytest.raises(InputError, match="must be a Formula"):
         paper_reduction([[1]])
-    with pytest.raises(apas.InputError, match="power of 1/2"):
+    with pytest.raises(InputError, match="power of 1/2"):
         _ = paper_reduction(Formula(1, [[1]]), "1/100").model
     assert paper_reduction(Formula(1, [[1, -1]])).network.layers[-1][-1, 0, 1] == HALF - 1  # always true: left out
 

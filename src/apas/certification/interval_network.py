@@ -227,6 +227,9 @@ class IntervalNetworks(Sequence[IntervalNetwork]):
         """The share of the whole box that they make up together, exactly."""
         return self._tree.volume(self._nodes)
 
+    def __repr__(self) -> str:
+        return f"<IntervalNetworks: {len(self)} parts, volume {self.volume}>"
+
     def __len__(self) -> int:
         return len(self._nodes)
 

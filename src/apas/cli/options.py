@@ -246,7 +246,8 @@ class ShiftOptions:
             told = "linf, l1, l2, lp:P or sparse:N, such as lp:0.5 or sparse:5"
             raise InputError(f"`--shifts` must be {told}, got {reprlib.repr(self.shifts)}.")
         if self.relative:
-            raise InputError(f"`--relative` goes with `--shifts linf`, got `--shifts {self.shifts}`; leave it out.")
+            told = "`--relative` goes with `--shifts linf` or `sparse:N`"
+            raise InputError(f"{told}, got `--shifts {self.shifts}`; leave it out.")
         return LpShifts(float(number or self.shifts[1:]), kinds=kinds)
 
 

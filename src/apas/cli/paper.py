@@ -14,7 +14,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.output import cell, json_rows, new_table, print_json, print_line, print_note, print_table
-from apas.paper.experiment import available
+from apas.paper.experiment import EXPERIMENTS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -130,7 +130,7 @@ def _experiment_command(entry: Entry) -> Callable[..., None]:
     return command
 
 
-for _entry in available():
+for _entry in EXPERIMENTS:
     paper_app.command(_entry.name)(options.group_options(_experiment_command(_entry)))
 
 
@@ -145,11 +145,11 @@ def all_command(how: RunOptions) -> None:
     """
     from apas.paper.experiment import Section, datasets_of, write_page
 
-    entries, sections = available(), []
+    sections: list[Section] = []
     with how.prepare() as n_jobs:
-        datasets_of(entries, quick=how.quick)
-        for number, entry in enumerate(entries, start=1):
-            typer.echo(f"{number} of {len(entries)}: {entry.title}", err=how.as_json)
+        datasets_of(EXPERIMENTS, quick=how.quick)
+        for number, entry in enumerate(EXPERIMENTS, start=1):
+            typer.echo(f"{number} of {len(EXPERIMENTS)}: {entry.title}", err=how.as_json)
             outcome = how.run(entry, n_jobs)
             sections.append(Section(entry, entry.load().units({"quick": how.quick}), outcome))
         page = write_page(sections, how.output, quick=how.quick, n_jobs=n_jobs)

@@ -12,7 +12,6 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -115,11 +114,6 @@ class Entry:
         module: Any = import_module(f"apas.paper.{self.name}")
         return module  # type: ignore[no-any-return]
 
-    @property
-    def exists(self) -> bool:
-        """Whether there is such a module; nothing is imported to find out."""
-        return files("apas").joinpath("paper", f"{self.name}.py").is_file()
-
 
 #: In the order in which they are run. A new experiment is a module and a line here.
 EXPERIMENTS: Final = (
@@ -148,11 +142,6 @@ EXPERIMENTS: Final = (
     Entry("lemma", "Lemma 3: plausible shifts that are not natural, and natural ones that are not plausible", "0"),
     Entry("hardness", "Theorem 1: formulas as networks, decided and compared with trying all assignments", "0"),
 )
-
-
-def available() -> tuple[Entry, ...]:
-    """The experiments that this version has."""
-    return tuple(entry for entry in EXPERIMENTS if entry.exists)
 
 
 def datasets_of(entries: Iterable[Entry], *, quick: bool = False) -> tuple[str, ...]:

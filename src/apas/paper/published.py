@@ -9,7 +9,7 @@ the robust ones ("-R") the one with the best certified bound, certified or not. 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from apas._validation import check_integer, check_probability
 from apas.certification.api import certify
 from apas.certification.certificate import BoundEvidence, Certificate, KeptShift
 from apas.certification.claims import Most, Verdict
+from apas.certification.max_shift.confirm import PUBLISHED, double_and_bisect
 from apas.certification.question import Method, Question
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.search.smooth_problem import Level
@@ -43,25 +44,7 @@ from apas.stats import coverage_lower
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-FIRST = 1e-4  # where the search starts, and how narrow the bracket becomes
 LAST = 1e6  # nothing passes for ever: the search ends here
-
-
-def largest_passing(passes: Callable[[Indices, Floats], Bools], rows: int) -> Floats:
-    """Double from 1e-4 while the test passes, then bisect until the bracket is narrower than 1e-4; its lower end."""
-    low, high = np.zeros(rows), np.full(rows, FIRST)
-    going = np.arange(rows)
-    while len(going):
-        going = going[passes(going, high[going])]
-        low[going] = high[going]
-        going = going[high[going] < LAST]
-        high[going] *= 2
-    going = np.flatnonzero((low > 0) & (low < high))
-    while len(going := going[high[going] - low[going] >= FIRST]):
-        middle = 0.5 * (low[going] + high[going])
-        passed = passes(going, middle)
-        low[going[passed]], high[going[~passed]] = middle[passed], middle[~passed]
-    return low
 
 
 def published_delta(
@@ -75,7 +58,7 @@ def published_delta(
     def passes(rows: Indices, delta: Floats) -> Bools:
         return certify(network, X[rows], delta, target=target, shifts=moves, method=method).certified
 
-    return largest_passing(passes, len(X))
+    return double_and_bisect(passes, len(X), LAST, PUBLISHED)
 
 
 #: Draws looked at together; and how many numbers are kept for the next call at most (128 MiB).

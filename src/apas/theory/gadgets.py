@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from apas._typing import Array, Floats
+from apas._validation import check_integer
 from apas.certification.certificate import Witness
 from apas.errors import InputError, Unsupported
 from apas.models.feedforward import FeedForward
@@ -308,7 +309,9 @@ class PaperGadgets:
         """
         # y and c are at most 1, so n~ is at most n, c~ at most m, z at most 1/2. The upper end of z is affine in that
         # of each parameter: lower with one at its lower end, it is lower with that one anywhere but at its upper end.
-        sizes, y = (variables, clauses), _against_less(self.discretizer(), lambda s: [(s, s)], ONE, ZERO, ONE)
+        asked = {"variables": variables, "clauses": clauses}
+        sizes = [check_integer(count, name, "pinned", least=0) for name, count in asked.items()]
+        y = _against_less(self.discretizer(), lambda s: [(s, s)], ONE, ZERO, ONE)
         tops = [(self.clause(), 3, 1), *((self.conjunction(k), k, k) for k in sizes)]
         end, box = self.end(*sizes), [(ZERO, Fraction(k)) for k in sizes]
         if y or any(part.enclosure([UNIT] * k)[1] > top for part, k, top in tops) or end.enclosure(box)[1] > HALF:

@@ -290,6 +290,7 @@ def test_precision_on_known_problems(known, coverage):
     assert robust <= Fraction(answer.evidence.lower) <= Fraction(answer.evidence.upper) <= 1 - non_robust
     assert answer.verdict is plain.verdict
     assert [parts.volume for parts in answer.evidence.networks] == [robust, non_robust, undecided]
+    assert repr(kept := answer.evidence.networks.robust) == f"<IntervalNetworks: {len(kept)} parts, volume {robust}>"
     assert [len(parts) for parts in answer.evidence.networks][2] == answer.evidence.open
     assert plain.evidence.volumes is None
 

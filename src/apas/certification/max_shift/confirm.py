@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,22 +93,26 @@ def published_search(question: Question, entropy: int, samples: int, limit: floa
             passed[some] = np.diff(first_failures(here, stream, samples, 1, 1).starts) == 0
         return passed
 
-    low, high = np.zeros(len(question)), np.full(len(question), PUBLISHED)
-    rows = np.arange(len(question))
-    while len(rows):
-        passed = passes(rows, high[rows])
-        rows = rows[passed]
-        low[rows] = high[rows]
-        rows = rows[high[rows] < limit]
-        high[rows] = np.minimum(2 * high[rows], limit)
-    rows = np.flatnonzero((low > 0) & (low < limit))
-    while len(rows):
-        rows = rows[high[rows] - low[rows] > PUBLISHED * (1 + 1e-9)]  # a bracket of that very width is closed
-        middle = 0.5 * (low[rows] + high[rows])
-        passed = passes(rows, middle) if len(rows) else np.empty(0, dtype=bool)
-        low[rows] = np.where(passed, middle, low[rows])
-        high[rows] = np.where(passed, high[rows], middle)
+    # a bracket of the published width, up to rounding, is closed
+    found = double_and_bisect(passes, len(question), limit, PUBLISHED * (1 + 1e-9))
     reason = ["as published: the confidence holds for each of its tests, not for the delta they led to"] * len(question)
     common = {"search": "paper", "claim": "per test", "entropy": hex(entropy), "samples": samples}
     trace = [{**common, "tests": int(t), "forward_passes": int(t) * samples} for t in tests]
-    return Searched(low, reason, trace)
+    return Searched(found, reason, trace)
+
+
+def double_and_bisect(passes: Callable[[Indices, Floats], Bools], rows: int, limit: float, width: float) -> Floats:
+    """Double from 1e-4 while a row passes, up to `limit`; then halve brackets of at least `width`: their lower ends."""
+    low, high = np.zeros(rows), np.full(rows, PUBLISHED)
+    going = np.arange(rows)
+    while len(going):
+        going = going[passes(going, high[going])]
+        low[going] = high[going]
+        going = going[high[going] < limit]
+        high[going] = np.minimum(2 * high[going], limit)
+    going = np.flatnonzero((low > 0) & (low < high))
+    while len(going := going[high[going] - low[going] >= width]):
+        middle = 0.5 * (low[going] + high[going])
+        passed = passes(going, middle)
+        low[going[passed]], high[going[~passed]] = middle[passed], middle[~passed]
+    return low
