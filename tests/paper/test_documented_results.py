@@ -54,6 +54,21 @@ def test_toy():
         assert high < row["share at most"] + 1e-4
 
 
+def test_what_the_page_says_about_the_toy():
+    deltas, cut = results("toy-delta").set_index("search"), results("toy-halving").set_index(["delta", "rule", "level"])
+    agree(
+        said(r"With (\S+) failures allowed in 100,000"), apas.allowed_failures(100_000, coverage=0.9, confidence=0.9999)
+    )
+    agree(
+        said(r"it is 0\.27: (\S+) times as far"), deltas.loc["rays", "delta"] / deltas.loc["paper, its draws", "delta"]
+    )
+    agree(said(r"ten levels it is at (\S+) %"), 100 * cut.loc[(0.115, "first", 10), "valid"])
+    agree(said(r"the published rule is at (\S+) % after 12"), 100 * cut.loc[(0.27, "first", 12), "valid"])
+    alone = results("toy-enumeration").set_index(["delta", "boxes at most"]).loc[(0.115, 1), "share at least"]
+    low = float(said(r"knows that at least (\S+) % of the shifts"))
+    assert low <= 100 * alone < low + 0.01, "rounded down"
+
+
 METHODS = {
     "worst case, as published": "worst case, as published",
     "worst case, exact": "worst case",
@@ -97,6 +112,16 @@ def test_what_the_page_says_about_figure4():
     agree(said(r"20,000 rays reach (.*?) % farther"), ratios.min(), ratios.max())
     moved = (table["largest mean"] - table["least mean"])[far] / table["mean"][far]
     assert 100 * moved.max() < float(said(r"changes the mean by less than (\d+) %"))
+    means = table.pivot(index="method", columns="dataset", values="mean")
+    times = means.loc[["rays, n = 1379", "rays, n = 20,000"]] / means.loc["worst case"]
+    agree(said(r"allows shifts (.*?) times as large"), times.min(axis=None), times.max(axis=None))
+    theirs = table["method"].isin(["worst case, as published", "paper search, its draws"])
+    for text in (said(r"Figure 4 come out within (\S+) %"), said(r"1e-3; the means differ by (\S+) %")):
+        agree(text, 100 * (table[theirs]["ratio"] - 1).abs().max())
+    exact = means.loc["worst case"] / table[theirs].pivot(index="method", columns="dataset", values="paper").iloc[-1]
+    assert (
+        100 * (exact.max() - 1) <= float(said(r"is a little larger\*\* \(up to (\S+) %\)")) < 100 * exact.max() - 99.9
+    )
 
 
 def said(pattern: str) -> str:
@@ -167,6 +192,22 @@ def test_what_the_page_says_about_table1():
     parts = retrained["l1"] / sampled["l1"]
     assert (parts[["diabetes", "sba"]] < 1).all()
     agree(said(r"that it costs (.*?) times the l1"), parts["no2"], parts["credit"])
+    each = results("table1-seeds").pivot(index=["dataset", "seed"], columns="method", values="l1")
+    part = each["RobustOptimum, retrained"] / each["APΔS"]
+    assert (part["sba"] < 1).all()
+    nearest, *others = sorted(part["diabetes"])
+    agree(said(r"on\s+one seed \(([\d.]+) times the l1"), nearest)
+    agree(said(r"on the others ([\d.]+ to [\d.]+) times"), others[0], others[-1])
+    strict = each["RobustOptimum, 99.931 %"] / each["APΔS"]
+    farther = strict[strict > 1]
+    assert set(farther.index.get_level_values("dataset")) == {"sba"}
+    agree(said(r"two seeds of sba \(by (.*?) %\)"), *sorted(100 * (farther - 1)))
+    beside = results("table1-published")
+    descents = beside[beside["method"].isin(table1.SENSITIVE[:4]) & (beside["dataset"] != "credit")]
+    agree(
+        said(r"l1 within (\d+) %, but on credit"),
+        100 * (descents["l1"] / descents["paper l1"].astype(float) - 1).abs().max(),
+    )
     facts = results("table1-networks")
     facts["times"] = facts["shift of all parameters"] / facts["delta"]
     for name in ("diabetes", "sba", "no2", "credit"):
