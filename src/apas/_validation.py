@@ -43,10 +43,12 @@ def check_probability(value: Any, name: str, owner: str) -> float:
     return number
 
 
-def check_integer(value: Any, name: str, owner: str, *, least: int) -> int:
-    """Give `value` as an int that is at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"`{name}` of {owner} must be an integer of at least {least}, got {shown(value)}.")
+def check_integer(value: Any, name: str, owner: str, *, least: int, below: int | None = None) -> int:
+    """Give `value` as an int that is at least `least`, and below a power of 2 if one is given."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least or (below is not None and value >= below):
+        limit = "" if below is None else f" and below 2**{below.bit_length() - 1}"
+        raise InputError(f"`{name}` of {owner} must be an integer of at least {least}{limit}, got {shown(value)}.")
     return int(value)
 
 

@@ -184,21 +184,23 @@ def test_small_network_learns_and_retraining_moves_it():
 
 @pytest.mark.parametrize("value", [-1, 2**32, 10.0, "10", None, True, np.bool_(True), [3]])
 def test_bad_n_rows(value):
-    with pytest.raises(InputError, match=r"n_rows of make_loans must be an integer in \[0, 2\*\*32\), got .*e\.g\."):
+    with pytest.raises(
+        InputError, match=r"`n_rows` of make_loans must be an integer of at least 0 and below 2\*\*32, got "
+    ):
         make_loans(value)
 
 
 @pytest.mark.parametrize("value", [-1, 2**128, 0.0, "0", None, False, np.random.default_rng(0)])
 def test_bad_rng(value):
     with pytest.raises(
-        InputError, match=r"rng of make_loans must be an integer in \[0, 2\*\*128\), got .*e\.g\. rng=0"
+        InputError, match=r"`rng` of make_loans must be an integer of at least 0 and below 2\*\*128, got "
     ):
         make_loans(3, rng=value)
 
 
 @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, 5.1, 10**400, "0", None, True, 1j, np.array(0.5)])
 def test_bad_drift(value):
-    with pytest.raises(InputError, match=r"drift of make_loans must be a number in \[0, 5\], got .*0\.0 for this year"):
+    with pytest.raises(InputError, match=r"`drift` of make_loans must be a number of at least 0 and at most 5, got "):
         make_loans(3, drift=value)
 
 

@@ -7,17 +7,15 @@ to the last bit. The C library's ``exp`` is not fixed like that, hence the small
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
-from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apas._typing import Floats, Integers
-from apas.errors import InputError
+from apas._validation import check_integer, check_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +42,6 @@ LOAN_FEATURES: Final = (*NUMERIC, *CATEGORICAL)
 _SELF_EMPLOYED, _STUDENT, _UNEMPLOYED = 1, 3, 4  # codes: places in CATEGORICAL
 _OWN = 0
 
-_MAX_DRIFT = 5.0
 _WORDS_PER_ROW = 16  # 14 in use; row i always owns words 16 i to 16 i + 15, so a shorter table is a prefix
 _STREAM = int.from_bytes(b"loans", "big")  # keeps clear of other users of Philox with the same key
 
@@ -98,9 +95,9 @@ def make_loans(n_rows: int = 1000, *, drift: float = 0.0, rng: int = 0) -> pd.Da
     """
     import pandas as pd
 
-    n_rows = _integer("n_rows", n_rows, 2**32, "Pass the number of applications, e.g. n_rows=1000.")
-    rng = _integer("rng", rng, 2**128, "Pass a fixed seed, e.g. rng=0; another one gives a new sample.")
-    drift = _drift(drift)
+    n_rows = check_integer(n_rows, "n_rows", "make_loans", least=0, below=2**32)
+    rng = check_integer(rng, "rng", "make_loans", least=0, below=2**128)
+    drift = check_number(drift, "drift", "make_loans", least=0, most=5)
     # the 64-bit words of each row: bit streams are what NumPy keeps stable
     words: Words = np.random.Philox(key=rng, counter=_STREAM << 192).random_raw(n_rows * _WORDS_PER_ROW)
     words = words.reshape(n_rows, _WORDS_PER_ROW)
@@ -110,28 +107,6 @@ def make_loans(n_rows: int = 1000, *, drift: float = 0.0, rng: int = 0) -> pd.Da
     for name, levels in CATEGORICAL.items():
         columns[name] = pd.Series(np.array(levels)[columns[name]], dtype=str)
     return pd.DataFrame({name: columns[name] for name in (*LOAN_FEATURES, "approved")})
-
-
-def _integer(name: str, value: SupportsIndex, limit: int, advice: str) -> int:
-    """Check a count or a seed."""
-    if not isinstance(value, (bool, np.bool_)):
-        with suppress(TypeError):
-            number = operator.index(value)
-            if 0 <= number < limit:
-                return number
-    bound = f"2**{limit.bit_length() - 1}"
-    raise InputError(f"{name} of make_loans must be an integer in [0, {bound}), got {value!r}. {advice}")
-
-
-def _drift(value: object) -> float:
-    """Check the drift."""
-    number = value if isinstance(value, int | float | np.integer | np.floating) else -1
-    if not isinstance(value, bool) and 0.0 <= number <= _MAX_DRIFT:
-        return float(number)
-    raise InputError(
-        f"drift of make_loans must be a number in [0, {_MAX_DRIFT:g}], got {value!r}. "
-        "Pass 0.0 for this year, 1.0 for the next, or anything between."
-    )
 
 
 def _uniform(words: Words) -> Floats:
