@@ -375,6 +375,8 @@ def test_network_against_brute_force(formula):
         assert formula.holds(paper.assignment(found.certificate.witness))
         values = np.concatenate([t.ravel() for pair in zip(found.above.weights, found.above.biases, strict=True) for t in pair])  # fmt: skip
         assert formula.holds(paper.assignment(values))
+    with pytest.raises(InputError, match=r"`witness` must be \d+ parameters within delta = 0.0625"):
+        paper.assignment(None)
 
 
 def test_network_of_floats_is_the_network_of_fractions():

@@ -126,7 +126,8 @@ def test_what_is_no_formula_or_witness_is_refused():
     hard = reduction(Formula(2, [[1]]))
     with pytest.raises(InputError, match="`assignment` must be one True or False for each of the 2 variables"):
         hard.parameters([True])
-    for values in (np.zeros(3), hard.model.parameters.values + 2 * hard.delta):
+    # None is the witness of a formula that cannot be true
+    for values in (np.zeros(3), hard.model.parameters.values + 2 * hard.delta, None, "witness"):
         with pytest.raises(InputError, match="`witness` must be 25 parameters within delta"):
             hard.assignment(values)
 

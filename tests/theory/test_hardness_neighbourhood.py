@@ -82,5 +82,6 @@ def test_a_witness_that_does_not_fail_is_refused():
     x = np.array([[1.0]])
     with pytest.raises(InputError, match="margin is below 0 by more than rounding"):
         failing_neighbourhood(net, x, 0.5, np.array([1.0, -0.5]), target=1)
-    with pytest.raises(InputError, match="must be 2 parameters within delta = 0.5"):
-        failing_neighbourhood(net, x, 0.5, np.array([0.4, -0.5]), target=1)
+    for values in (np.array([0.4, -0.5]), None):
+        with pytest.raises(InputError, match="must be 2 parameters within delta = 0.5"):
+            failing_neighbourhood(net, x, 0.5, values, target=1)

@@ -33,6 +33,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.feedforward import FeedForward
 from apas.shifts.linf import LinfShifts
 from apas.theory.formula import Formula, check_assignment
+from apas.theory.hardness import read_witness
 
 Interval = tuple[Fraction, Fraction]
 ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)
@@ -367,7 +368,7 @@ class PaperReduction:
 
     def assignment(self, witness: Floats | Witness) -> tuple[bool, ...]:
         """Read the assignment off a shifted model, or the witness of a certificate."""
-        values = witness if isinstance(witness, np.ndarray) else witness.parameters(self.model)
+        values = read_witness(witness, self.model, self.shifts.radii(self.model.parameters), self.delta)
         return tuple(bool(w > self.delta / 2) for w in np.diag(self.model.parameters.split(values)[0]))
 
 

@@ -137,10 +137,8 @@ def failing_neighbourhood(
     >>> around.margin < 0, round(10**around.log10_share, 3)
     (True, 0.016)
     """
-    values = np.asarray(witness if isinstance(witness, np.ndarray) else witness.parameters(model))
     base, reach = model.parameters.values, LinfShifts().radii(model.parameters)
-    if values.shape != base.shape or not within_box(base, reach, delta, values).all():
-        raise InputError(f"`witness` must be {len(base)} parameters within delta = {delta:g} of those of the network.")
+    values = read_witness(witness, model, reach, delta)
     wanted = class_indices(model.classes, target, 1)
     moving = reach > 0
     ends = [inside_box(base, reach, delta, np.full(len(base), sign)) for sign in (-1.0, 1.0)]
@@ -155,6 +153,18 @@ def failing_neighbourhood(
             return Neighbourhood(low, high, worst, math.nextafter(float(np.log10(widths).sum()) - 1e-9, -math.inf))
         size *= 0.5
     raise InputError("`witness` must be a shifted model on which the margin is below 0 by more than rounding.")
+
+
+def read_witness(witness: Any, model: FeedForward, radii: Floats | float, delta: float) -> Floats:
+    """Parameters of a shifted model, given as such or as the witness of a certificate, in the box of the shifts."""
+    given, base = getattr(witness, "parameters", None), model.parameters.values
+    values = given(model) if callable(given) else witness
+    if np.shape(values) != base.shape or not within_box(base, radii, delta, np.asarray(values)).all():
+        raise InputError(
+            f"`witness` must be {len(base)} parameters within delta = {delta:g} of those of the network; pass the "
+            "witness of a certificate."
+        )
+    return np.asarray(values, dtype=np.float64)
 
 
 #: Numbers of a network that is built, at most (80 MB).
@@ -216,13 +226,7 @@ class Reduction:
         witness : ndarray of shape (k,) or Witness
             Parameters of a shifted model, or the witness of a certificate.
         """
-        values = np.asarray(witness if isinstance(witness, np.ndarray) else witness.parameters(self.model))
-        base = self.model.parameters.values
-        if values.shape != base.shape or not within_box(base, 1.0, self.delta, values).all():
-            raise InputError(
-                f"`witness` must be {len(base)} parameters within delta = {self.delta:g} of those of the network; pass "
-                "the witness of a certificate."
-            )
+        values = read_witness(witness, self.model, 1.0, self.delta)
         if self.logit(values) < 0:
             raise InputError("`witness` must be a shifted model that gives class 1, but its logit is negative.")
         w, b = (t.ravel()[: self.formula.variables] for t in self.model.parameters.split(values)[:2])
