@@ -11,6 +11,7 @@ import pytest
 import apas
 from apas._sanitise import from_csv
 from apas.paper import table1
+from apas.paper.experiment import EXPERIMENTS
 from apas.theory import PaperGadgets
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -474,3 +475,15 @@ def test_lemmas_of_the_gadgets():
             assert row["against if"] == str(check.against_if or "none")
             assert row["against only if"] == str(check.against_only_if or "none")
             assert row["true"] == check.corrected
+
+
+def test_stored_tables_say_what_they_were_made_with():
+    """Only those of Table 1 may be older than the record of the processor and the BLAS."""
+    lines = {path.stem: path.read_text(encoding="utf-8").splitlines()[-1] for path in (DOCS / "results").glob("*.md")}
+    del lines["made-with"]
+    commands = {name: re.match(r"Made by `apas paper (\w+)` with apas ", line)[1] for name, line in lines.items()}
+    assert set(commands.values()) == {entry.name for entry in EXPERIMENTS}
+    machine = {name: re.findall(r"BLAS (.*), processor (.*), on \d+ cores\.", line) for name, line in lines.items()}
+    assert {commands[name] for name, found in machine.items() if not found} <= {"table1"}
+    (known,) = {tuple(found) for found in machine.values() if found}
+    assert all(word in (DOCS / "results" / "made-with.md").read_text(encoding="utf-8") for word in known[0])
