@@ -225,6 +225,15 @@ def test_tables_with_categories_and_missing_values(name):
     assert model.feature_names == tuple(frame.columns)
     margins = model.margin(model.encode(frame), 1)
     assert np.array_equal(margins >= 0, np.asarray(estimator.predict(frame)) == 1)
+    # from a file, categories come as texts, and a part of the rows has a part of them
+    bare = frame.iloc[:9].astype({"housing": object})
+    again = apas.as_model(estimator)
+    assert np.array_equal(again.margin(again.encode(bare), 1), margins[:9])
+    refits = apas.retrain(estimator, frame, labels, n_models=2, rng=0)
+    sampled = {"shifts": apas.ObservedShifts(refits), "method": "exact", "source": "neighbours"}
+    found = apas.generate(estimator, frame[margins < 0].head(2), None, background=frame, target=1, **sampled)
+    assert found.points["housing"].dtype == frame["housing"].dtype
+    assert set(estimator.predict(found.points[found.found])) <= {1}
 
 
 def test_a_forest_behind_an_encoder_reads_raw_rows():

@@ -39,7 +39,23 @@ def from_booster(
         n_features=len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_),
         score=raw,
         content=lambda: content(estimator),
+        categories=frozenset(_categories(estimator, library)),
     )
+
+
+def _categories(estimator: Any, library: str) -> list[int]:
+    """Columns that the library takes only as pandas categories, whose levels it knows: their order is its own."""
+    if library == "lightgbm" and (levels := estimator.booster_.pandas_categorical):
+        infos = estimator.booster_.dump_model(num_iteration=1)["feature_infos"]
+        infos = [infos.get(name) for name in estimator.booster_.feature_name()]
+        found = [j for j, info in enumerate(infos) if info and info["values"]]
+        constant = [j for j, info in enumerate(infos) if not info]  # of which it tells nothing
+        return found + constant if len(levels) == len(found + constant) else found
+    if library != "xgboost" or "c" not in (estimator.get_booster().feature_types or ()):
+        return []
+    # before 3.1 XGBoost went by the number of a level in the table at hand, so that the table must have all of them
+    known = _xgboost_content(estimator)["learner"]["gradient_booster"]["model"].get("cats", {}).get("enc", ())
+    return [j for j, levels in enumerate(known) if levels["values"]]
 
 
 def _check_fitted(estimator: Any) -> None:

@@ -47,6 +47,7 @@ class Cells:
     def __init__(self) -> None:
         self._cells: dict[float, Any] = {}
         self._kinds: list[Any] | None = None  # of the columns of the first table, whose types the model was trained on
+        self.categories: frozenset[int] = frozenset()  # columns that the model takes only as pandas categories
 
     def encode(self, X: Any) -> Floats:
         """Cells as numbers, shape (rows, columns)."""
@@ -102,7 +103,8 @@ class Cells:
         kinds = self._kinds if self._kinds is not None and len(self._kinds) == len(names) else [None] * len(names)
         columns = {}
         for j, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-            columns[name] = self._decode_column(pd, codes[:, j], coded[:, j], kind)
+            column = self._decode_column(pd, codes[:, j], coded[:, j], kind)
+            columns[name] = column if j not in self.categories else self._as_category(pd, column)
         return pd.DataFrame(columns)
 
     def _decode_column(self, pd: Any, codes: Floats, coded: Bools, kind: Any) -> Any:
@@ -119,6 +121,14 @@ class Cells:
             return cells if lost.any() or (kind.kind in "biu" and (column != cells).any()) else column
         except (TypeError, ValueError):
             return cells
+
+    @staticmethod
+    def _as_category(pd: Any, column: Any) -> Any:
+        cells = pd.Series(column)
+        if hasattr(cells, "cat"):
+            return cells
+        # whole numbers come back as such: categories of another type would be other ones
+        return cells.infer_objects().convert_dtypes().astype(object).astype("category")
 
 
 class Predictor:
@@ -293,6 +303,8 @@ class LibraryPredictor(Predictor):
         Gives what it has learned as JSON values or a text, the same ones after saving and loading.
     passed_names : sequence of str or None
         The names under which it gets the columns, those it was fitted with; None for an array.
+    categories : frozenset of int
+        Columns that it takes only as pandas categories.
     always : bool
         Whether its decisions may differ from its scores anywhere, not just near ties.
     """
@@ -306,11 +318,12 @@ class LibraryPredictor(Predictor):
         content: Callable[[], Any],
         passed_names: Sequence[str] | None = None,
         always: bool = False,
+        categories: frozenset[int] = frozenset(),
         **options: Any,
     ) -> None:
         super().__init__(score, **options)
         self._estimator, self._decide, self._content, self._always = estimator, decide, content, always
-        self._passed = passed_names
+        self._passed, self._cells.categories = passed_names, categories
         # scikit-learn's names for what was learned end so; of other libraries' classes, all that they hold
         own = type(estimator).__module__.startswith("sklearn.")
         self._members = {name: part for name, part in vars(estimator).items() if not own or name.endswith("_")}
@@ -412,10 +425,12 @@ def from_classifier(
     n_features: int | None = None,
     score: Callable[[Any], Any] | None = None,
     content: Callable[[], Any] | None = None,
+    categories: frozenset[int] = frozenset(),
 ) -> LibraryPredictor:
     """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`.
 
-    `score` gives its raw scores if the library has a way of its own; `content` what it has learned.
+    `score` gives its raw scores if the library has a way of its own; `content` what it has learned; `categories` are
+    columns that it takes only as pandas categories.
     """
     level, output = None, "score"
     if threshold != 0.5:
@@ -442,6 +457,7 @@ def from_classifier(
         content=(lambda: canonical(estimator)) if content is None else content,
         passed_names=passed_names,
         always=always,
+        categories=categories,
         output=output,
         classes=classes,
         feature_names=feature_names,
