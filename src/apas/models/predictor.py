@@ -18,6 +18,7 @@ from apas._validation import check_integer, check_names, check_number, check_pro
 from apas.errors import InputError, Unsupported
 from apas.models.base import NO_PARAMETERS, Parameters, class_indices
 from apas.models.digest import canonical
+from apas.models.forward import margins_from_scores
 
 #: What a function gives: numbers of class 1 of two, or one column of them per class; or the class itself.
 OUTPUTS = ("probability", "score", "class")
@@ -226,13 +227,7 @@ class Predictor:
             return np.empty(0)
         rows = self._rows(X)
         numbers = self._numbers(rows, function)
-        if numbers.ndim == 1:
-            margins = np.where(wanted == 1, numbers, -numbers)
-        else:
-            every, others = np.arange(len(X)), numbers.copy()
-            others[every, wanted] = -np.inf
-            margins = numbers[every, wanted] - others.max(axis=1)
-        return self._settle(margins, rows, wanted)
+        return self._settle(margins_from_scores(numbers.reshape(len(X), -1), wanted, 0.0), rows, wanted)
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
         """Margins with the sign that the model's own decision gives them; a function has no other than its numbers."""
@@ -289,25 +284,11 @@ class Predictor:
 
 
 class LibraryPredictor(Predictor):
-    """A fitted classifier of another library, which is asked for its scores as they are, and for its own decisions.
+    """A fitted classifier of another library, which is asked for its scores as they are, and for its own decisions."""
 
-    Parameters
-    ----------
-    estimator : object
-        The fitted classifier.
-    score : callable
-        Gives its numbers for rows, as `Predictor` takes them.
-    decide : callable
-        Gives its own classes for rows.
-    content : callable
-        Gives what it has learned as JSON values or a text, the same ones after saving and loading.
-    passed_names : sequence of str or None
-        The names under which it gets the columns, those it was fitted with; None for an array.
-    categories : frozenset of int
-        Columns that it takes only as pandas categories.
-    always : bool
-        Whether its decisions may differ from its scores anywhere, not just near ties.
-    """
+    # `score` gives its numbers for rows, `decide` its classes, `content` what it has learned as JSON values or a text,
+    # the same ones after saving and loading. It gets columns under `passed_names`, those it was fitted with (None for
+    # an array), and `categories` as pandas categories. `always`: its decisions differ from its scores not only at ties.
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,19 @@ import numpy as np
 from apas._optional import require
 from apas._typing import Integers
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model
 from apas.models.base import Model
 from apas.models.boosting import catboost_file
-from apas.models.files.formats import BROKEN, LoadOptions, first_line, own_estimator
+from apas.models.files.formats import (
+    BROKEN,
+    FEATURES,
+    NODES,
+    LoadOptions,
+    check_nodes,
+    first_line,
+    own_estimator,
+    read_classifier,
+    require_that as _require,
+)
 
 #: Which classes of a library an `.apas` file may name; the first is the one that a bare file becomes.
 CLASSIFIERS = {
@@ -184,18 +194,16 @@ def _check_nodes(tree: Any, width: int) -> None:
     columns = ("left_children", "right_children", "parents", "split_indices", "split_type")
     left, right, parents, features, kinds = (np.asarray(tree[name], dtype=np.int64) for name in columns)
     here, inner = np.arange(n), left != -1
-    _require(((right != -1) == inner).all(), _NODES)
-    for child in (left, right):
-        _require(((child > here) & (child < n))[inner].all() and (parents[child[inner]] == here[inner]).all(), _NODES)
-    _require(((features >= 0) & (features < width))[inner].all(), _FEATURES)
+    _require(((right != -1) == inner).all(), NODES)
+    check_nodes((left, right), features, inner, width)
+    _require(all((parents[child[inner]] == here[inner]).all() for child in (left, right)), NODES)
     nodes, starts, sizes = (tree[f"categories_{key}"] for key in ("nodes", "segments", "sizes"))
     spans = zip(starts, sizes, strict=True)
     known = len(nodes) == len(starts) and set(here[inner & (kinds == 1)].tolist()) <= set(nodes) <= set(range(n))
-    _require(known and all(0 <= at <= at + size <= len(tree["categories"]) for at, size in spans), _NODES)
+    _require(known and all(0 <= at <= at + size <= len(tree["categories"]) for at, size in spans), NODES)
 
 
 _OBJECTIVES = ("binary:logistic", "binary:logitraw", "multi:softprob", "multi:softmax")
-_NODES, _FEATURES = "a node of a tree has no such child", "a tree asks for a feature that is not there"
 
 
 def _load_lightgbm(estimator: Any, raw: bytes, classes: Any) -> None:
@@ -243,22 +251,22 @@ def _check_text(raw: bytes) -> tuple[dict[str, str], int]:
 def _check_leaves(tree: Mapping[str, str], width: int) -> None:
     leaves, count = int(tree["num_leaves"]), int(tree["num_cat"])
     _require(leaves > 0 and count >= 0 and tree.get("is_linear", "0") == "0", "a tree is of another kind")
-    _require(len(tree["leaf_value"].split()) == leaves, _NODES)
+    _require(len(tree["leaf_value"].split()) == leaves, NODES)
     if leaves == 1:
         return
     names = ("left_child", "right_child", "split_feature", "decision_type")
     left, right, features, kinds = (_integers(tree[name]) for name in names)
     here, cuts = np.arange(leaves - 1), np.array([float(word) for word in tree["threshold"].split()])
-    _require({len(part) for part in (left, right, features, kinds, cuts)} == {leaves - 1}, _NODES)
+    _require({len(part) for part in (left, right, features, kinds, cuts)} == {leaves - 1}, NODES)
     for child in (left, right):
-        _require(np.where(child < 0, ~child < leaves, (child > here) & (child < leaves - 1)).all(), _NODES)
-    _require(((features >= 0) & (features < width)).all(), _FEATURES)
+        _require(np.where(child < 0, ~child < leaves, (child > here) & (child < leaves - 1)).all(), NODES)
+    _require(((features >= 0) & (features < width)).all(), FEATURES)
     split = (kinds & 1) == 1
-    _require(not split.any() or count, _NODES)
+    _require(not split.any() or count, NODES)
     if count:
         bounds, sets = _integers(tree["cat_boundaries"]), _integers(tree["cat_threshold"])
         fits = len(bounds) == count + 1 and bounds[0] == 0 and (np.diff(bounds) >= 0).all() and bounds[-1] == len(sets)
-        _require(fits and ((cuts[split] >= 0) & (cuts[split] < count)).all(), _NODES)
+        _require(fits and ((cuts[split] >= 0) & (cuts[split] < count)).all(), NODES)
 
 
 def _fields(block: bytes) -> dict[str, str]:
@@ -317,17 +325,12 @@ def _load_catboost(estimator: Any, raw: bytes, classes: Any) -> None:
     _require(trees and count >= 2 and len(bias) == outputs, "it is no classifier of symmetric trees")
     for tree in trees or ():
         splits = tree["splits"] or ()
-        _require(len(tree["leaf_values"]) == outputs << len(splits) and len(splits) <= 16, _NODES)
+        _require(len(tree["leaf_values"]) == outputs << len(splits) and len(splits) <= 16, NODES)
         for split in splits:
             kind = {"FloatFeature": "float", "OneHotFeature": "cat"}.get(split["split_type"], "")
             number = split.get(f"{kind}_feature_index", 0)
             width = max(widths["cat"], widths["categorical"]) if kind == "cat" else widths.get(kind, 1)
-            _require(type(number) is int and 0 <= number < width, _FEATURES)
-
-
-def _require(holds: Any, what: str) -> None:
-    if not holds:
-        raise ValueError(what)
+            _require(type(number) is int and 0 <= number < width, FEATURES)
 
 
 _LOADERS: dict[str, Callable[[Any, bytes, Any], None]] = {
@@ -337,25 +340,16 @@ _LOADERS: dict[str, Callable[[Any, bytes, Any], None]] = {
 }
 
 
-def _reader(library: str) -> Callable[[Path, bytes, LoadOptions], Model]:
-    def read(path: Path, raw: bytes, options: LoadOptions) -> Model:
-        estimator = read_booster(path, raw, library, classes=options.classes)
-        threshold = 0.5 if options.threshold is None else options.threshold
-        return options.confirm(path, as_model(estimator, threshold=threshold, feature_names=options.feature_names))
-
-    return read
+def _read(library: str, path: Path, raw: bytes, options: LoadOptions) -> Model:
+    return read_classifier(path, read_booster(path, raw, library, classes=options.classes), options)
 
 
-def _writer(library: str) -> Callable[[Any], bytes]:
-    def write(model: Any) -> bytes:
-        estimator = own_estimator(model)
-        if type(estimator).__module__.split(".")[0] != library:
-            raise Unsupported(f"{model!r} is not of {library}, whose file this would be; let `path` end in .apas.")
-        return booster_bytes(estimator)
-
-    return write
+def _write(library: str, model: Any) -> bytes:
+    estimator = own_estimator(model)
+    if type(estimator).__module__.split(".")[0] != library:
+        raise Unsupported(f"{model!r} is not of {library}, whose file this would be; let `path` end in .apas.")
+    return booster_bytes(estimator)
 
 
-read_xgboost, xgboost_bytes = _reader("xgboost"), _writer("xgboost")
-read_lightgbm, lightgbm_bytes = _reader("lightgbm"), _writer("lightgbm")
-read_catboost, catboost_bytes = _reader("catboost"), _writer("catboost")
+read_xgboost, read_lightgbm, read_catboost = (partial(_read, library) for library in CLASSIFIERS)
+xgboost_bytes, lightgbm_bytes, catboost_bytes = (partial(_write, library) for library in CLASSIFIERS)
