@@ -94,6 +94,22 @@ def test_a_cell_may_become_missing_where_that_is_a_level():
     assert not kept.found.any()
 
 
+@pytest.mark.parametrize("source", ["wachter", "prototype", "roar"])
+def test_descents_choose_among_categories_that_a_model_reads_as_they_are(source):
+    jobs = apas.Feature("job", "categorical", values=("none", "office", "trade"))
+    rents = apas.Feature("home", "binary", values=("rent", "own"))
+    space = apas.FeatureSpace([apas.Feature("income", low=0, high=100, mutable=False), jobs, rents])
+
+    def rule(rows):
+        return 2.0 * (rows["job"] == "trade").to_numpy() + (rows["home"] == "own").to_numpy() - 2.5
+
+    model = Predictor(rule, output="score", classes=(0, 1), feature_names=space.names)
+    known = pd.DataFrame({"income": 40.0, "job": ["none", "office", "trade", "trade"], "home": ["own", "rent"] * 2})
+    answer = {"target": 1, "shifts": apas.ObservedShifts([model]), "method": "exact", "source": source, "rng": 0}
+    found = apas.generate(model, known.iloc[[1]], None, space=space, background=known.iloc[[0, 1, 2, 2, 2]], **answer)
+    assert found.to_frame()["changes"].tolist() == ["job office -> trade, home rent -> own"]
+
+
 def test_a_model_that_takes_no_missing_cells_is_not_offered_them():
     nearest = KNeighborsClassifier(3).fit([[0.0], [1.0], [2.0]], [0, 1, 1])
     space = apas.FeatureSpace([apas.Feature("code", "categorical", values=(0, 1, None), code="onehot")])

@@ -26,8 +26,8 @@ def from_booster(
             f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the fitted "
             f"{_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it."
         )
-    check_is_classifier(estimator)
     _check_fitted(estimator)
+    check_is_classifier(estimator, _count_labels(estimator, library))
     known = names(estimator)
     raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
     return from_classifier(
@@ -41,6 +41,15 @@ def from_booster(
         content=lambda: content(estimator),
         categories=frozenset(_categories(estimator, library)),
     )
+
+
+def _count_labels(estimator: Any, library: str) -> int:
+    """How many labels a row has at once; LightGBM knows one."""
+    if library == "xgboost":
+        said = json.loads(estimator.get_booster().save_config())["learner"]["learner_model_param"]
+        return int(said.get("num_target", 1))
+    said = estimator.get_all_params() if library == "catboost" else {}
+    return 2 if str(said.get("loss_function")).startswith(("MultiLogloss", "MultiCrossEntropy")) else 1
 
 
 def _categories(estimator: Any, library: str) -> list[int]:

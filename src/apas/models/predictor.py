@@ -88,13 +88,18 @@ class Cells:
             raise InputError(f"`X` must hold cells that can be told apart, but {cell!r} has the code of another.")
         return code
 
+    def _cell_of(self, code: float) -> Any:
+        if code not in self._cells:  # whoever computes with the numbers of rows
+            raise Unsupported("categories are no numbers that could be computed with; use numbers, or an encoder.")
+        return self._cells[code]
+
     def decode(self, codes: Floats, names: Sequence[str] | None) -> Any:
         """The rows again: a data frame if there are names, else an array."""
         coded = is_coded(codes)
         if names is None:
             if not coded.any():
                 return codes
-            only_missing = all(self._cells[code] is None for code in np.unique(codes[coded]).tolist())
+            only_missing = all(self._cell_of(code) is None for code in np.unique(codes[coded]).tolist())
             cells = np.where(coded, np.nan, codes) if only_missing else codes.astype(object)
             for place in np.argwhere(coded) if not only_missing else ():
                 cells[tuple(place)] = self._cells[codes[tuple(place)]]
@@ -110,7 +115,7 @@ class Cells:
 
     def _decode_column(self, pd: Any, codes: Floats, coded: Bools, kind: Any) -> Any:
         cells = np.where(coded, np.nan, codes)
-        told = [self._cells[code] for code in codes[coded].tolist()]
+        told = [self._cell_of(code) for code in codes[coded].tolist()]
         if any(cell is not None for cell in told) or (kind is not None and getattr(kind, "kind", "O") == "O"):
             cells = cells.astype(object)
             cells[coded] = [np.nan if cell is None else cell for cell in told]
@@ -388,12 +393,15 @@ class LibraryPredictor(Predictor):
         return f"<{type(self._estimator).__name__} as it predicts, classes {list(self.classes)}>"
 
 
-def check_is_classifier(estimator: Any) -> None:
-    """Refuse what has no classes, or several of them at once."""
-    labels: Any = getattr(estimator, "classes_", None)
-    if isinstance(labels, list) or np.ndim(labels) > 1:
-        raise Unsupported(
-            f"this {type(estimator).__name__} was fitted for several labels at once; certify one classifier per label."
+def check_is_classifier(estimator: Any, labels: int = 1) -> None:
+    """Refuse what has one class, or several of them at once."""
+    name = type(estimator).__name__
+    classes: Any = getattr(estimator, "classes_", ())
+    if labels > 1 or isinstance(classes, list) or np.ndim(classes) > 1:
+        raise Unsupported(f"this {name} was fitted for several labels at once; certify one classifier per label.")
+    if len(classes) == 1:
+        raise InputError(
+            f"the model must tell classes apart, but this {name} was fitted to rows of class {classes[0]}."
         )
 
 
@@ -427,10 +435,12 @@ def from_classifier(
         score, output = estimator.predict_proba, "probability"
     elif score is None:  # votes, say, of which only the winner is told
         score, output = estimator.predict, "class"
+    check_is_classifier(estimator)
     classes = estimator.classes_
     several = len(classes) > 2
-    # scikit-learn's SVC gives the class with most votes, and the first of them where several have as many
-    always = several and hasattr(estimator, "break_ties") and not estimator.break_ties
+    # scikit-learn's SVC gives the class with most votes, and the first of them where several have as many; and its
+    # nearest centroids are those by another distance than the one in their scores
+    always = (several and not getattr(estimator, "break_ties", True)) or hasattr(estimator, "centroids_")
     return LibraryPredictor(
         estimator,
         score,
