@@ -150,15 +150,8 @@ class _Ubjson:
 
 
 _NUMBERS = {b"i": ">i1", b"U": ">u1", b"I": ">i2", b"l": ">i4", b"L": ">i8", b"d": ">f4", b"D": ">f8"}
-_PER_NODE: tuple[str, ...] = (
-    "base_weights",
-    "default_left",
-    "left_children",
-    "loss_changes",
-    "parents",
-    "right_children",
-)
-_PER_NODE += ("split_conditions", "split_indices", "split_type", "sum_hessian")
+_PER_NODE = {"base_weights", "default_left", "left_children", "loss_changes", "parents", "right_children"}
+_PER_NODE |= {"split_conditions", "split_indices", "split_type", "sum_hessian"}
 
 
 def _check_xgboost(learner: Any) -> None:
@@ -185,12 +178,8 @@ def _check_xgboost(learner: Any) -> None:
 def _check_nodes(tree: Any, width: int) -> None:
     about, n = tree["tree_param"], len(tree["left_children"])
     whole = int(about["num_nodes"]) == n > 0 and {len(tree[name]) for name in _PER_NODE} == {n}
-    one = (
-        int(about["num_feature"]) == width
-        and int(about["size_leaf_vector"]) <= 1
-        and 0 <= int(about["num_deleted"]) < n
-    )
-    _require(whole and one, "a tree is of another kind")
+    one = int(about["num_feature"]) == width and int(about["size_leaf_vector"]) <= 1
+    _require(whole and one and 0 <= int(about["num_deleted"]) < n, "a tree is of another kind")
     columns = ("left_children", "right_children", "parents", "split_indices", "split_type")
     left, right, parents, features, kinds = (np.asarray(tree[name], dtype=np.int64) for name in columns)
     here, inner = np.arange(n), left != -1
@@ -215,10 +204,8 @@ def _load_lightgbm(estimator: Any, raw: bytes, classes: Any) -> None:
     # settings of the training decide no answer, and its reader trusts them: it gets the trees, and names of categories
     names = json.loads(raw.rpartition(b"pandas_categorical:")[2])
     _require(names is None or isinstance(names, list), "it has no names of categories")
-    rest = "end of trees\n\nparameters:\n[boosting: gbdt]\n\nend of parameters\n\npandas_categorical:" + json.dumps(
-        names
-    )
-    booster = library.Booster(model_str=f"{raw[:size].decode()}{rest}\n")
+    rest = "end of trees\n\nparameters:\n[boosting: gbdt]\n\nend of parameters\n\npandas_categorical:"
+    booster = library.Booster(model_str=f"{raw[:size].decode()}{rest}{json.dumps(names)}\n")
     encoder = library.compat._LGBMLabelEncoder().fit(labels)
     _require(encoder.classes_.tolist() == labels.tolist(), "its labels are not in their order")
     width, objective = booster.num_feature(), header["objective"].split(" ")[0]
