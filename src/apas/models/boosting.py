@@ -48,7 +48,9 @@ def _count_labels(estimator: Any, library: str) -> int:
     if library == "xgboost":
         said = json.loads(estimator.get_booster().save_config())["learner"]["learner_model_param"]
         return int(said.get("num_target", 1))
-    said = estimator.get_all_params() if library == "catboost" else {}
+    # of a file its reader has looked at that, and what else it says about settings may be damaged
+    known = library == "catboost" and not hasattr(estimator, "settings_lost_")
+    said = estimator.get_all_params() if known else {}
     return 2 if str(said.get("loss_function")).startswith(("MultiLogloss", "MultiCrossEntropy")) else 1
 
 
