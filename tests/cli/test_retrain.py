@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import run
+from conftest import library
 from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -63,6 +64,17 @@ def test_refits_are_made_asked_and_verified(desk, capsys):
     code, out, _ = run(capsys, *ASKED, "--models", "14")
     assert code == 0
     assert "14 models" in out
+
+
+def test_texts_of_a_table_are_the_categories_of_boosted_trees(desk, capsys):
+    table = pd.read_csv("train.csv")
+    trees = library("lightgbm").LGBMClassifier(n_estimators=3, min_child_samples=5, n_jobs=1, verbose=-1)
+    apas.save_model(trees.fit(table[["income", "job"]].astype({"job": "category"}), table["approved"]), "model.apas")
+    assert run(capsys, *ASKED, "--models", "3", "--seed", "1")[0] == 0
+    asked = ("certify", "model.apas", "rows.csv", "--target", "yes", "--refits", "refits", "--method", "exact")
+    assert run(capsys, *asked, "--save", "promises.json")[0] == 0
+    assert run(capsys, "verify", "promises.json", "model.apas", "--models", "refits")[0] == 0
+    assert run(capsys, "audit", "promises.json", "refits/refit-0002.apas", "--base", "model.apas")[0] == 0
 
 
 def test_windows_behind_the_same_preprocessing(desk, capsys):

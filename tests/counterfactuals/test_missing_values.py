@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.neighbors import KNeighborsClassifier
 
 import apas
 from apas.counterfactuals.sources.base import Search, Task
@@ -63,6 +64,59 @@ def test_costs():
     empty = points.assign(income=[np.nan, 34.0], job=[None, "office"])
     assert np.isnan(cost(SPACE, ROWS, empty)[0])  # a row without any value is no counterfactual
     assert np.isnan(SPACE.costs(np.full((1, 3), np.nan), np.array([[20.0, np.nan, 1.0]]))[0])
+
+
+def test_missing_as_a_level(tmp_path):
+    table = ROWS.assign(job=["trade", "office"])
+    space = apas.FeatureSpace.from_frame(pd.concat([table, ROWS], ignore_index=True), missing=["job"])
+    assert space["job"].values == ("office", "trade", None)
+    assert apas.FeatureSpace.from_dict(space.to_dict()) == space
+    space.to_toml(tmp_path / "space.toml")
+    assert apas.FeatureSpace.from_toml(tmp_path / "space.toml") == space
+    numbers = space.numbers(ROWS.fillna({"debt": 1.0}))
+    assert numbers[:, 2].tolist() == [1.0, 2.0]
+    only = space.table(numbers[1:])  # one cell, which is missing, in a column of texts
+    assert only["job"].isna().all()
+    assert only["job"].dtype == table["job"].dtype
+    assert space.coding.names[-3:] == ("job_office", "job_trade", "job_nan")
+    assert violations(space, table, ROWS.assign(debt=table["debt"])).tolist() == [0.0, 0.0]
+
+
+def test_a_cell_may_become_missing_where_that_is_a_level():
+    wide = [apas.Feature("income", low=0, high=100, mutable=False), apas.Feature("debt", low=0, high=50, mutable=False)]
+    space = apas.FeatureSpace([*wide, apas.Feature("job", "categorical", values=("office", "trade", None))])
+    rows = pd.DataFrame({"income": [37.0], "debt": [5.0], "job": ["trade"]})
+    answer = {"target": 1, "shifts": apas.ObservedShifts([MODEL]), "method": "exact", "source": "neighbours"}
+    known = pd.concat([rows, rows.assign(job="office"), rows.assign(job=None)], ignore_index=True)
+    found = apas.generate(MODEL, rows, None, space=space, background=known, **answer)
+    assert found.to_frame()["changes"].tolist() == ["job trade -> missing"]
+    kept = apas.generate(MODEL, rows, None, space=apas.FeatureSpace([*wide, JOBS]), background=known, **answer)
+    assert not kept.found.any()
+
+
+@pytest.mark.parametrize("source", ["wachter", "prototype", "roar"])
+def test_descents_choose_among_categories_that_a_model_reads_as_they_are(source):
+    jobs = apas.Feature("job", "categorical", values=("none", "office", "trade"))
+    rents = apas.Feature("home", "binary", values=("rent", "own"))
+    space = apas.FeatureSpace([apas.Feature("income", low=0, high=100, mutable=False), jobs, rents])
+
+    def rule(rows):
+        return 2.0 * (rows["job"] == "trade").to_numpy() + (rows["home"] == "own").to_numpy() - 2.5
+
+    model = Predictor(rule, output="score", classes=(0, 1), feature_names=space.names)
+    known = pd.DataFrame({"income": 40.0, "job": ["none", "office", "trade", "trade"], "home": ["own", "rent"] * 2})
+    answer = {"target": 1, "shifts": apas.ObservedShifts([model]), "method": "exact", "source": source, "rng": 0}
+    found = apas.generate(model, known.iloc[[1]], None, space=space, background=known.iloc[[0, 1, 2, 2, 2]], **answer)
+    assert found.to_frame()["changes"].tolist() == ["job office -> trade, home rent -> own"]
+
+
+def test_a_model_that_takes_no_missing_cells_is_not_offered_them():
+    nearest = KNeighborsClassifier(3).fit([[0.0], [1.0], [2.0]], [0, 1, 1])
+    space = apas.FeatureSpace([apas.Feature("code", "categorical", values=(0, 1, None), code="onehot")])
+    with pytest.raises(
+        apas.InputError, match="`space` must have kinds and levels that the model knows, .* contains NaN"
+    ):
+        space.bind(nearest)
 
 
 @pytest.mark.parametrize("holes", [True, False])

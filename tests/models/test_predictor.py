@@ -25,10 +25,11 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 import apas
 from apas.models.base import Model, offers
@@ -66,6 +67,7 @@ MODELS = {
     "bagging": partial(BaggingClassifier, n_estimators=4, random_state=0),
     "neighbours": partial(KNeighborsClassifier, 4),
     "kernel": partial(SVC),
+    "centroids": partial(NearestCentroid),  # which go by another distance than their scores
     "bayes": partial(GaussianNB),
     "quadratic": partial(QuadraticDiscriminantAnalysis),
     "process": partial(GaussianProcessClassifier),
@@ -225,6 +227,15 @@ def test_tables_with_categories_and_missing_values(name):
     assert model.feature_names == tuple(frame.columns)
     margins = model.margin(model.encode(frame), 1)
     assert np.array_equal(margins >= 0, np.asarray(estimator.predict(frame)) == 1)
+    # from a file, categories come as texts, and a part of the rows has a part of them
+    bare = frame.iloc[:9].astype({"housing": object})
+    again = apas.as_model(estimator)
+    assert np.array_equal(again.margin(again.encode(bare), 1), margins[:9])
+    refits = apas.retrain(estimator, frame, labels, n_models=2, rng=0)
+    sampled = {"shifts": apas.ObservedShifts(refits), "method": "exact", "source": "neighbours"}
+    found = apas.generate(estimator, frame[margins < 0].head(2), None, background=frame, target=1, **sampled)
+    assert found.points["housing"].dtype == frame["housing"].dtype
+    assert set(estimator.predict(found.points[found.found])) <= {1}
 
 
 def test_a_forest_behind_an_encoder_reads_raw_rows():
@@ -273,6 +284,32 @@ def test_rows_that_the_library_cannot_take_are_refused_in_one_sentence():
         apas.certify(forest, [["a", "b", "c", "d"]], None, **settings)
     with pytest.raises(apas.InputError, match="^`X` must hold finite numbers or missing ones, got an infinite one"):
         apas.certify(forest, [[1.0, 2.0, 3.0, np.inf]], None, **settings)
+
+
+SEVERAL = {
+    "forest": partial(RandomForestClassifier, 2),
+    "xgboost": partial(made, "xgboost.XGBClassifier", n_estimators=2),
+    "catboost": partial(
+        made,
+        "catboost.CatBoostClassifier",
+        iterations=2,
+        loss_function="MultiLogloss",
+        verbose=0,
+        allow_writing_files=False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_labels_at_once_are_refused(name):
+    estimator = resolve(SEVERAL[name]).fit(X, np.stack([LABELS[2], 1 - LABELS[2]], axis=1))
+    with pytest.raises(apas.Unsupported, match="fitted for several labels at once; certify one classifier per label"):
+        apas.as_model(estimator)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(apas.InputError, match="must tell classes apart, but this DecisionTreeClassifier was fitted to"):
+        apas.as_model(DecisionTreeClassifier().fit(X, np.zeros(len(X), dtype=int)))
 
 
 def test_part_of_the_way_to_a_refit_is_refused():

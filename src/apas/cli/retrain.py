@@ -86,4 +86,5 @@ def _read_table(data: Path, model: Model, target: str, when: str | None) -> tupl
         told = f"must hold classes of the model ({', '.join(map(str, model.classes))}), got {strange[0]!r}"
         raise InputError(f"column {target!r} of {data} {told}.")
     rows = table[list(names)] if names is not None else table.drop(columns=others)
+    rows = rows.astype({rows.columns[j]: "category" for j in getattr(model, "categories", ())})  # a CSV has texts
     return rows, [known[cell] for cell in found], None if when is None else table[when].to_numpy()

@@ -49,11 +49,11 @@ def change_texts(space: FeatureSpace, before: Floats, after: Floats) -> list[str
         return texts
     for i, (feature, a, b) in enumerate(zip(space.features, before.tolist(), after.tolist(), strict=True)):
         if is_changed(a, b) and not is_same(a, b, feature.size):
-            levels = feature.values if feature.is_level else None
+            levels = ["missing" if v is None else str(v) for v in feature.values or ()] if feature.is_level else None
             if np.isnan(a):  # nothing becomes missing, so that there is a second number
                 texts[i] = f"missing -> {number_pair(0.0, b)[1] if levels is None else levels[int(b)]}"
                 continue
-            texts[i] = " -> ".join(number_pair(a, b) if levels is None else (str(levels[int(a)]), str(levels[int(b)])))
+            texts[i] = " -> ".join(number_pair(a, b) if levels is None else (levels[int(a)], levels[int(b)]))
     return texts
 
 

@@ -26,8 +26,8 @@ def from_booster(
             f"`model` is a {library}.{type(estimator).__name__}, which does not know its classes; pass the fitted "
             f"{_CLASSIFIERS[library]}, or an apas.Predictor of a function that calls it."
         )
-    check_is_classifier(estimator)
     _check_fitted(estimator)
+    check_is_classifier(estimator, _count_labels(estimator, library))
     known = names(estimator)
     raw = None if threshold != 0.5 else lambda rows: estimator.predict(rows, **option)
     return from_classifier(
@@ -39,7 +39,34 @@ def from_booster(
         n_features=len(getattr(estimator, "feature_names_", ())) or int(estimator.n_features_in_),
         score=raw,
         content=lambda: content(estimator),
+        categories=frozenset(_categories(estimator, library)),
     )
+
+
+def _count_labels(estimator: Any, library: str) -> int:
+    """How many labels a row has at once; LightGBM knows one."""
+    if library == "xgboost":
+        said = json.loads(estimator.get_booster().save_config())["learner"]["learner_model_param"]
+        return int(said.get("num_target", 1))
+    # of a file its reader has looked at that, and what else it says about settings may be damaged
+    known = library == "catboost" and not hasattr(estimator, "settings_lost_")
+    said = estimator.get_all_params() if known else {}
+    return 2 if str(said.get("loss_function")).startswith(("MultiLogloss", "MultiCrossEntropy")) else 1
+
+
+def _categories(estimator: Any, library: str) -> list[int]:
+    """Columns that the library takes only as pandas categories, whose levels it knows: their order is its own."""
+    if library == "lightgbm" and (levels := estimator.booster_.pandas_categorical):
+        infos = estimator.booster_.dump_model(num_iteration=1)["feature_infos"]
+        infos = [infos.get(name) for name in estimator.booster_.feature_name()]
+        found = [j for j, info in enumerate(infos) if info and info["values"]]
+        constant = [j for j, info in enumerate(infos) if not info]  # of which it tells nothing
+        return found + constant if len(levels) == len(found + constant) else found
+    if library != "xgboost" or "c" not in (estimator.get_booster().feature_types or ()):
+        return []
+    # before 3.1 XGBoost went by the number of a level in the table at hand, so that the table must have all of them
+    known = _xgboost_content(estimator)["learner"]["gradient_booster"]["model"].get("cats", {}).get("enc", ())
+    return [j for j, levels in enumerate(known) if levels["values"]]
 
 
 def _check_fitted(estimator: Any) -> None:

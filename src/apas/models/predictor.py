@@ -18,6 +18,7 @@ from apas._validation import check_integer, check_names, check_number, check_pro
 from apas.errors import InputError, Unsupported
 from apas.models.base import NO_PARAMETERS, Parameters, class_indices
 from apas.models.digest import canonical
+from apas.models.forward import margins_from_scores
 
 #: What a function gives: numbers of class 1 of two, or one column of them per class; or the class itself.
 OUTPUTS = ("probability", "score", "class")
@@ -47,6 +48,7 @@ class Cells:
     def __init__(self) -> None:
         self._cells: dict[float, Any] = {}
         self._kinds: list[Any] | None = None  # of the columns of the first table, whose types the model was trained on
+        self.categories: frozenset[int] = frozenset()  # columns that the model takes only as pandas categories
 
     def encode(self, X: Any) -> Floats:
         """Cells as numbers, shape (rows, columns)."""
@@ -86,13 +88,18 @@ class Cells:
             raise InputError(f"`X` must hold cells that can be told apart, but {cell!r} has the code of another.")
         return code
 
+    def _cell_of(self, code: float) -> Any:
+        if code not in self._cells:  # whoever computes with the numbers of rows
+            raise Unsupported("categories are no numbers that could be computed with; use numbers, or an encoder.")
+        return self._cells[code]
+
     def decode(self, codes: Floats, names: Sequence[str] | None) -> Any:
         """The rows again: a data frame if there are names, else an array."""
         coded = is_coded(codes)
         if names is None:
             if not coded.any():
                 return codes
-            only_missing = all(self._cells[code] is None for code in np.unique(codes[coded]).tolist())
+            only_missing = all(self._cell_of(code) is None for code in np.unique(codes[coded]).tolist())
             cells = np.where(coded, np.nan, codes) if only_missing else codes.astype(object)
             for place in np.argwhere(coded) if not only_missing else ():
                 cells[tuple(place)] = self._cells[codes[tuple(place)]]
@@ -102,12 +109,13 @@ class Cells:
         kinds = self._kinds if self._kinds is not None and len(self._kinds) == len(names) else [None] * len(names)
         columns = {}
         for j, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-            columns[name] = self._decode_column(pd, codes[:, j], coded[:, j], kind)
+            column = self._decode_column(pd, codes[:, j], coded[:, j], kind)
+            columns[name] = column if j not in self.categories else self._as_category(pd, column)
         return pd.DataFrame(columns)
 
     def _decode_column(self, pd: Any, codes: Floats, coded: Bools, kind: Any) -> Any:
         cells = np.where(coded, np.nan, codes)
-        told = [self._cells[code] for code in codes[coded].tolist()]
+        told = [self._cell_of(code) for code in codes[coded].tolist()]
         if any(cell is not None for cell in told) or (kind is not None and getattr(kind, "kind", "O") == "O"):
             cells = cells.astype(object)
             cells[coded] = [np.nan if cell is None else cell for cell in told]
@@ -119,6 +127,14 @@ class Cells:
             return cells if lost.any() or (kind.kind in "biu" and (column != cells).any()) else column
         except (TypeError, ValueError):
             return cells
+
+    @staticmethod
+    def _as_category(pd: Any, column: Any) -> Any:
+        cells = pd.Series(column)
+        if hasattr(cells, "cat"):
+            return cells
+        # whole numbers come back as such: categories of another type would be other ones
+        return cells.infer_objects().convert_dtypes().astype(object).astype("category")
 
 
 class Predictor:
@@ -216,13 +232,7 @@ class Predictor:
             return np.empty(0)
         rows = self._rows(X)
         numbers = self._numbers(rows, function)
-        if numbers.ndim == 1:
-            margins = np.where(wanted == 1, numbers, -numbers)
-        else:
-            every, others = np.arange(len(X)), numbers.copy()
-            others[every, wanted] = -np.inf
-            margins = numbers[every, wanted] - others.max(axis=1)
-        return self._settle(margins, rows, wanted)
+        return self._settle(margins_from_scores(numbers.reshape(len(X), -1), wanted, 0.0), rows, wanted)
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
         """Margins with the sign that the model's own decision gives them; a function has no other than its numbers."""
@@ -279,23 +289,11 @@ class Predictor:
 
 
 class LibraryPredictor(Predictor):
-    """A fitted classifier of another library, which is asked for its scores as they are, and for its own decisions.
+    """A fitted classifier of another library, which is asked for its scores as they are, and for its own decisions."""
 
-    Parameters
-    ----------
-    estimator : object
-        The fitted classifier.
-    score : callable
-        Gives its numbers for rows, as `Predictor` takes them.
-    decide : callable
-        Gives its own classes for rows.
-    content : callable
-        Gives what it has learned as JSON values or a text, the same ones after saving and loading.
-    passed_names : sequence of str or None
-        The names under which it gets the columns, those it was fitted with; None for an array.
-    always : bool
-        Whether its decisions may differ from its scores anywhere, not just near ties.
-    """
+    # `score` gives its numbers for rows, `decide` its classes, `content` what it has learned as JSON values or a text,
+    # the same ones after saving and loading. It gets columns under `passed_names`, those it was fitted with (None for
+    # an array), and `categories` as pandas categories. `always`: its decisions differ from its scores not only at ties.
 
     def __init__(
         self,
@@ -306,11 +304,12 @@ class LibraryPredictor(Predictor):
         content: Callable[[], Any],
         passed_names: Sequence[str] | None = None,
         always: bool = False,
+        categories: frozenset[int] = frozenset(),
         **options: Any,
     ) -> None:
         super().__init__(score, **options)
         self._estimator, self._decide, self._content, self._always = estimator, decide, content, always
-        self._passed = passed_names
+        self._passed, self._cells.categories = passed_names, categories
         # scikit-learn's names for what was learned end so; of other libraries' classes, all that they hold
         own = type(estimator).__module__.startswith("sklearn.")
         self._members = {name: part for name, part in vars(estimator).items() if not own or name.endswith("_")}
@@ -326,6 +325,11 @@ class LibraryPredictor(Predictor):
         """The threshold on its probabilities, 0.5 for its own decisions, and the names of the columns."""
         level = self.threshold if self._decide is None else 0.5
         return {"threshold": level, "feature_names": self.feature_names}
+
+    @property
+    def categories(self) -> frozenset[int]:
+        """Columns that it takes only as pandas categories."""
+        return self._cells.categories
 
     def _settle(self, margins: Floats, rows: Any, wanted: Indices) -> Floats:
         near = np.flatnonzero(~(np.abs(margins) > (np.inf if self._always else TIE)))
@@ -394,12 +398,15 @@ class LibraryPredictor(Predictor):
         return f"<{type(self._estimator).__name__} as it predicts, classes {list(self.classes)}>"
 
 
-def check_is_classifier(estimator: Any) -> None:
-    """Refuse what has no classes, or several of them at once."""
-    labels: Any = getattr(estimator, "classes_", None)
-    if isinstance(labels, list) or np.ndim(labels) > 1:
-        raise Unsupported(
-            f"this {type(estimator).__name__} was fitted for several labels at once; certify one classifier per label."
+def check_is_classifier(estimator: Any, labels: int = 1) -> None:
+    """Refuse what has one class, or several of them at once."""
+    name = type(estimator).__name__
+    classes: Any = getattr(estimator, "classes_", ())
+    if labels > 1 or isinstance(classes, list) or np.ndim(classes) > 1:
+        raise Unsupported(f"this {name} was fitted for several labels at once; certify one classifier per label.")
+    if len(classes) == 1:
+        raise InputError(
+            f"the model must tell classes apart, but this {name} was fitted to rows of class {classes[0]}."
         )
 
 
@@ -412,10 +419,12 @@ def from_classifier(
     n_features: int | None = None,
     score: Callable[[Any], Any] | None = None,
     content: Callable[[], Any] | None = None,
+    categories: frozenset[int] = frozenset(),
 ) -> LibraryPredictor:
     """Read a fitted classifier with `classes_`, `predict` and `predict_proba` or `decision_function`.
 
-    `score` gives its raw scores if the library has a way of its own; `content` what it has learned.
+    `score` gives its raw scores if the library has a way of its own; `content` what it has learned; `categories` are
+    columns that it takes only as pandas categories.
     """
     level, output = None, "score"
     if threshold != 0.5:
@@ -431,10 +440,12 @@ def from_classifier(
         score, output = estimator.predict_proba, "probability"
     elif score is None:  # votes, say, of which only the winner is told
         score, output = estimator.predict, "class"
+    check_is_classifier(estimator)
     classes = estimator.classes_
     several = len(classes) > 2
-    # scikit-learn's SVC gives the class with most votes, and the first of them where several have as many
-    always = several and hasattr(estimator, "break_ties") and not estimator.break_ties
+    # scikit-learn's SVC gives the class with most votes, and the first of them where several have as many; and its
+    # nearest centroids are those by another distance than the one in their scores
+    always = (several and not getattr(estimator, "break_ties", True)) or hasattr(estimator, "centroids_")
     return LibraryPredictor(
         estimator,
         score,
@@ -442,6 +453,7 @@ def from_classifier(
         content=(lambda: canonical(estimator)) if content is None else content,
         passed_names=passed_names,
         always=always,
+        categories=categories,
         output=output,
         classes=classes,
         feature_names=feature_names,

@@ -387,13 +387,12 @@ class _Recipe:
             return self.estimator(X, y, drawn_seeds(seeds, i, 1)[0])
         if not self.warm_start and not self.keep:
             return _set_seeds(_clone(self.estimator), seeds, i).fit(X, y)
-        model = _set_seeds(copy.deepcopy(self.estimator), seeds, i)
-        final = final_step(model)
+        model = copy.deepcopy(self.estimator)
+        if self.keep:
+            model.steps[-1] = (model.steps[-1][0], _clone(model[-1]))
+        final = final_step(_set_seeds(model, seeds, i))
         rows = model[:-1].transform(X) if final is not model and len(model) > 1 else X
-        if self.warm_start:
-            final.set_params(warm_start=True).fit(rows, y)
-        else:
-            model.steps[-1] = (model.steps[-1][0], _clone(final).fit(rows, y))
+        (final.set_params(warm_start=True) if self.warm_start else final).fit(rows, y)
         return model
 
     def process(self) -> str:
@@ -428,14 +427,18 @@ def _settings(value: Any) -> Any:
     return [_settings(part) for part in value] if isinstance(value, list | tuple) else canonical(value)
 
 
-def _clone(estimator: Any) -> Any:
-    """An unfitted copy."""
+def _clone(value: Any) -> Any:
+    """An unfitted copy of an estimator, and a copy of any other setting."""
     from sklearn.base import clone
 
+    if isinstance(value, list | tuple):  # steps of a pipeline
+        return type(value)(_clone(part) for part in value)
+    if isinstance(value, type) or not hasattr(value, "get_params"):
+        return copy.deepcopy(value)
     try:
-        return clone(estimator)
-    except RuntimeError:  # CatBoost keeps its settings in another form than they were given in; it forgets when fitted
-        return copy.deepcopy(estimator)
+        return clone(value)
+    except RuntimeError:  # CatBoost keeps a setting in another form than it was given in, which clone takes for another
+        return type(value)(**{name: _clone(part) for name, part in value.get_params(deep=False).items()})
 
 
 def _set_seeds(estimator: Any, seeds: Stream, i: int) -> Any:

@@ -277,6 +277,23 @@ def test_descriptions_that_are_wrong(changes, message, tmp_path):
         apas.load_model(path)
 
 
+def test_a_file_on_which_catboost_crashes_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "model.cbm"
+    settings = {"iterations": 20, "depth": 4, "cat_features": ["job"], "one_hot_max_size": 4}
+    apas.save_model(booster("catboost").set_params(**settings).fit(FRAME, LABELS[2]), path)
+    monkeypatch.setattr("apas.models.files.boosters._SURVIVED", set())  # as in a program that did not write it
+    assert apas.load_model(path).classes == ("no", "yes")
+    whole, said = path.read_bytes(), ""
+    for inserted in (b"\xff" * 4, b"\xff" * 8, b"\x00" * 4):  # on which of them depends on the version
+        path.write_bytes(whole[:5000] + inserted + whole[5000:])
+        with pytest.raises(apas.InputError, match="cannot be read by catboost") as refusal:
+            apas.load_model(path)
+        said += str(refusal.value)
+        if "did not survive" in said:
+            return
+    pytest.fail(said)
+
+
 def test_settings_choose_no_place(tmp_path):
     made = booster("catboost").set_params(train_dir=str(tmp_path / "logs"))
     apas.save_model(made.fit(X, LABELS[2]), tmp_path / "model.apas")

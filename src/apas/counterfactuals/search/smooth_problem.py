@@ -3,7 +3,8 @@
 Whatever the space says about a feature limits its coordinates. How a coordinate reaches the model is found by encoding
 the input with that feature changed: a straight line for scaled numbers, a piecewise linear function for what
 preprocessing bends, the differences between levels. Where preprocessing mixes features this is an approximation. It can
-cost candidates but lets none pass: what a search offers is evaluated by the model itself.
+cost candidates but lets none pass: what a search offers is evaluated by the model itself. A model that reads categories
+as they are has nothing between two levels: it is asked about whole ones.
 
 The margin is derived at the nearest allowed point, not at the coordinates. So a descent goes on until a step or a level
 changes, and every point that it looks at could be offered.
@@ -27,6 +28,7 @@ from apas.counterfactuals.sources.base import Candidate, Search, Task
 from apas.counterfactuals.space.feature import Feature
 from apas.errors import Unsupported
 from apas.models.base import Differentiable, offers
+from apas.models.predictor import is_coded
 
 #: What is nowhere near any weight; it fills up the blocks of categories that have fewer levels than others.
 NO_WEIGHT = -1e9
@@ -156,6 +158,7 @@ class SmoothProblem:
         self._bent = self._encode_parts()
         self.low, self.high = self._limits()
         self.differences = not derives(task.model, self._base, search.target)
+        self._steps = self._widths()
         margins, slopes = self.gradients(self.start[None])
         self.flat = not slopes.any()
         self._heat = max(1.0, -float(margins[0]) / FAR)
@@ -215,6 +218,10 @@ class SmoothProblem:
 
     def numbers(self, points: Floats) -> Floats:
         """The nearest allowed rows as numbers per cell; what did not move is what it was, digit by digit."""
+        return self.search.task.space.snapped(self._cells(points), np.tile(self.search.input, (len(points), 1)))
+
+    def _cells(self, points: Floats) -> Floats:
+        """Numbers per cell of points, which the space need not allow."""
         found, x = np.empty((len(points), len(self.at.slices))), self.search.input
         for i, (feature, part) in enumerate(zip(self.search.task.space, self.at.slices, strict=True)):
             block = points[:, part]
@@ -222,7 +229,7 @@ class SmoothProblem:
                 found[:, i] = block.argmax(axis=1)
             else:
                 found[:, i] = np.where(block[:, 0] == self.start[part.start], x[i], block[:, 0] * self.at.units[i])
-        return self.search.task.space.snapped(found, np.tile(x, (len(points), 1)))
+        return found
 
     def _columns(self, points: Floats) -> Floats:
         """What the model sees of coordinates, shape (rows, columns)."""
@@ -231,6 +238,10 @@ class SmoothProblem:
 
     def margins(self, points: Floats) -> Floats:
         """Margins towards the wanted class, shape (rows,)."""
+        if self._whole:
+            levels = [f.is_level for f in self.at.features]
+            cells = self._cells(points)
+            return self.search.task.margins(np.where(levels, np.rint(cells), cells), self.search.target)
         return np.asarray(self._model.margin(self._columns(points), self.search.target))
 
     def _limits(self) -> tuple[Floats, Floats]:
@@ -267,7 +278,8 @@ class SmoothProblem:
         owner = np.repeat(np.arange(len(tried)), [len(t) for t in tried])
         rows = np.repeat(self.search.input[None], len(owner), axis=0)
         rows[np.arange(len(rows)), owner] = np.concatenate(tried)
-        added = task.encoded(rows) - self._base if len(rows) else np.empty((0, len(self._base)))
+        encoded = task.encoded(rows) if len(rows) else np.empty((0, len(self._base)))
+        self._whole, added = bool(is_coded(encoded).any()), encoded - self._base
         scale = STRAIGHT * np.maximum(np.abs(added + self._base).max(axis=0, initial=0.0), np.finfo(float).tiny)
         for i, (feature, part) in enumerate(zip(task.space, self.at.slices, strict=True)):
             values = added[owner == i]
@@ -298,13 +310,27 @@ class SmoothProblem:
         """Derivatives by central differences, one-sided at a limit."""
         moving = np.flatnonzero(self.low < self.high)
         steps = np.zeros((len(moving), self.at.size))
-        steps[np.arange(len(moving)), moving] = WIDTH
+        steps[np.arange(len(moving)), moving] = self._steps[moving]
         above = np.minimum(points[:, None] + steps, self.high)
         below = np.maximum(points[:, None] - steps, self.low)
+        apart = (above - below).sum(axis=2)
+        if len(places := np.flatnonzero(np.isinf(self._steps[moving]))):
+            # whole categories: each level, which then has the most weight, instead of the one that is there
+            below[:, places] = above[:, places] = points[:, None]
+            above[:, places, moving[places]] = 2.0
+            apart[:, places] = 1.0
         margins = self.margins(np.concatenate([above, below]).reshape(-1, self.at.size))
         ahead, behind = margins.reshape(2, len(points), len(moving))
         found = np.zeros_like(points)
-        found[:, moving] = (ahead - behind) / (above - below).sum(axis=2)
+        found[:, moving] = (ahead - behind) / apart
+        return found
+
+    def _widths(self) -> Floats:
+        """How far to each side a finite difference goes per coordinate: whole levels by one, categories by any."""
+        found = np.full(self.at.size, WIDTH)
+        for feature, part, unit in zip(self.at.features, self.at.slices, self.at.units, strict=True):
+            if self._whole and feature.is_level:
+                found[part] = np.inf if feature.kind == "categorical" else 1.0 / unit
         return found
 
 

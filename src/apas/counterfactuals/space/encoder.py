@@ -18,7 +18,7 @@ import numpy as np
 
 from apas._typing import Array, Bools, Floats, Indices
 from apas._validation import check_matrix, is_frame
-from apas.counterfactuals.space.feature import ON_GRID, Feature, numbers
+from apas.counterfactuals.space.feature import ON_GRID, Feature, is_missing, numbers
 from apas.errors import InputError
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Described, LibraryBacked, Model, ModelWrapper, Named, Raw, offers
@@ -83,7 +83,7 @@ def _level_numbers(feature: Feature, cells: Array, argument: str, rows: Indices 
     found = np.empty(len(cells))
     for row, cell in enumerate(cells.tolist()):  # a number equals its level whatever its type: 1.0 is 1
         try:
-            place = places.get(cell)
+            place = places.get(None if is_missing(cell) else cell)
         except TypeError:  # a list, say, which is no level
             place = None
         if place is None:
@@ -97,11 +97,17 @@ def _level_numbers(feature: Feature, cells: Array, argument: str, rows: Indices 
     return found
 
 
-def level_values(feature: Feature, numbers: Floats) -> Array | list[Any]:
+def level_values(feature: Feature, numbers: Floats) -> Any:
     """Raw cells of a column: levels for their numbers, integers where the feature is one."""
     if feature.is_level:
         values = feature.values or ()
-        return [None if np.isnan(n) else values[int(n)] for n in numbers]
+        levels = [None if np.isnan(n) else values[int(n)] for n in numbers]
+        if None not in levels:
+            return levels
+        import pandas as pd
+
+        # a column of missing cells alone has the type of no level: it gets that of one which holds a level, too
+        return pd.Series([*(np.nan if level is None else level for level in levels), values[0]]).array[:-1]
     if feature.kind == "integer" and (numbers == np.rint(numbers)).all():
         return numbers.astype(np.int64)
     return numbers
@@ -183,7 +189,7 @@ def _names(feature: Feature) -> list[str]:
     if feature.code == "number":
         return [feature.name]
     sign = "_" if feature.code == "onehot" else ">="
-    return [f"{feature.name}{sign}{value}" for value in feature.values or ()]
+    return [f"{feature.name}{sign}{'nan' if value is None else value}" for value in feature.values or ()]
 
 
 def _line(feature: Feature, scale: str | None) -> tuple[float, float]:
@@ -249,7 +255,9 @@ def _complaint(net: Model, space: FeatureSpace) -> str | None:
         values = f.values if f.is_level and f.values else (float(np.clip(f.ends, -1e6, 1e6).mean()),)
         columns[f.name] = [values[row % len(values)] for row in range(rows)]
     try:
-        encoded_rows(net, pd.DataFrame(columns))
+        encoded = encoded_rows(net, pd.DataFrame(columns))[1]
+        if any(f.has_missing for f in space.features):
+            net.margin(encoded, net.classes[-1])  # what reads cells as they are is asked whether it takes missing ones
     except InputError as error:
         said = str(error).split(": ", 1)[-1]
         return f"`space` must have kinds and levels that the model knows, but its preprocessing says: {said}"

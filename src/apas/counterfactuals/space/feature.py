@@ -99,11 +99,12 @@ def _sequence(feature: Feature, owner: str) -> tuple[Any, ...] | None:
     values = tuple(v.item() if isinstance(v, np.generic) else v for v in feature.values)
     if not values:
         raise InputError(f"`values` of {owner} must not be empty; nothing would be allowed.")
-    if any(_is_missing(v) for v in values):
-        raise InputError(
-            f"`values` of {owner} must not hold missing values, got {shown(list(values))}; name the level."
-        )
-    if strange := [v for v in values if not isinstance(v, str | bool | Real)]:
+    if gone := [v for v in values if is_missing(v)]:
+        if feature.kind != "categorical":
+            what = f"since it is {feature.kind}, and what is missing has no place in an order"
+            raise InputError(f"`values` of {owner} must not hold missing ones, {what}; make it categorical.")
+        values = (*(v for v in values if not is_missing(v)), *(None for _ in gone))
+    if strange := [v for v in values if v is not None and not isinstance(v, str | bool | Real)]:
         raise InputError(
             f"`values` of {owner} must be texts, numbers or booleans, got {shown(strange[0])}; turn dates into "
             "numbers, such as days, and other things into texts."
@@ -113,7 +114,8 @@ def _sequence(feature: Feature, owner: str) -> tuple[Any, ...] | None:
     return values
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a cell holds nothing: NaN, None or what pandas has for it."""
     if isinstance(value, float):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be imported here
@@ -142,6 +144,7 @@ class Feature:
         Range of a continuous or integer feature.
     values : sequence, optional
         The levels of an ordinal (in order), categorical or binary feature; of a numeric one the only values allowed.
+        None among the levels of a categorical one stands for a missing cell, which may then be chosen like any other.
     step : float, optional
         A changed value is a whole number of steps from `low`, or from 0 without one. 1 for integers.
     mutable : bool, default True
@@ -177,6 +180,11 @@ class Feature:
     def is_level(self) -> bool:
         """Whether it is stored as the number of its level rather than by its value."""
         return self.kind in ("ordinal", "categorical", "binary")
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether a missing cell is one of its levels."""
+        return self.is_level and None in (self.values or ())
 
     @cached_property
     def span(self) -> float:

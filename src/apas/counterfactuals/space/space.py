@@ -36,11 +36,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def _inferred_feature(cells: Any, name: str, said: dict[str, Any], mutable: bool, direction: str | None) -> Feature:
+def _inferred_feature(
+    cells: Any, name: str, said: dict[str, Any], mutable: bool, direction: str | None, missing: bool
+) -> Feature:
     cells = cells.dropna()
     if not len(cells):
         raise InputError(f"`frame` must have a value in every column, but {name!r} has none; fill or drop it.")
     kind = said.get("kind") or _kind(cells, said)
+    kind = "categorical" if missing and kind == "binary" else kind  # with missing ones there are three
     numeric = kind in ("continuous", "integer")
     # all that was said, also what does not go together: the feature refuses that
     details: dict[str, Any] = {"values": said.get("values"), "step": said.get("step")}
@@ -48,6 +51,8 @@ def _inferred_feature(cells: Any, name: str, said: dict[str, Any], mutable: bool
         details["low"], details["high"] = _range(cells, said, name)
     if not numeric and "values" not in said:
         details["values"] = _levels(cells)
+    if missing and None not in (details["values"] or ()):
+        details["values"] = (*(details["values"] or ()), None)
     return Feature(name, kind, mutable=mutable, direction=direction, code=said.get("code"), **details)
 
 
@@ -117,7 +122,7 @@ def _value(value: Any, exact: bool = False) -> str:
         whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
         return repr(int(value) if whole and not exact else value)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_value(v, exact) for v in value)}]"
+        return f"[{', '.join('nan' if v is None else _value(v, exact) for v in value)}]"
     raise InputError(f"a space can be written with texts, numbers and true or false, got {value!r}.")
 
 
@@ -189,6 +194,7 @@ class FeatureSpace:
         immutable: Sequence[str] = (),
         increase: Sequence[str] = (),
         decrease: Sequence[str] = (),
+        missing: Sequence[str] = (),
         label: str | None = None,
         scale: str | None = None,
     ) -> FeatureSpace:
@@ -203,6 +209,8 @@ class FeatureSpace:
             What differs from that: see `Feature`.
         immutable, increase, decrease : sequence of str
             Columns that may not change, may only grow, may only fall.
+        missing : sequence of str
+            Columns of categories of which a missing cell is one, which may be left and chosen like any other.
         label : str, optional
             A column that is no feature.
         scale : {"minmax"}, optional
@@ -215,7 +223,8 @@ class FeatureSpace:
         columns = [c for c in frame.columns if c != label]
         if doubled := [c for c in columns if columns.count(c) > 1]:
             raise InputError(f"`frame` of {owner} must have each column once, got {doubled[0]!r} twice.")
-        for name, names in {"immutable": immutable, "increase": increase, "decrease": decrease}.items():
+        listed = {"immutable": immutable, "increase": increase, "decrease": decrease, "missing": missing}
+        for name, names in listed.items():
             _check_columns(name, names, Collection, columns)
         given = {"kind": kinds, "range": ranges, "values": values, "step": steps, "code": codes}
         for name, mapping in given.items():
@@ -230,7 +239,8 @@ class FeatureSpace:
             said = {name: mapping[column] for name, mapping in given.items() if mapping and column in mapping}
             direction = "increase" if column in increase else "decrease" if column in decrease else None
             cells = frame[column].infer_objects()  # numbers may come as objects
-            found.append(_inferred_feature(cells, str(column), said, column not in immutable, direction))
+            how = (column not in immutable, direction, column in missing)
+            found.append(_inferred_feature(cells, str(column), said, *how))
         return cls(found, scale)
 
     @classmethod
@@ -313,7 +323,9 @@ class FeatureSpace:
         for i, feature in enumerate(self.features):
             cells = np.asarray(table.iloc[:, i] if is_frame(table) else table[:, i])
             left = empty & gaps
-            there = np.flatnonzero(~(left | (missing_cells(cells) & ~empty) if missing else left))
+            if missing and not feature.has_missing:
+                left = left | (missing_cells(cells) & ~empty)
+            there = np.flatnonzero(~left)
             found[there, i] = numbers_of(feature, cells[there], argument, there)
         return found
 
@@ -342,9 +354,13 @@ class FeatureSpace:
         """Numbers per cell in raw units, as a data frame or array as `X` is; `rows` are those of `X` they stem from."""
         if is_frame(X):
             table = self.table(numbers, index=X.index if rows is None else X.index[rows])
+            for column in [str(c) for c in X.columns if hasattr(X[c], "cat") and str(c) in self.names]:
+                kind = X.set_axis([str(c) for c in X.columns], axis=1)[column].dtype
+                if set(table[column].dropna()) <= set(kind.categories):  # so that the model takes it as it took `X`
+                    table[column] = table[column].astype(kind)
             return table.rename(columns={str(c): c for c in X.columns if not isinstance(c, str)})
         levels = (level for f in self.features if f.is_level for level in f.values or ())
-        plain = all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+        plain = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in levels)
         return self.table(numbers).to_numpy(dtype=np.float64 if plain else object)
 
     def like_with_gaps(self, numbers: Floats, X: Any, rows: Indices) -> Any:

@@ -1,15 +1,20 @@
 """Boosted trees in the files of their own libraries: XGBoost's `.ubj`, LightGBM's `.txt`, CatBoost's `.cbm`.
 
 None of them can run code. What a library would follow without looking, where children and features of a tree are, is
-checked here; of CatBoost's format only as far as the library tells of it. Such a file holds no settings of the
-training, and LightGBM's no class labels: see `container`.
+checked here. Of CatBoost's format nobody but the library can tell: another process reads such a file first, and only
+what that one survives is read here. Such a file holds no settings of the training, and LightGBM's no class labels: see
+`container`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,10 +24,19 @@ import numpy as np
 from apas._optional import require
 from apas._typing import Integers
 from apas.errors import InputError, Unsupported
-from apas.models.as_model import as_model
 from apas.models.base import Model
 from apas.models.boosting import catboost_file
-from apas.models.files.formats import BROKEN, LoadOptions, first_line, own_estimator
+from apas.models.files.formats import (
+    BROKEN,
+    FEATURES,
+    NODES,
+    LoadOptions,
+    check_nodes,
+    first_line,
+    own_estimator,
+    read_classifier,
+    require_that as _require,
+)
 
 #: Which classes of a library an `.apas` file may name; the first is the one that a bare file becomes.
 CLASSIFIERS = {
@@ -40,7 +54,9 @@ def booster_bytes(estimator: Any) -> bytes:
     if library == "lightgbm":
         text: str = estimator.booster_.model_to_string()
         return text.encode()
-    return catboost_file(estimator, "cbm")
+    content = catboost_file(estimator, "cbm")
+    _SURVIVED.add(hashlib.sha256(content).digest())
+    return content
 
 
 def read_booster(
@@ -134,15 +150,8 @@ class _Ubjson:
 
 
 _NUMBERS = {b"i": ">i1", b"U": ">u1", b"I": ">i2", b"l": ">i4", b"L": ">i8", b"d": ">f4", b"D": ">f8"}
-_PER_NODE: tuple[str, ...] = (
-    "base_weights",
-    "default_left",
-    "left_children",
-    "loss_changes",
-    "parents",
-    "right_children",
-)
-_PER_NODE += ("split_conditions", "split_indices", "split_type", "sum_hessian")
+_PER_NODE = {"base_weights", "default_left", "left_children", "loss_changes", "parents", "right_children"}
+_PER_NODE |= {"split_conditions", "split_indices", "split_type", "sum_hessian"}
 
 
 def _check_xgboost(learner: Any) -> None:
@@ -169,27 +178,21 @@ def _check_xgboost(learner: Any) -> None:
 def _check_nodes(tree: Any, width: int) -> None:
     about, n = tree["tree_param"], len(tree["left_children"])
     whole = int(about["num_nodes"]) == n > 0 and {len(tree[name]) for name in _PER_NODE} == {n}
-    one = (
-        int(about["num_feature"]) == width
-        and int(about["size_leaf_vector"]) <= 1
-        and 0 <= int(about["num_deleted"]) < n
-    )
-    _require(whole and one, "a tree is of another kind")
+    one = int(about["num_feature"]) == width and int(about["size_leaf_vector"]) <= 1
+    _require(whole and one and 0 <= int(about["num_deleted"]) < n, "a tree is of another kind")
     columns = ("left_children", "right_children", "parents", "split_indices", "split_type")
     left, right, parents, features, kinds = (np.asarray(tree[name], dtype=np.int64) for name in columns)
     here, inner = np.arange(n), left != -1
-    _require(((right != -1) == inner).all(), _NODES)
-    for child in (left, right):
-        _require(((child > here) & (child < n))[inner].all() and (parents[child[inner]] == here[inner]).all(), _NODES)
-    _require(((features >= 0) & (features < width))[inner].all(), _FEATURES)
+    _require(((right != -1) == inner).all(), NODES)
+    check_nodes((left, right), features, inner, width)
+    _require(all((parents[child[inner]] == here[inner]).all() for child in (left, right)), NODES)
     nodes, starts, sizes = (tree[f"categories_{key}"] for key in ("nodes", "segments", "sizes"))
     spans = zip(starts, sizes, strict=True)
     known = len(nodes) == len(starts) and set(here[inner & (kinds == 1)].tolist()) <= set(nodes) <= set(range(n))
-    _require(known and all(0 <= at <= at + size <= len(tree["categories"]) for at, size in spans), _NODES)
+    _require(known and all(0 <= at <= at + size <= len(tree["categories"]) for at, size in spans), NODES)
 
 
 _OBJECTIVES = ("binary:logistic", "binary:logitraw", "multi:softprob", "multi:softmax")
-_NODES, _FEATURES = "a node of a tree has no such child", "a tree asks for a feature that is not there"
 
 
 def _load_lightgbm(estimator: Any, raw: bytes, classes: Any) -> None:
@@ -201,10 +204,8 @@ def _load_lightgbm(estimator: Any, raw: bytes, classes: Any) -> None:
     # settings of the training decide no answer, and its reader trusts them: it gets the trees, and names of categories
     names = json.loads(raw.rpartition(b"pandas_categorical:")[2])
     _require(names is None or isinstance(names, list), "it has no names of categories")
-    rest = "end of trees\n\nparameters:\n[boosting: gbdt]\n\nend of parameters\n\npandas_categorical:" + json.dumps(
-        names
-    )
-    booster = library.Booster(model_str=f"{raw[:size].decode()}{rest}\n")
+    rest = "end of trees\n\nparameters:\n[boosting: gbdt]\n\nend of parameters\n\npandas_categorical:"
+    booster = library.Booster(model_str=f"{raw[:size].decode()}{rest}{json.dumps(names)}\n")
     encoder = library.compat._LGBMLabelEncoder().fit(labels)
     _require(encoder.classes_.tolist() == labels.tolist(), "its labels are not in their order")
     width, objective = booster.num_feature(), header["objective"].split(" ")[0]
@@ -237,22 +238,22 @@ def _check_text(raw: bytes) -> tuple[dict[str, str], int]:
 def _check_leaves(tree: Mapping[str, str], width: int) -> None:
     leaves, count = int(tree["num_leaves"]), int(tree["num_cat"])
     _require(leaves > 0 and count >= 0 and tree.get("is_linear", "0") == "0", "a tree is of another kind")
-    _require(len(tree["leaf_value"].split()) == leaves, _NODES)
+    _require(len(tree["leaf_value"].split()) == leaves, NODES)
     if leaves == 1:
         return
     names = ("left_child", "right_child", "split_feature", "decision_type")
     left, right, features, kinds = (_integers(tree[name]) for name in names)
     here, cuts = np.arange(leaves - 1), np.array([float(word) for word in tree["threshold"].split()])
-    _require({len(part) for part in (left, right, features, kinds, cuts)} == {leaves - 1}, _NODES)
+    _require({len(part) for part in (left, right, features, kinds, cuts)} == {leaves - 1}, NODES)
     for child in (left, right):
-        _require(np.where(child < 0, ~child < leaves, (child > here) & (child < leaves - 1)).all(), _NODES)
-    _require(((features >= 0) & (features < width)).all(), _FEATURES)
+        _require(np.where(child < 0, ~child < leaves, (child > here) & (child < leaves - 1)).all(), NODES)
+    _require(((features >= 0) & (features < width)).all(), FEATURES)
     split = (kinds & 1) == 1
-    _require(not split.any() or count, _NODES)
+    _require(not split.any() or count, NODES)
     if count:
         bounds, sets = _integers(tree["cat_boundaries"]), _integers(tree["cat_threshold"])
         fits = len(bounds) == count + 1 and bounds[0] == 0 and (np.diff(bounds) >= 0).all() and bounds[-1] == len(sets)
-        _require(fits and ((cuts[split] >= 0) & (cuts[split] < count)).all(), _NODES)
+        _require(fits and ((cuts[split] >= 0) & (cuts[split] < count)).all(), NODES)
 
 
 def _fields(block: bytes) -> dict[str, str]:
@@ -266,7 +267,41 @@ def _integers(text: str) -> Integers:
     return np.array([int(word) for word in text.split()], dtype=np.int64)
 
 
+#: Does with a file what is done with it here, and predicts two rows; errors are met again here, and told.
+_TRIAL = """
+import sys
+sys.path[:] = sys.argv[1:]
+import catboost, pathlib, tempfile
+try:
+    model = catboost.CatBoostClassifier()
+    model.load_model(blob=sys.stdin.buffer.read())
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_model(str(pathlib.Path(folder) / "model.json"), format="json")
+    texts = set(model.get_cat_feature_indices())
+    model.predict([[0 if j in texts else number for j in range(len(model.feature_names_))] for number in (0.0, 1e9)])
+except Exception:
+    pass
+"""
+_PATIENCE = 120.0  # seconds that it may take
+#: Files, by their SHA-256, that another process has read, or that were written here.
+_SURVIVED: set[bytes] = set()
+
+
+def _try_elsewhere(raw: bytes) -> None:
+    """Let another process read a file first: the library follows offsets in it wherever they lead."""
+    if (key := hashlib.sha256(raw).digest()) in _SURVIVED:
+        return
+    command = [sys.executable, "-I", "-c", _TRIAL, *sys.path]
+    try:
+        # our own program, and the file as its input
+        subprocess.run(command, input=raw, capture_output=True, timeout=_PATIENCE, check=True)  # noqa: S603
+    except (subprocess.SubprocessError, OSError):
+        raise ValueError("a process that tried to read it did not survive") from None
+    _SURVIVED.add(key)
+
+
 def _load_catboost(estimator: Any, raw: bytes, classes: Any) -> None:
+    _try_elsewhere(raw)
     estimator.load_model(blob=raw)
     # its JSON, which can be looked at, comes back with other last digits, so the binary file is what predicts
     told = json.loads(catboost_file(estimator, "json"))
@@ -277,17 +312,12 @@ def _load_catboost(estimator: Any, raw: bytes, classes: Any) -> None:
     _require(trees and count >= 2 and len(bias) == outputs, "it is no classifier of symmetric trees")
     for tree in trees or ():
         splits = tree["splits"] or ()
-        _require(len(tree["leaf_values"]) == outputs << len(splits) and len(splits) <= 16, _NODES)
+        _require(len(tree["leaf_values"]) == outputs << len(splits) and len(splits) <= 16, NODES)
         for split in splits:
             kind = {"FloatFeature": "float", "OneHotFeature": "cat"}.get(split["split_type"], "")
             number = split.get(f"{kind}_feature_index", 0)
             width = max(widths["cat"], widths["categorical"]) if kind == "cat" else widths.get(kind, 1)
-            _require(type(number) is int and 0 <= number < width, _FEATURES)
-
-
-def _require(holds: Any, what: str) -> None:
-    if not holds:
-        raise ValueError(what)
+            _require(type(number) is int and 0 <= number < width, FEATURES)
 
 
 _LOADERS: dict[str, Callable[[Any, bytes, Any], None]] = {
@@ -297,25 +327,16 @@ _LOADERS: dict[str, Callable[[Any, bytes, Any], None]] = {
 }
 
 
-def _reader(library: str) -> Callable[[Path, bytes, LoadOptions], Model]:
-    def read(path: Path, raw: bytes, options: LoadOptions) -> Model:
-        estimator = read_booster(path, raw, library, classes=options.classes)
-        threshold = 0.5 if options.threshold is None else options.threshold
-        return options.confirm(path, as_model(estimator, threshold=threshold, feature_names=options.feature_names))
-
-    return read
+def _read(library: str, path: Path, raw: bytes, options: LoadOptions) -> Model:
+    return read_classifier(path, read_booster(path, raw, library, classes=options.classes), options)
 
 
-def _writer(library: str) -> Callable[[Any], bytes]:
-    def write(model: Any) -> bytes:
-        estimator = own_estimator(model)
-        if type(estimator).__module__.split(".")[0] != library:
-            raise Unsupported(f"{model!r} is not of {library}, whose file this would be; let `path` end in .apas.")
-        return booster_bytes(estimator)
-
-    return write
+def _write(library: str, model: Any) -> bytes:
+    estimator = own_estimator(model)
+    if type(estimator).__module__.split(".")[0] != library:
+        raise Unsupported(f"{model!r} is not of {library}, whose file this would be; let `path` end in .apas.")
+    return booster_bytes(estimator)
 
 
-read_xgboost, xgboost_bytes = _reader("xgboost"), _writer("xgboost")
-read_lightgbm, lightgbm_bytes = _reader("lightgbm"), _writer("lightgbm")
-read_catboost, catboost_bytes = _reader("catboost"), _writer("catboost")
+read_xgboost, read_lightgbm, read_catboost = (partial(_read, library) for library in CLASSIFIERS)
+xgboost_bytes, lightgbm_bytes, catboost_bytes = (partial(_write, library) for library in CLASSIFIERS)

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from apas.errors import InputError
-from apas.models.as_model import as_model
 from apas.models.base import Dense, FromEstimator, Model, offers
 from apas.models.files.boosters import CLASSIFIERS, booster_bytes, read_booster
-from apas.models.files.formats import BROKEN, LoadOptions, first_line, own_estimator, pack, read_archive
+from apas.models.files.formats import LoadOptions, own_estimator, pack, read_archive, read_classifier
 from apas.models.files.json import json_bytes, parse_json, read_json
 from apas.models.files.skops import dump_estimator, load_estimator
 
@@ -109,12 +108,9 @@ def read_container(path: Path, raw: bytes, options: LoadOptions) -> Model:
         if type(before) is not Pipeline:
             raise InputError(f"{path} must hold a Pipeline as its preprocessing, but {STEPS} is another.")
         estimator = Pipeline([*before.steps, (about["step"], estimator)])
-    try:
-        model = as_model(estimator, threshold=about["threshold"], feature_names=about["feature_names"])
-        told = [*model.classes] == about["classes"]
-    except BROKEN as error:
-        raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from error
-    if not told:
+    said = LoadOptions(threshold=about["threshold"], feature_names=about["feature_names"])
+    model = read_classifier(path, estimator, said)
+    if [*model.classes] != about["classes"]:
         raise InputError(f"{path} says that its classes are others than those of the model in it.")
     return options.confirm(path, model)
 

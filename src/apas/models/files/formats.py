@@ -16,13 +16,16 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from apas._atomic import write_bytes
 from apas._sanitise import for_error
+from apas._typing import Bools, Integers
 from apas._validation import is_path
 from apas.errors import ApasError, InputError, MissingExtra, UnsafeFile, Unsupported
 from apas.models.as_model import as_model
@@ -363,6 +366,34 @@ class LoadOptions:
             "dtype": dtype,
         }
         return self.confirm(path, build_network(path, fields))
+
+
+def read_classifier(path: Path, estimator: Any, options: LoadOptions) -> Model:
+    """The model of an estimator that a file holds, read with the user's threshold and names."""
+    level = 0.5 if options.threshold is None else options.threshold
+    try:
+        model = as_model(estimator, threshold=level, feature_names=options.feature_names)
+    except BROKEN as error:
+        raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from error
+    return replace(options, threshold=None, feature_names=None).confirm(path, model)
+
+
+def require_that(holds: Any, what: str) -> None:
+    """Refuse what a file holds; its reader says which file."""
+    if not holds:
+        raise ValueError(what)
+
+
+#: What is wrong with a tree that compiled code would follow out of its memory.
+NODES, FEATURES = "a node of a tree has no such child", "a tree asks for a feature that is not there"
+
+
+def check_nodes(children: Sequence[Integers], features: Integers, inner: Bools, width: int) -> None:
+    """Children of inner nodes come after them and exist, and so do their features."""
+    here, n = np.arange(len(inner)), len(inner)
+    for child in children:
+        require_that(((child > here) & (child < n))[inner].all(), NODES)
+    require_that(((features >= 0) & (features < width))[inner].all(), FEATURES)
 
 
 #: What libraries raise when a file is not what it should be.

@@ -15,7 +15,17 @@ from apas._optional import require
 from apas._sanitise import for_error
 from apas.errors import GuaranteeWarning, InputError, UnsafeFile, Unsupported
 from apas.models.digest import LEFTOVERS
-from apas.models.files.formats import BROKEN, LoadOptions, first_line, own_estimator, pack, read_archive
+from apas.models.files.formats import (
+    BROKEN,
+    LoadOptions,
+    check_nodes,
+    first_line,
+    own_estimator,
+    pack,
+    read_archive,
+    read_classifier,
+    require_that as _require,
+)
 from apas.models.files.json import parse_json
 from apas.models.sklearn import LINEAR
 
@@ -141,16 +151,7 @@ def dump_estimator(estimator: Any) -> bytes:
 
 def read_skops(path: Path, raw: bytes, options: LoadOptions) -> Any:
     """Read a classifier or pipeline that ``skops.io.dump`` wrote."""
-    from apas.models.sklearn import from_sklearn
-
-    estimator = load_estimator(path, raw)
-    threshold = 0.5 if options.threshold is None else options.threshold
-    try:
-        model = from_sklearn(estimator, threshold=threshold, feature_names=options.feature_names)
-    except BROKEN as error:  # those of our own say so themselves
-        raise InputError(f"{path} does not hold a usable classifier: {first_line(error)}") from error
-    said = LoadOptions(activation=options.activation, output=options.output, classes=options.classes)
-    return said.confirm(path, model)
+    return read_classifier(path, load_estimator(path, raw), options)
 
 
 def load_estimator(path: Path, raw: bytes) -> Any:
@@ -203,11 +204,6 @@ def _parts(estimator: Any) -> list[Any]:
 # What follows reads arrays in compiled code that trusts the numbers in them: a file could lead it out of its memory.
 
 
-def _require(holds: Any, what: str) -> None:
-    if not holds:
-        raise ValueError(what)
-
-
 def _check_members(part: Any) -> None:
     """Members of an object, none of which stands in for a method, as of one that checks rows."""
     _require(not any(callable(getattr(type(part), name, None)) for name in vars(part)), "a member hides a method")
@@ -221,12 +217,9 @@ def _check_tree(part: Any) -> None:
 
     tree = part.tree_
     _require(type(tree) is Tree and tree.node_count == tree.capacity > 0, "a tree lacks nodes")  # before they are read
-    left, right, feature, n = tree.children_left, tree.children_right, tree.feature, tree.node_count
-    inner, here = left != -1, np.arange(n)
-    for child in (left, right):
-        _require(((child == -1) | ((child > here) & (child < n))).all(), "a node of a tree has no such child")
-    _require((inner == (right != -1)).all(), "a node of a tree has one child")
-    _require(((feature >= 0) & (feature < tree.n_features))[inner].all(), "a tree asks for a feature that is not there")
+    children = (tree.children_left, tree.children_right)
+    _require(((children[0] != -1) == (children[1] != -1)).all(), "a node of a tree has one child")
+    check_nodes(children, tree.feature, children[0] != -1, tree.n_features)
     one = tree.n_outputs == 1 and tree.n_features == part.n_features_in_ == int(part.n_features_in_)
     _require(one and part.n_outputs_ == 1, "a tree is for other features or outputs")
 
@@ -255,10 +248,8 @@ def _check_predictor(part: Any) -> None:
 
     nodes = part.nodes
     _require(nodes.dtype == PREDICTOR_RECORD_DTYPE and nodes.ndim == 1 and len(nodes), "a tree lacks nodes")
-    inner, here = nodes["is_leaf"] == 0, np.arange(len(nodes))
-    for name in ("left", "right"):
-        child = nodes[name].astype(np.int64)
-        _require(((child > here) & (child < len(nodes)))[inner].all(), "a node of a tree has no such child")
+    children = [nodes[name].astype(np.int64) for name in ("left", "right")]
+    check_nodes(children, np.zeros(len(nodes), dtype=np.int64), nodes["is_leaf"] == 0, 1)
     _require(not nodes["is_categorical"].any(), "its trees split by categories, which apas does not read from a file")
 
 
