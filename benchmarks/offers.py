@@ -1,6 +1,6 @@
 """`python -m benchmarks.offers`: what offers cost in processor time, one row after the other on one core.
 
-Four cases: boosted trees, a logistic regression behind one-hot columns, and a network of 2,529 parameters, all on German
+Four cases: boosted trees, a logistic regression behind one-hot columns and a network of 2,529 parameters, all on German
 credit, and the network of the paper on diabetes. The first two must survive refits, the last two shifts in a box.
 `--before FOLDER` names the `src` of another checkout, which does the same in the same run; then ratios are printed.
 Needs the datasets.
@@ -133,7 +133,8 @@ def measure(case: str, rows: int | None = None, profile: str | None = None) -> d
 
 def compare(cases: list[str], before: Path | None, rows: int | None = None) -> None:
     """Print what each case takes, each in a process of its own, here and in the other checkout."""
-    print(f"{'case':<10} {'rows':>4} {'found':>5} {'mean cost':>9} {'s per row':>9}   before: found, cost, s per row, ratio")
+    head = f"{'case':<10} {'rows':>4} {'found':>5} {'mean cost':>9} {'s per row':>9}"
+    print(f"{head}   before: found, cost, s per row, ratio")
     for case in cases:
         now, then = (None if f is None else _apart(case, f, rows) for f in (Path(__file__).parents[1] / "src", before))
         assert now is not None

@@ -159,7 +159,7 @@ def generate(
     if unshifted:  # what is asked of the model itself is asked of a list of one model
         pick(method, METHODS, Method, "method")
         shift_set, method, delta = ObservedShifts([bound]), "exact", 1.0 + np.asarray(delta)
-    task = Task(bound, space, distance, known, entropy, limits.deadline, unshifted)
+    task = Task(bound, space, distance, known, entropy, limits.deadline, unshifted, inputs)
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
@@ -171,7 +171,8 @@ def generate(
     searched = None
     if offers(shift_set, Listed) and offers(chosen, Draws):
         searched, shift_set = split_models(shift_set, chosen)
-    test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched)
+    kind = UnshiftedTest if unshifted else CertifyingTest
+    test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)))
     _check_tests(test, origin, limits.k)
     searches = [
         Search(task, i, x, t, test=test.for_search(t, float(d)))
