@@ -39,6 +39,7 @@ from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneEx
 from apas.display.numbers import at_most
 from apas.models.as_model import encoded_rows
 from apas.models.base import offers
+from apas.models.feedforward import FeedForward
 from apas.shifts.base import Listed, OnPoints, OtherMoves, ShiftSet
 from apas.stats import allowed_failures, sample_size
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
@@ -218,7 +219,7 @@ class CertifyingTest:
             return [Look(slack, slack >= 0) for slack in slacks]
         question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
         if self.draws is not None:
-            return self._look_at_draws(self.draws, question)
+            return self._look_at_draws(self.draws, question, points)
         return [_look_at_bound(c) for c in self.decided(question, Stream(self.entropy, "generate"))]
 
     def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
@@ -249,10 +250,9 @@ class CertifyingTest:
         if self.searched is not None and delta == 1 and self.listed_models is not None:
             return self.listed_models
         samples, stream = self.allowance[0], Stream(self.entropy, "generate/search")
-        on_points = self.searched is not None or offers(self.shifts, OnPoints)
-        net = None if on_points or offers(self.shifts, OtherMoves) else self._nobody.network
+        net = self._network
         if net is None:
-            drawn = DrawnModels(partial(self._about, delta=delta, on_points=on_points), samples, stream)
+            drawn = DrawnModels(partial(self._about, delta=delta), samples, stream)
             return drawn if self.searched is not None else drawn.kept(HELD // 8)
         theta = net.parameters.values
         step = max(1, min(2048, SEEN // len(theta)))
@@ -264,12 +264,18 @@ class CertifyingTest:
         networks = StackedNetworks(net, samples, blocks, quick_encoder(self.task))
         return networks.kept() if self.n_deltas * samples * len(theta) <= HELD else networks
 
-    def _about(self, points: Floats, target: Any, *, delta: float, on_points: bool) -> Question:
+    @cached_property
+    def _network(self) -> FeedForward | None:
+        """The model as a network whose parameters move, if it is one and they do."""
+        others = self.searched is not None or offers(self.shifts, OnPoints) or offers(self.shifts, OtherMoves)
+        return None if others else self._nobody.network
+
+    def _about(self, points: Floats, target: Any, *, delta: float) -> Question:
         """The question about points of a row on the draws of the search."""
         if not len(points):
             return replace(self._nobody, shifts=self.searched or self.shifts)
         labels, deltas = _repeat(target, delta, len(points))
-        if on_points:
+        if self.searched is not None or offers(self.shifts, OnPoints):
             return self.question(points, labels, deltas, shifts=self.searched)
         # without a detour through data frames, which costs more than the margins
         return Question(self.task.model, self.task.encoded(points), labels, deltas, self.shifts)
@@ -300,7 +306,7 @@ class CertifyingTest:
         """What a test of so many tries claims, without words: nobody reads it."""
         return Most(method.coverage, method.confidence, "", tries=tries)
 
-    def _look_at_draws(self, method: Draws, question: Question) -> list[Look]:
+    def _look_at_draws(self, method: Draws, question: Question, points: Floats) -> list[Look]:
         """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
         claim = self._claim(method, question.tries)
         samples = method.samples(question, claim)
@@ -310,9 +316,14 @@ class CertifyingTest:
         # the largest m with m + CAUTION sqrt(m) <= allowed: counts of failures have a standard deviation of about
         # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
         bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
-        stream, block = Stream(self.entropy, "generate/search"), block_size(question)
-        drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
-        least = smallest_margins((question.margins(directions) for directions in drawn), allowed + 1)
+        if self._network is not None and samples <= self.allowance[0]:  # row by row: no digit depends on the others
+            rows = zip(points, question.target, question.delta.tolist(), strict=True)
+            kept = [self.search_models(delta).margins(point[None], target)[:samples] for point, target, delta in rows]
+            least = smallest_margins([np.hstack(kept)], allowed + 1)
+        else:
+            stream, block = Stream(self.entropy, "generate/search"), block_size(question)
+            drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
+            least = smallest_margins((question.margins(directions) for directions in drawn), allowed + 1)
         slacks = np.partition(least, bearable, axis=0)[bearable] - question.band
         # rounded down to multiples of a power of two, which is exact; what is negative stays so
         grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(question.band, np.finfo(float).tiny))))

@@ -90,6 +90,7 @@ class BudgetedSearch:
     budget: float
     relaxation: LpRelaxation
     deadline: float
+    rough: bool = False  # whether a good point will do, which need not be the cheapest
     beyond: Incumbent = field(default_factory=Incumbent)
 
     def run(self) -> Incumbent:
@@ -102,6 +103,8 @@ class BudgetedSearch:
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improve(best)
+            if self.rough:
+                return best
         ranges = self.narrow_ranges()
         if ranges is None:
             return best
@@ -262,7 +265,7 @@ class Nearest:
     """Cheapest changes of the input of a search."""
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
-        self.search, self.net, self.parts, self.time_limit = search, net, parts, time_limit
+        self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, False
         self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
@@ -360,7 +363,7 @@ class Nearest:
         deadline, budget = self._deadline(), self.guess.cost(margin)
         while True:
             budget = budget if budget < self.guess.full else np.inf
-            attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline)
+            attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline, self.rough)
             best = attempt.run()
             if best.values is not None or not np.isfinite(budget):
                 return best
@@ -467,10 +470,11 @@ class MilpSource:
                 return f"MilpSource needs a range of feature {feature.name!r}, {got}"
         return task.once("milp/pieces", lambda: pieces_of(task)).complaint
 
-    def candidates(self, search: Search) -> Iterator[Candidate]:
-        """Different candidates for one row, allowed by the space and valid on the model, cheapest first."""
+    def candidates(self, search: Search, *, rough: bool = False) -> Iterator[Candidate]:
+        """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
         net, parts = search.task.once("milp/network", lambda: network_of(search.task))
         nearest = Nearest(search, net, parts, self.time_limit)
+        nearest.rough = rough
         if search.task.unshifted:
             return nearest.row()
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
