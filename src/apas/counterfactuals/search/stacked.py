@@ -27,7 +27,7 @@ from apas.models.forward import activate, margins_from_scores
 
 CACHED = 1 << 16  # so many activations of a layer are held at a time: they should stay in the processor's cache
 #: From this many numbers on, networks are kept in float32: half the memory, and twice as fast.
-LARGE = 5_000_000
+LARGE = 1_000_000
 
 
 class SideBySide(Protocol):

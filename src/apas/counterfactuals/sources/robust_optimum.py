@@ -380,7 +380,7 @@ def _first_row(
 ) -> Generator[Candidate, float | None, tuple[Floats | None, Iterator[Candidate]]]:
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
-    if source.unsupported(search.task) is None:
+    if search.task.once("robust/milp", lambda: source.unsupported(search.task)) is None:
         asking, slack, begun = source.candidates(search, rough=test is not None), None, False
         while True:
             try:
