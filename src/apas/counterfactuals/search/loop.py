@@ -137,9 +137,7 @@ class DrawnSearchTest:
         ranks = np.argsort(self._margins(point[None])[:, 0])[max(0, self.rank - width) : self.rank + width + 1]
         # small differences of large numbers: they are taken in float64
         margins = self.models.take(ranks, np.float64).margins(np.vstack([point[None], others]), self.target)
-        with np.errstate(invalid="ignore"):
-            grown = margins[:, 1:] - margins[:, :1]
-        return np.asarray(np.where(np.isnan(grown), 0.0, grown).mean(axis=0))
+        return np.asarray(np.nan_to_num(margins[:, 1:] - margins[:, :1]).mean(axis=0))
 
     def near(self, point: Floats) -> DrawnSearchTest:
         """The draws that do worst at `point`."""
@@ -250,12 +248,10 @@ class CertifyingTest:
         if self.searched is not None and delta == 1 and self.listed_models is not None:
             return self.listed_models
         samples, stream = self.allowance[0], Stream(self.entropy, "generate/search")
-        net = self._network
-        if net is None:
+        if (net := self._network) is None:
             drawn = DrawnModels(partial(self._about, delta=delta), samples, stream)
             return drawn if self.searched is not None else drawn.kept(HELD // 8)
-        theta = net.parameters.values
-        step = max(1, min(2048, SEEN // len(theta)))
+        theta, step = net.parameters.values, max(1, min(2048, SEEN // len(net.parameters)))
 
         def blocks() -> Iterator[Floats]:
             for start in range(0, samples, step):
@@ -482,12 +478,17 @@ def run_rows(
     """`limits.k` answers per search, in order; `report`, if there is one, is told how many searches have ended."""
     waiting = [RowSearch(s, 0, float(d), source) for s, d in zip(searches, deltas, strict=True)]
     done: _Answers = {}
-    while waiting:
+    paths = list[RowSearch]()  # tested together once all rows have theirs: some models take long to read a table
+    while waiting or paths:
         for row in waiting:
             row.advance(limits)
         going = [row for row in waiting if row.ended is None]
+        paths += [row for row in going if row.candidate.path is not None]
+        waiting = [row for row in waiting if row.ended is not None or row.candidate.path is None]
         _look_and_test([row for row in going if row.candidate.path is None], test)
-        _test_paths([row for row in going if row.candidate.path is not None], test)
+        if all(row.ended is not None for row in waiting):
+            _test_paths(paths, test)
+            waiting, paths = waiting + paths, []
         still, before = [], len(done)
         for row in waiting:
             if row.ended is not None:
@@ -542,13 +543,15 @@ def _test_paths(rows: list[RowSearch], test: CertifyingTest) -> None:
         row.tests += row.ended is None
     for rank in sorted({row.rank for row in rows}):
         going, place = [row for row in rows if row.rank == rank and row.ended is None], 0
+        # listed models read a long table as fast as a short one; what comes after a row that fails claims nothing
+        ahead = AHEAD if test.searched is None else 1 << 30
         while going:
-            going, place = _test_part(going, test, rank, place), place + AHEAD
+            going, place = _test_part(going, test, rank, place, ahead), place + ahead
 
 
-def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: int) -> list[RowSearch]:
+def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: int, ahead: int) -> list[RowSearch]:
     """Test the next rows of each path on the draws that all of it shares; which paths go on after that."""
-    parts = [path[place : place + AHEAD] for row in rows if (path := row.candidate.path) is not None]
+    parts = [path[place : place + ahead] for row in rows if (path := row.candidate.path) is not None]
     owners = [row for row, part in zip(rows, parts, strict=True) for _ in part]
     points = np.concatenate(parts)
     certificates = iter(test.certify(*_asked_about(owners, points), rank, 0) if len(points) else ())
@@ -556,9 +559,9 @@ def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: in
     for row, part in zip(rows, parts, strict=True):
         results = [(point, next(certificates)) for point in part]
         passed = next((i for i, (_, c) in enumerate(results) if not c.is_certified), len(results))
-        for point, certificate in results[:passed]:
-            row.keep_if_cheaper(point, certificate)
-        if passed == AHEAD:
+        for result in results[:passed]:
+            row.keep_if_cheaper(*result)
+        if passed == ahead:
             going.append(row)
             continue
         if passed < len(results) and row.candidate.between and test.draws is None:
