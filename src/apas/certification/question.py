@@ -105,10 +105,10 @@ def check_agreement(
 
 def _check_listed(shifts: sets.ShiftSet, listed: Sequence[Model], model: Model, points: Any) -> None:
     """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
-    warned = False
+    warned, ours = False, model.describe().get("threshold") if offers(model, models.Described) else None
     for number, other in enumerate(listed):
         name = f"`models[{number}]` of {type(shifts).__name__}"
-        ours, theirs = (m.describe().get("threshold") if offers(m, models.Described) else None for m in (model, other))
+        theirs = other.describe().get("threshold") if ours is not None and offers(other, models.Described) else None
         if None not in (ours, theirs) and ours != theirs and not warned:
             warned = True
             warnings.warn(

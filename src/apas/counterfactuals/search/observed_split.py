@@ -96,8 +96,9 @@ def quick_encoder(task: Task) -> Callable[[Floats], Floats]:
     """What encodes points of a row for a search: as the model does, up to rounding, and without its preprocessing."""
     if not offers(task.model, Raw) or isinstance(task.model, CodedModel):
         return task.encoded  # there is none
-    pieces = _pieces(task)
-    return task.encoded if pieces is None else AdditiveEncoder(task, pieces.parts, pieces.inputs, task.encoded).encoded
+    if (pieces := _pieces(task)) is None:
+        return task.encoded
+    return task.once("additive", lambda: AdditiveEncoder(task, pieces.parts, pieces.inputs, task.encoded)).encoded
 
 
 def _pieces(task: Task) -> Pieces | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_number
+from apas.counterfactuals.search.observed_split import quick_encoder
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, possible_changes, unit_ranges
@@ -103,9 +104,7 @@ class BudgetedSearch:
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improve(best)
-            if self.rough:
-                return best
-        ranges = self.narrow_ranges()
+        ranges = None if self.rough and best.values is not None else self.narrow_ranges()
         if ranges is None:
             return best
         program = self._program(ranges)
@@ -380,7 +379,9 @@ class Nearest:
             point[i : i + 1] = feature.snapped(wish[i : i + 1], own)
             if not feature.allows(point[i : i + 1], own).all():
                 return None
-        margin = float(task.margins(point[None], search.target)[0])
+        # to go through a preprocessing takes longer than a rough program: it is asked about the first point alone
+        encoded = quick_encoder(task) if self.guess.known and self.rough else task.encoded
+        margin = float(task.model.margin(encoded(point[None]), search.target)[0])
         expected, size = self.effect.margin(amounts)
         if not abs(margin - expected) <= AGREEMENT * size:
             raise Unsupported(
