@@ -34,7 +34,7 @@ from apas.certification.methods.sampling import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.observed_split import models_together, quick_encoder
-from apas.counterfactuals.search.stacked import DrawnModels, SideBySide, StackedNetworks
+from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
 from apas.display.numbers import at_most
 from apas.models.as_model import encoded_rows
@@ -247,18 +247,15 @@ class CertifyingTest:
     def _search_models(self, delta: float) -> SideBySide:
         if self.searched is not None and delta == 1 and self.listed_models is not None:
             return self.listed_models
-        samples, stream = self.allowance[0], Stream(self.entropy, "generate/search")
-        if (net := self._network) is None:
+        samples, stream, net = self.allowance[0], Stream(self.entropy, "generate/search"), self._network
+        if net is None or self.n_deltas * samples * len(net.parameters) > HELD:
             drawn = DrawnModels(partial(self._about, delta=delta), samples, stream)
-            return drawn if self.searched is not None else drawn.kept(HELD // 8)
-        theta, step = net.parameters.values, max(1, min(2048, SEEN // len(net.parameters)))
-
-        def blocks() -> Iterator[Floats]:
-            for start in range(0, samples, step):
-                yield theta + delta * self._nobody.directions(stream, start, min(start + step, samples))
-
-        networks = StackedNetworks(net, samples, blocks, quick_encoder(self.task))
-        return networks.kept() if self.n_deltas * samples * len(theta) <= HELD else networks
+            fits = self.searched is None and 8 * samples * len(self._nobody.coordinates) <= HELD
+            return drawn.take(np.arange(samples)) if fits else drawn
+        step = max(1, min(2048, SEEN // len(net.parameters)))
+        draws = (self._nobody.directions(stream, a, min(a + step, samples)) for a in range(0, samples, step))
+        stack = NetworkStack.of(net, (net.parameters.values + delta * block for block in draws), samples)
+        return StackedNetworks(stack, quick_encoder(self.task))
 
     @cached_property
     def _network(self) -> FeedForward | None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats, Indices
 from apas.certification.question import Draws
 from apas.counterfactuals.search.stacked import NetworkStack, SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import Task
@@ -88,7 +88,7 @@ def models_together(shifts: ShiftSet, task: Task) -> SideBySide | None:
         net, nets = model.as_feedforward(), [m.as_feedforward() for m in models if type(m) is type(model)]
         if len(nets) == len(models) and all(_alike(other, net) for other in nets):
             vectors = np.stack([other.parameters.values for other in nets])
-            return StackedNetworks(net, len(nets), lambda: [vectors], task.encoded).kept()
+            return StackedNetworks(NetworkStack.of(net, [vectors], len(nets)), task.encoded)
     return AdditiveModels.of(shifts, task)
 
 
@@ -117,17 +117,9 @@ def _alike(one: FeedForward, other: FeedForward, first: int = 0) -> bool:
 
 
 class AdditiveEncoder:
-    """What a row is to models as a sum over features; what never changes is encoded once per row of the call.
+    """What a row is to a model as a sum of what each feature adds.
 
-    Parameters
-    ----------
-    task : Task
-    parts : sequence of Piece or None
-        What each feature adds.
-    whole : ndarray of shape (rows, columns)
-        What the inputs of the task are.
-    slowly : callable
-        What other rows are.
+    What never changes is found out for the inputs of the task, which are `whole` to the model, and for others once.
     """
 
     def __init__(
@@ -174,27 +166,13 @@ class AdditiveEncoder:
 
 @dataclass(frozen=True)
 class AdditiveModels:
-    """Models of a search whose encoders are all additive; networks of one form behind them are asked together.
-
-    Attributes
-    ----------
-    shifts : AsTheyAre
-    model : Model
-    encoders : sequence of AdditiveEncoder
-        One for each model of the set, by which they are asked one by one.
-    numbers : ndarray of int
-        Those that are asked.
-    first : AdditiveEncoder or None
-        What a row is to the first layers of all of them, one behind the other.
-    behind : NetworkStack or None
-        The layers behind these.
-    """
+    """Models of a search whose encoders are all additive; networks of one form behind them are asked together."""
 
     shifts: AsTheyAre
     model: Model
     encoders: Sequence[AdditiveEncoder]
-    numbers: Indices
-    first: AdditiveEncoder | None = None
+    numbers: Indices  # those that are asked
+    first: AdditiveEncoder | None = None  # what a row is to the first layers of all of them, one behind the other
     behind: NetworkStack | None = None
 
     @classmethod
@@ -237,7 +215,7 @@ class AdditiveModels:
 
         return self.shifts.margins_read(self.model, read, self.numbers.tolist(), len(points), target)
 
-    def take(self, places: Indices | Bools, dtype: Any = None) -> AdditiveModels:
+    def take(self, places: Indices, dtype: Any = None) -> AdditiveModels:
         """Some of the models."""
         return replace(self, numbers=self.numbers[places])
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from apas._random import Stream
-from apas._typing import Bools, Floats, Indices
+from apas._typing import Floats, Indices
 from apas.certification.methods.sampling import block_size
 from apas.certification.question import Question
 from apas.models.base import class_indices
@@ -36,7 +36,7 @@ class SideBySide(Protocol):
     def margins(self, points: Floats, target: Any) -> Floats:
         """Margins of points of one row, as numbers per cell, on every model, shape (models, points)."""
 
-    def take(self, places: Indices | Bools, dtype: Any = None) -> SideBySide:
+    def take(self, places: Indices, dtype: Any = None) -> SideBySide:
         """Some of the models, in another arithmetic if one is named."""
 
 
@@ -48,24 +48,24 @@ class NetworkStack:
         self._widest = max(w.shape[1] for w in net.weights)
 
     @classmethod
-    def of(cls, net: FeedForward, blocks: Iterable[Floats], count: int, dtype: Any = np.float64) -> NetworkStack:
+    def of(cls, net: FeedForward, blocks: Iterable[Floats], count: int) -> NetworkStack:
         """So many networks, of which each block holds some: a vector of parameters per network."""
-        last, layers = len(net.weights) <= 2, []
-        for i, w in enumerate(net.weights):
-            rows, units = w.shape[0] + 1, w.shape[1]  # the bias is the weight of an input that is always 1
-            shape = (rows, units, count) if last else (rows, count, units) if not i else (count, rows, units)
+        last, layers, begin, slices = len(net.weights) <= 2, [], 0, net.parameters.slices
+        dtype = np.float32 if count * len(net.parameters) > LARGE else np.float64
+        forms = [(w.shape[0] + 1, w.shape[1]) for w in net.weights]  # the bias is the weight of an input that is 1
+        for i, (rows, units) in enumerate(forms):
+            shape = (rows, units, count) if last else (count, rows, units) if i else (rows, count, units)
             layers.append(np.empty(shape, dtype))
-        begin, slices = 0, net.parameters.slices
         for block in blocks:
             end = begin + len(block)
             for i, layer in enumerate(layers):
-                part = block[:, slices[2 * i].start : slices[2 * i + 1].stop].reshape(len(block), *_form(net, i))
+                part = block[:, slices[2 * i].start : slices[2 * i + 1].stop].reshape(len(block), *forms[i])
                 if last:
                     layer[:, :, begin:end] = part.transpose(1, 2, 0)
-                elif not i:
-                    layer[:, begin:end] = part.transpose(1, 0, 2)
-                else:
+                elif i:
                     layer[begin:end] = part
+                else:
+                    layer[:, begin:end] = part.transpose(1, 0, 2)
             begin = end
         return cls(net, layers)
 
@@ -81,7 +81,7 @@ class NetworkStack:
     def __len__(self) -> int:
         return int(self._layers[0].shape[2 if self._last else 1])
 
-    def take(self, places: Indices | Bools, dtype: Any = None) -> NetworkStack:
+    def take(self, places: Indices, dtype: Any = None) -> NetworkStack:
         """Some of the networks, in another arithmetic if one is named."""
         first = self._layers[0][:, :, places] if self._last else self._layers[0][:, places]
         rest = [layer[:, :, places] if self._last else layer[places] for layer in self._layers[1:]]
@@ -118,108 +118,51 @@ class NetworkStack:
         return margins_from_scores(z, np.full(z.shape[1], wanted), self.net.offset)
 
 
-def _form(net: FeedForward, i: int) -> tuple[int, int]:
-    rows, units = net.weights[i].shape
-    return rows + 1, units
-
-
 @dataclass(frozen=True)
 class StackedNetworks:
-    """Networks that all read rows alike, kept or, without a stack, written down again whenever they are asked.
+    """Networks that all read rows alike, of which `encoded` makes what they read."""
 
-    Attributes
-    ----------
-    net : FeedForward
-        Of whose form they are.
-    count : int
-    blocks : callable
-        Gives their vectors of parameters, some at a time.
-    encoded : callable
-        Turns numbers per cell into what the networks read.
-    stack : NetworkStack or None
-    """
-
-    net: FeedForward
-    count: int
-    blocks: Callable[[], Iterable[Floats]]
+    stack: NetworkStack
     encoded: Callable[[Floats], Floats]
-    stack: NetworkStack | None = None
-
-    @property
-    def dtype(self) -> Any:
-        """In what the networks are computed: it must not depend on whether they are kept."""
-        return np.float32 if self.count * len(self.net.parameters) > LARGE else np.float64
-
-    def kept(self) -> StackedNetworks:
-        """The same, written down for good."""
-        return replace(self, stack=NetworkStack.of(self.net, self.blocks(), self.count, self.dtype))
 
     def margins(self, points: Floats, target: Any) -> Floats:
         """Margins of points of one row, as numbers per cell, on every network, shape (networks, points)."""
-        X, wanted = self.encoded(points), int(class_indices(self.net.classes, target, 1)[0])
-        if self.stack is not None:
-            return self.stack.margins(X, wanted)
-        stacks = (NetworkStack.of(self.net, [block], len(block), self.dtype) for block in self.blocks())
-        return np.concatenate([stack.margins(X, wanted) for stack in stacks])
+        wanted = int(class_indices(self.stack.net.classes, target, 1)[0])
+        return self.stack.margins(self.encoded(points), wanted)
 
-    def take(self, places: Indices | Bools, dtype: Any = None) -> StackedNetworks:
+    def take(self, places: Indices, dtype: Any = None) -> StackedNetworks:
         """Some of the networks, in another arithmetic if one is named."""
-        some = np.zeros(self.count, dtype=bool)
-        some[places] = True
-        if self.stack is not None:
-            return replace(self, count=int(some.sum()), stack=self.stack.take(some, dtype))
-        parts, begin = [], 0
-        for block in self.blocks():
-            parts.append(block[some[begin : begin + len(block)]])
-            begin += len(block)
-        stack = NetworkStack.of(self.net, parts, int(some.sum()), dtype or self.dtype)
-        return replace(self, count=int(some.sum()), stack=stack)
+        return replace(self, stack=self.stack.take(places, dtype))
 
 
 @dataclass(frozen=True)
 class DrawnModels:
-    """Shifted models of any kind, asked as `certify` would.
+    """Shifted models of any kind, asked as `certify` would; those without `directions` are drawn whenever asked."""
 
-    Attributes
-    ----------
-    question : callable
-        The question about points, given as numbers per cell, and a class.
-    samples : int
-    stream : Stream
-        Where they are drawn from.
-    directions : list of ndarray or None
-        Their directions, some at a time; None if they are drawn again whenever they are asked.
-    """
-
-    question: Callable[[Floats, Any], Question]
+    question: Callable[[Floats, Any], Question]  # about points, as numbers per cell, and a class
     samples: int
     stream: Stream
-    directions: Sequence[Floats] | None = None
-
-    def kept(self, numbers: int) -> DrawnModels:
-        """The same, drawn for good if that takes no more than so many numbers."""
-        nobody = self.question(np.empty(0), None)
-        fits = self.samples * len(nobody.coordinates) <= numbers
-        return replace(self, directions=list(self._blocks(nobody))) if fits else self
+    directions: Floats | None = None
 
     def margins(self, points: Floats, target: Any) -> Floats:
         """Margins on all of them less what may be owed to rounding, shape (models, points)."""
         question = self.question(points, target)
         return np.concatenate([question.margins(block) for block in self._blocks(question)]) - question.band
 
-    def take(self, places: Indices | Bools, dtype: Any = None) -> DrawnModels:
-        """Some of the models."""
-        some, begin, found = np.zeros(self.samples, dtype=bool), 0, []
-        some[places] = True
-        for block in self._blocks(self.question(np.empty(0), None)):
-            found.append(block[some[begin : begin + len(block)]])
+    def take(self, places: Indices, dtype: Any = None) -> DrawnModels:
+        """Some of the models, drawn for good."""
+        blocks, begin, found = self._blocks(self.question(np.empty(0), None)), 0, []
+        for block in blocks:
+            inside = places[(places >= begin) & (places < begin + len(block))]
+            found.append(block[np.sort(inside) - begin])
             begin += len(block)
-        return replace(self, samples=int(some.sum()), directions=[np.concatenate(found)])
+        return replace(self, samples=len(places), directions=np.concatenate(found))
 
-    def _blocks(self, question: Question) -> Iterable[Floats]:
-        return self._drawn(question) if self.directions is None else self.directions
-
-    def _drawn(self, question: Question) -> Iterator[Floats]:
+    def _blocks(self, question: Question) -> Iterator[Floats]:
         step = block_size(question)
         for start in range(0, self.samples, step):
-            yield question.directions(self.stream, start, min(start + step, self.samples)).copy()
+            stop = min(start + step, self.samples)
+            if self.directions is not None:
+                yield self.directions[start:stop]
+            else:
+                yield question.directions(self.stream, start, stop).copy()
