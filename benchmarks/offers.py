@@ -101,7 +101,7 @@ def diabetes(rows: int) -> tuple[Any, dict[str, Any]]:
 #: What is measured, and on how many rows.
 CASES: dict[str, tuple[Callable[[int], tuple[Any, dict[str, Any]]], int]] = {
     "trees": (trees, 2),
-    "linear": (linear, 4),
+    "linear": (linear, 10),
     "network": (network, 4),
     "diabetes": (diabetes, 50),
 }

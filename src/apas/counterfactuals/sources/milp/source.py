@@ -398,8 +398,7 @@ class Nearest:
 
 #: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
 CLOSE = 0.004
-TRIES = 24  # how many margins to try before a candidate is offered
-MISSES = 5  # how many of them no point may have
+TRIES, MISSES = 24, 5  # how many margins to try before a candidate is offered, and how many of them no point may have
 FIRST_GROWTH, LAST_GROWTH = 0.02, 0.5  # by what part margins grow when candidates are not taken: at first, and at most
 LEAST_STEP = 0.01  # what growing margins grow by at least
 
@@ -528,8 +527,7 @@ class MilpSource:
 
 def _largest(nearest: Nearest) -> Iterator[Candidate]:
     """The point with the largest margin, where the first margin is out of reach."""
-    found = nearest.widest()
-    if found is not None:
+    if (found := nearest.widest()) is not None:
         yield Candidate(found.point)
 
 
