@@ -21,7 +21,7 @@ from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidenc
 from apas.certification.claims import Claim, Most, Verdict
 from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
-from apas.models.as_model import as_model, encoded_rows, predicted_classes
+from apas.models.as_model import as_model, encoded_and_classified, encoded_rows, predicted_classes
 from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
@@ -81,12 +81,14 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
     return labels
 
 
-def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None) -> None:
+def check_agreement(
+    model: Model, points: Any, X: Floats, name: str = "`model`", margins: Floats | None = None, theirs: Any = None
+) -> None:
     """Refuse a model whose own library says otherwise about rows; `margins` towards class 1 of two, if known."""
     if not offers(model, models.LibraryBacked) or not len(X):
         return
     ours, distance = predicted_classes(model, X, margins)
-    theirs = model.library_classes(points)
+    theirs = model.library_classes(points) if theirs is None else theirs
     allowed: Any = AGREEMENT
     # about what is within its rounding it has no opinion
     if offers(model, models.Arithmetic) and model.dtype == "float32":
@@ -103,10 +105,10 @@ def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`",
 
 def _check_listed(shifts: sets.ShiftSet, listed: Sequence[Model], model: Model, points: Any) -> None:
     """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
-    warned = False
+    warned, ours = False, model.describe().get("threshold") if offers(model, models.Described) else None
     for number, other in enumerate(listed):
         name = f"`models[{number}]` of {type(shifts).__name__}"
-        ours, theirs = (m.describe().get("threshold") if offers(m, models.Described) else None for m in (model, other))
+        theirs = other.describe().get("threshold") if ours is not None and offers(other, models.Described) else None
         if None not in (ours, theirs) and ours != theirs and not warned:
             warned = True
             warnings.warn(
@@ -116,10 +118,10 @@ def _check_listed(shifts: sets.ShiftSet, listed: Sequence[Model], model: Model, 
                 stacklevel=4,
             )
         try:
-            rows = encoded_rows(other, points)[1]
+            rows, said = encoded_and_classified(other, points)
         except InputError as error:
             raise InputError(f"{name} cannot read the rows: {error}") from error
-        check_agreement(other, points, rows, name)
+        check_agreement(other, points, rows, name, theirs=said)
 
 
 @dataclass(frozen=True)

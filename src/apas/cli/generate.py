@@ -41,7 +41,7 @@ def generate_command(
     distance: Annotated[Distance, Option(help="Mean (l1) or largest (linf) change.")] = Distance.l1,
     k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
     max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
-    time_limit: Annotated[float | None, Option(help="Seconds for all rows together.")] = None,
+    time_limit: Annotated[float | None, Option(help="Seconds for the searches of all rows.")] = None,
     seed: options.Seed = None,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,

@@ -93,7 +93,8 @@ def generate(
     max_candidates : int, default 200
         How many candidates a source may offer for each of them.
     time_limit : float, optional
-        Seconds for the whole call; what is not found by then has status BUDGET.
+        Seconds for the searches of all rows, which begin when the models have been read and checked; what is not found
+        by then has status BUDGET.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The result does not depend on it.
     rng : None, int or numpy.random.Generator
@@ -141,7 +142,6 @@ def generate(
     seconds = np.inf if time_limit is None else time_limit
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
         raise InputError(f"`time_limit` must be a positive number of seconds or None, got {time_limit!r}.")
-    limits = Limits(*counts, began + float(seconds))
     space = default_space(net, space, background, X)
     bound = space.bind(net)
     if offers(shift_set, Listed) and isinstance(bound, CodedModel):  # so are the listed models, then
@@ -159,7 +159,7 @@ def generate(
     if unshifted:  # what is asked of the model itself is asked of a list of one model
         pick(method, METHODS, Method, "method")
         shift_set, method, delta = ObservedShifts([bound]), "exact", 1.0 + np.asarray(delta)
-    task = Task(bound, space, distance, known, entropy, limits.deadline, unshifted)
+    task = Task(bound, space, distance, known, entropy, np.inf, unshifted, inputs)
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
@@ -171,12 +171,18 @@ def generate(
     searched = None
     if offers(shift_set, Listed) and offers(chosen, Draws):
         searched, shift_set = split_models(shift_set, chosen)
-    test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched)
-    _check_tests(test, origin, limits.k)
+    kind = UnshiftedTest if unshifted else CertifyingTest
+    test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)))
+    _check_tests(test, origin, counts[0])
+    if searched is not None and (deltas == 1).any():
+        _ = test.listed_models
     searches = [
         Search(task, i, x, t, test=test.for_search(t, float(d)))
         for i, (x, t, d) in enumerate(zip(inputs, targets, deltas, strict=True))
     ]
+    # the models have been read and compared with their libraries: what takes long from here on is searching
+    limits = Limits(*counts, time.monotonic() + float(seconds))
+    object.__setattr__(task, "deadline", limits.deadline)
     with np.errstate(over="ignore", invalid="ignore"):
         answers = _run(searches, deltas, origin, test, limits, question.n_jobs)
     seconds = (time.monotonic() - began) / max(1, len(answers))

@@ -11,7 +11,7 @@ import numpy as np
 from apas._typing import Array, Floats
 from apas._validation import check_matrix, check_numbers, is_path
 from apas.errors import InputError, Unsupported
-from apas.models.base import Model, ModelWrapper, Named, Predicts, Raw, offers
+from apas.models.base import Model, ModelWrapper, Named, Predicts, Raw, ReadsOnce, offers
 
 _MEMBERS = "classes, n_features, parameters, margin, shifted_margins"
 
@@ -115,6 +115,14 @@ def encoded_rows(model: Predicts, X: Any) -> tuple[Any, Floats]:
     if not len(points):
         return points, np.empty((0, model.n_features))
     return points, check_numbers(points, names) if raw is None else raw.encode(points)
+
+
+def encoded_and_classified(model: Predicts, X: Any) -> tuple[Floats, Array | None]:
+    """Rows in model units, and what its own library says of them, None if it would have to be asked by itself."""
+    if not offers(model, ReadsOnce) or not offers(model, Raw) or not len(X):
+        return encoded_rows(model, X)[1], None
+    names = model.feature_names if offers(model, Named) else None
+    return model.encode_and_classify(check_matrix(X, model.n_raw_features, names).copy())
 
 
 def predicted_classes(model: Predicts, X: Floats, towards: Floats | None = None) -> tuple[Array, Floats]:

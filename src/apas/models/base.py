@@ -260,6 +260,14 @@ class LibraryBacked(Protocol):
 
 
 @runtime_checkable
+class ReadsOnce(Protocol):
+    """A model whose preprocessing takes long, and its library's opinion goes through it: both can be had in one go."""
+
+    def encode_and_classify(self, X: Any) -> tuple[Floats, Array]:
+        """What `encode` and `library_classes` say of the raw rows `X`."""
+
+
+@runtime_checkable
 class Described(Protocol):
     """A model whose architecture (and preprocessing) can be written down."""
 

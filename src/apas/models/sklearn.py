@@ -71,11 +71,23 @@ class PipelineModel(ModelWrapper):
         """Raw rows through the pipeline's preprocessing, as a finite matrix."""
         if self._encoder is None:
             return check_numbers(X, self.feature_names)
+        return self._matrix(self._transformed(X))
+
+    def encode_and_classify(self, X: Any) -> tuple[Floats, Array]:
+        """What `encode` and `library_classes` say of the raw rows `X`, which are transformed once."""
+        if self._encoder is None:
+            return self.encode(X), self.library_classes(X)
+        transformed = self._transformed(X)  # as it is, sparse or with names: so the pipeline hands it on, too
+        return self._matrix(transformed), self._classified(self._estimator[-1], transformed)
+
+    def _transformed(self, X: Any) -> Any:
         try:
-            encoded = self._encoder.transform(self._as_fitted(X))
+            return self._encoder.transform(self._as_fitted(X))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
             raise InputError(f"`X` could not go through the pipeline's preprocessing: {said}") from error
+
+    def _matrix(self, encoded: Any) -> Floats:
         encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
         if self._takes_cells:
             return np.asarray(self._inner.encode(encoded))
@@ -86,11 +98,13 @@ class PipelineModel(ModelWrapper):
 
     def library_classes(self, X: Any) -> Array:
         """Classes of raw rows according to scikit-learn itself."""
-        X = self._as_fitted(X)
+        return self._classified(self._estimator, self._as_fitted(X))
+
+    def _classified(self, estimator: Any, X: Any) -> Array:
         if self._level == 0.5:
-            return np.asarray(self._estimator.predict(X)).reshape(-1)
-        positive = self._estimator.predict_proba(X)[:, 1] >= self._level
-        return np.asarray(np.asarray(self._estimator.classes_)[positive.astype(int)])
+            return np.asarray(estimator.predict(X)).reshape(-1)
+        positive = estimator.predict_proba(X)[:, 1] >= self._level
+        return np.asarray(np.asarray(estimator.classes_)[positive.astype(int)])
 
     def _as_fitted(self, X: Any) -> Any:
         # scikit-learn warns when names are present in one of fit and predict only

@@ -12,6 +12,7 @@ import numpy as np
 from apas._fields import EqualByContent, Fields
 from apas._random import Stream
 from apas._typing import Floats
+from apas._validation import is_frame
 from apas.errors import GuaranteeWarning, InputError
 from apas.models.as_model import encoded_rows
 from apas.models.base import Described, Model, Parameters, Raw, Scaled, offers
@@ -22,6 +23,8 @@ from apas.shifts.retraining import RetrainedModels
 
 #: How many differences of parameters are held at a time.
 NUMBERS = 1 << 20
+#: Up to so many rows of all models together are kept as the models read them: margins and their sizes are of the same.
+KEPT = 20_000
 #: Rows of a question as a model reads them.
 _Rows = Callable[[int, Model], Floats]
 
@@ -175,13 +178,29 @@ class ObservedShifts(ListedModels, EqualByContent):
         return self._margins(model, self._reader(points), encoded, target, directions, delta)
 
     def _reader(self, points: Any) -> _Rows:
+        kept = self._kept(points)
+
         def rows(number: int, other: Model) -> Floats:
             try:
-                return encoded_rows(other, points)[1]
+                if number not in kept:
+                    kept[number] = encoded_rows(other, points)[1]
+                return kept[number]
             except InputError as error:
                 raise InputError(f"`models[{number}]` of ObservedShifts cannot read the rows: {error}") from error
 
         return rows
+
+    def _kept(self, points: Any) -> dict[int, Floats]:
+        """What models made of the same rows the last time, to be filled; nothing if there are many."""
+        if len(points) * len(self) > KEPT or not (is_frame(points) or isinstance(points, np.ndarray)):
+            return {}
+        last, kept = vars(self).get("_last", (None, {}))
+        same = type(last) is type(points) and last.shape == points.shape
+        # by what they hold: the same table may have been changed since
+        if not same or not (last.equals(points) if is_frame(points) else np.array_equal(last, points)):
+            kept = {}
+            object.__setattr__(self, "_last", (points.copy(), kept))
+        return kept  # type: ignore[no-any-return]
 
     def _margins(self, model: Model, rows: _Rows, X: Floats, target: Any, directions: Floats, delta: Sizes) -> Floats:
         numbers = directions[:, 0].astype(int).tolist()

@@ -147,23 +147,42 @@ def test_the_anchor_itself_is_among_the_last() -> None:
     assert homes == sorted(homes, reverse=True)  # from rent to own, once
 
 
-def test_without_slack_parts_of_the_way_are_offered_in_order() -> None:
+def test_without_slack_parts_of_both_ways_are_offered_by_cost() -> None:
     background = SPACE.numbers(frame([100, 10.0, "own", 45]))
-    found, _ = drive(Given(frame(GOOD)), search_of(background))
-    finals = [c.point for c in found if c.final]
-    assert [p.tolist() for p in finals[:9]] == [
-        [60.0, 2.5, 2.0, 45.0],
-        *[[5 * np.rint((60 + 5 * i) / 5), 2.5 + 7.5 * i / 8, 2.0 if i < 4 else 1.0, 45.0] for i in range(1, 8)],
-        [100.0, 10.0, 1.0, 45.0],
-    ]
+    search = search_of(background)
+    finals = [c.point for c in drive(Given(frame(GOOD)), search)[0] if c.final]
+    known = [[5 * np.rint((60 + 5 * i) / 5), 2.5 + 7.5 * i / 8, 2.0 if i < 4 else 1.0, 45.0] for i in range(1, 9)]
+    offered = [p.tolist() for p in finals]
+    assert offered[0] == [60.0, 2.5, 2.0, 45.0]
+    assert [p for p in offered if p in known] == known  # to the known row, in order
+    assert offered[1] not in known  # the way on from the input is shorter
+    first = [search.cost(p) for p in finals[1 : offered.index(known[-1]) + 1]]
+    assert first == sorted(first)
 
 
 def test_a_look_that_passed_without_a_certificate_is_no_reason_to_search() -> None:
     """The start looks robust: points further along follow, not ones just beside it."""
     background = SPACE.numbers(frame([100, 10.0, "own", 45]))
     found, _ = drive(Given(frame(GOOD)), search_of(background), lambda _: 1.0)
-    assert [c.final for c in found[:10]] == [True, False, *[True] * 8]
-    assert found[2].point[1] == 2.5 + 7.5 / 8
+    assert [c.final for c in found[:10]] == [
+        True,
+        False,
+        False,
+        *[True] * 7,
+    ]  # a robust point of each kind is asked for
+    assert 2.5 + 7.5 / 8 in [c.point[1] for c in found[3:6]]
+
+
+@pytest.mark.parametrize("method", [apas.Sampling(coverage=0.95, confidence=0.95), "interval"])
+def test_a_background_never_makes_a_repair_dearer(method) -> None:
+    """A known row that is robust but lies beside the way: a detour costs many times what it takes to go on."""
+    net = apas.FeedForward([[[10.0], [1.0]]], [[-5.5]])
+    space = FeatureSpace([Feature("income", low=0, high=2), Feature("savings", low=0, high=2)])
+    options = {"space": space, "target": 1, "source": Given([[0.6, 0.0]]), "method": method, "rng": 0}
+    known = [[0.66, 1.8]]
+    alone, both = (apas.generate(net, [[0.0, 0.0]], 0.5, background=b, **options)[0] for b in (None, known))
+    assert alone.is_found
+    assert both.cost <= alone.cost
 
 
 @pytest.mark.parametrize("background", [None, SPACE.numbers(frame([10, 1.0, "rent", 20]))])

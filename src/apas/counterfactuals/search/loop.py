@@ -21,7 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,18 +33,20 @@ from apas.certification.claims import Most, Verdict, search_tries
 from apas.certification.methods.sampling import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
-from apas.counterfactuals.search.observed_split import AdditiveModels, differences
+from apas.counterfactuals.search.observed_split import models_together, quick_encoder
+from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
 from apas.display.numbers import at_most
 from apas.models.as_model import encoded_rows
 from apas.models.base import offers
-from apas.shifts.base import Listed, OnPoints, ShiftSet
-from apas.shifts.linf import LinfShifts
+from apas.models.feedforward import FeedForward
+from apas.shifts.base import Listed, OnPoints, OtherMoves, ShiftSet
 from apas.stats import allowed_failures, sample_size
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 KEPT = 800  # how many of the draws that do worst at a point are kept to look at points near it
-HELD = 5_000_000  # so many numbers of draws are kept for all rows of a call; more are drawn again each time
+HELD = 64_000_000  # so many numbers of draws are kept for all rows of a call; more are drawn again each time
+SEEN = 4_000_000  # so many margins are held at a time
 FEW = 1000  # fewer draws than this leave the worst shift of all much worse than the worst that was drawn
 TOGETHER = 256  # points that are looked at together
 #: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
@@ -95,80 +97,59 @@ class DrawnSearchTest:
     delta: float
     samples: int
     rank: int
-    directions: Floats | None = None
-    fixed: bool = False
-    models: AdditiveModels | None = None
+    some: SideBySide | None = None  # of all the models those that matter near a point
     demand: float = 0.0
+    _seen: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def few(self) -> bool:
         """Whether the draws are so few that the worst shift of all is much worse than the worst that was drawn."""
         return self.samples < FEW
 
+    @property
+    def models(self) -> SideBySide:
+        """Those that are looked at, not kept here: they may be large, and what is passed to workers should not be."""
+        return self.some or self.test.search_models(self.delta)
+
     def slacks(self, points: Floats) -> Floats:
         """The margin that all but `rank` draws exceed."""
-        found = [np.empty(0)]
-        for start in range(0, len(points), TOGETHER):
-            margins, band = self._margins_and_band(points[start : start + TOGETHER])
-            found.append(smallest_margins(margins, self.rank + 1).max(axis=0) - band)
-        return np.concatenate(found) - self.demand
+        together = max(1, min(TOGETHER, SEEN // self.samples))
+        parts = (self._margins(points[a : a + together]) for a in range(0, len(points), together))
+        return (
+            np.concatenate([np.empty(0), *(np.partition(m, self.rank, axis=0)[self.rank] for m in parts)]) - self.demand
+        )
 
-    def _margins_and_band(self, points: Floats) -> tuple[Iterator[Floats], Floats]:
-        """Margins on all draws, block by block, and below which margin a sign may be owed to rounding."""
-        if self.models is not None:
-            return iter([self.models.margins(points, self.target)]), np.zeros(len(points))
-        question = self._question(points)
-        return (self._margins(question, directions) for directions in self._blocks(question)), question.band
+    def _margins(self, points: Floats) -> Floats:
+        """Margins on all models, shape (models, points); those of the last single point are remembered."""
+        key = points.tobytes()
+        if key in self._seen:
+            return self._seen[key]
+        margins = self.models.margins(points, self.target)
+        margins = np.where(np.isnan(margins), -np.inf, margins) if np.isnan(margins.sum()) else margins
+        if len(points) == 1:
+            self._seen.clear()
+            self._seen[key] = margins
+        return margins
 
     def slopes(self, point: Floats, others: Floats) -> Floats:
         """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
-        margins = np.concatenate(list(self._margins_and_band(np.vstack([point[None], others]))[0]))
         width = max(3, self.rank // 2)
-        ranks = np.argsort(margins[:, 0])[max(0, self.rank - width) : self.rank + width + 1]
-        return np.asarray(np.nan_to_num(margins[ranks, 1:] - margins[ranks, :1]).mean(axis=0))
+        ranks = np.argsort(self._margins(point[None])[:, 0])[max(0, self.rank - width) : self.rank + width + 1]
+        # small differences of large numbers: they are taken in float64
+        margins = self.models.take(ranks, np.float64).margins(np.vstack([point[None], others]), self.target)
+        return np.asarray(np.nan_to_num(margins[:, 1:] - margins[:, :1]).mean(axis=0))
 
     def near(self, point: Floats) -> DrawnSearchTest:
         """The draws that do worst at `point`."""
         keep = max(KEPT, 8 * (self.rank + 1))
-        if self.samples <= keep or self.models is not None:
+        if self.samples <= keep or self.some is not None or self.test.searched is not None:
             return self
-        question = self._question(point[None])
-        blocks = [(block, self._margins(question, block)[:, 0]) for block in self._blocks(question)]
-        margins = np.nan_to_num(np.concatenate([m for _, m in blocks]), nan=-np.inf)
-        worst = np.zeros(len(margins), dtype=bool)
-        worst[np.argpartition(margins, keep)[:keep]] = True
-        ends = np.cumsum([0, *(len(m) for _, m in blocks)])
-        kept = [block[worst[a : a + len(block)]] for (block, _), a in zip(blocks, ends[:-1], strict=True)]
-        return replace(self, directions=np.concatenate(kept))
+        worst = np.argpartition(self._margins(point[None])[:, 0], keep)[:keep]
+        return replace(self, some=self.models.take(worst), samples=keep, _seen={})
 
     def with_more_slack(self, more: float) -> DrawnSearchTest:
         """The same test, which asks for some slack more."""
         return replace(self, demand=more)
-
-    def _margins(self, question: Question, directions: Floats) -> Floats:
-        if self.fixed:
-            return question.model.shifted_margins(question.X, self.target, directions, 1.0)
-        return question.margins(directions)
-
-    def _question(self, points: Floats) -> Question:
-        labels, deltas = _repeat(self.target, self.delta, len(points))
-        if not self.fixed and (self.test.searched is not None or offers(self.test.shifts, OnPoints)):
-            return self.test.question(points, labels, deltas, shifts=self.test.searched)
-        task = self.test.task  # without a detour through data frames, which costs more than the margins
-        shifts = LinfShifts() if self.fixed else self.test.shifts
-        return Question(task.model, task.encoded(points), labels, deltas, shifts)
-
-    def _blocks(self, question: Question) -> Iterable[Floats]:
-        if self.directions is not None:
-            return [self.directions]
-        if self.test.searched is None and self.samples * len(question.coordinates) <= HELD:
-            return self.test.task.once("search draws", lambda: list(self._directions(question)))
-        return self._directions(question)
-
-    def _directions(self, question: Question) -> Iterator[Floats]:
-        stream, block = Stream(self.test.entropy, "generate/search"), block_size(question)
-        for start in range(0, self.samples, block):
-            yield question.directions(stream, start, min(start + block, self.samples)).copy()
 
 
 def smallest_margins(blocks: Iterable[Floats], count: int) -> Floats:
@@ -205,6 +186,7 @@ class CertifyingTest:
     method: Method
     entropy: int
     searched: ShiftSet | None = None
+    n_deltas: int = 1  # how many different deltas the rows of the call have
 
     @cached_property
     def draws(self) -> Draws | None:
@@ -235,7 +217,7 @@ class CertifyingTest:
             return [Look(slack, slack >= 0) for slack in slacks]
         question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
         if self.draws is not None:
-            return self._look_at_draws(self.draws, question)
+            return self._look_at_draws(self.draws, question, points)
         return [_look_at_bound(c) for c in self.decided(question, Stream(self.entropy, "generate"))]
 
     def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
@@ -256,19 +238,52 @@ class CertifyingTest:
         samples, allowed = self.allowance
         if rank:  # its test allows fewer failures, so that the search had better aim at fewer
             allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
-        changes = self.changes if delta == 1 else None
-        models = self.additive_models if delta == 1 and changes is None else None
-        return DrawnSearchTest(self, target, delta, samples, allowed, changes, changes is not None, models)
+        return DrawnSearchTest(self, target, delta, samples, allowed)
+
+    def search_models(self, delta: float) -> SideBySide:
+        """All shifted models that the search looks at."""
+        return self.task.once(("search models", delta), lambda: self._search_models(delta))
+
+    def _search_models(self, delta: float) -> SideBySide:
+        if self.searched is not None and delta == 1 and self.listed_models is not None:
+            return self.listed_models
+        samples, stream, net = self.allowance[0], Stream(self.entropy, "generate/search"), self._network
+        if net is None or self.n_deltas * samples * len(net.parameters) > HELD:
+            drawn = DrawnModels(partial(self._about, delta=delta), samples, stream)
+            fits = self.searched is None and 8 * samples * len(self._nobody.coordinates) <= HELD
+            return drawn.take(np.arange(samples)) if fits else drawn
+        step = max(1, min(2048, SEEN // len(net.parameters)))
+        draws = (self._nobody.directions(stream, a, min(a + step, samples)) for a in range(0, samples, step))
+        stack = NetworkStack.of(net, (net.parameters.values + delta * block for block in draws), samples)
+        return StackedNetworks(stack, quick_encoder(self.task))
 
     @cached_property
-    def changes(self) -> Floats | None:
-        """How the models of the search differ from the model, if they can be had by shifting it."""
-        return None if self.searched is None else differences(self.searched, self.task.model)
+    def _network(self) -> FeedForward | None:
+        """The model as a network whose parameters move, if it is one and they do."""
+        others = self.searched is not None or offers(self.shifts, OnPoints) or offers(self.shifts, OtherMoves)
+        return None if others else self._nobody.network
+
+    def _about(self, points: Floats, target: Any, *, delta: float) -> Question:
+        """The question about points of a row on the draws of the search."""
+        if not len(points):
+            return replace(self._nobody, shifts=self.searched or self.shifts)
+        labels, deltas = _repeat(target, delta, len(points))
+        if self.searched is not None or offers(self.shifts, OnPoints):
+            return self.question(points, labels, deltas, shifts=self.searched)
+        # without a detour through data frames, which costs more than the margins
+        return Question(self.task.model, self.task.encoded(points), labels, deltas, self.shifts)
 
     @cached_property
-    def additive_models(self) -> AdditiveModels | None:
-        """The models of the search, where it is known what each feature adds to their columns."""
-        return None if self.searched is None else AdditiveModels.of(self.searched, self.task)
+    def listed_models(self) -> SideBySide | None:
+        """The listed models of the search as they are, where they can be asked together."""
+        return None if self.searched is None else models_together(self.searched, self.task)
+
+    @cached_property
+    def _nobody(self) -> Question:
+        """A question without rows."""
+        model = self.task.model
+        nothing = np.empty((0, model.n_features)), np.empty(0, dtype=object), np.empty(0)
+        return Question(model, *nothing, self.shifts)
 
     @cached_property
     def allowance(self) -> tuple[int, int]:
@@ -276,18 +291,17 @@ class CertifyingTest:
         if offers(self.searched, Listed):
             return len(self.searched.models), 0  # the test allows next to none
         assert self.draws is not None
-        model, claim = self.task.model, self._claim(self.draws)
-        nobody = np.empty((0, model.n_features)), np.empty(0, dtype=object), np.empty(0)
-        samples = self.draws.samples(Question(model, *nobody, self.shifts), claim)
+        claim = self._claim(self.draws)
+        samples = self.draws.samples(self._nobody, claim)
         return samples, _most_failures(samples, claim)
 
     def _claim(self, method: Draws, tries: int = 1) -> Most:
         """What a test of so many tries claims, without words: nobody reads it."""
         return Most(method.coverage, method.confidence, "", tries=tries)
 
-    def _look_at_draws(self, method: Draws, question: Question) -> list[Look]:
+    def _look_at_draws(self, method: Draws, question: Question, points: Floats) -> list[Look]:
         """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
-        claim, stream = self._claim(method, question.tries), Stream(self.entropy, "generate/search")
+        claim = self._claim(method, question.tries)
         samples = method.samples(question, claim)
         allowed = _most_failures(samples, claim)
         if allowed < 0:  # enough for the one test of a path only, which has the whole risk
@@ -295,9 +309,14 @@ class CertifyingTest:
         # the largest m with m + CAUTION sqrt(m) <= allowed: counts of failures have a standard deviation of about
         # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
         bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
-        block = block_size(question)
-        drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
-        least = smallest_margins((question.margins(directions) for directions in drawn), allowed + 1)
+        if self._network is not None and samples <= self.allowance[0]:  # row by row: no digit depends on the others
+            rows = zip(points, question.target, question.delta.tolist(), strict=True)
+            kept = [self.search_models(delta).margins(point[None], target)[:samples] for point, target, delta in rows]
+            least = smallest_margins([np.hstack(kept)], allowed + 1)
+        else:
+            stream, block = Stream(self.entropy, "generate/search"), block_size(question)
+            drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
+            least = smallest_margins((question.margins(directions) for directions in drawn), allowed + 1)
         slacks = np.partition(least, bearable, axis=0)[bearable] - question.band
         # rounded down to multiples of a power of two, which is exact; what is negative stays so
         grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(question.band, np.finfo(float).tiny))))
@@ -456,12 +475,17 @@ def run_rows(
     """`limits.k` answers per search, in order; `report`, if there is one, is told how many searches have ended."""
     waiting = [RowSearch(s, 0, float(d), source) for s, d in zip(searches, deltas, strict=True)]
     done: _Answers = {}
-    while waiting:
+    paths = list[RowSearch]()  # tested together once all rows have theirs: some models take long to read a table
+    while waiting or paths:
         for row in waiting:
             row.advance(limits)
         going = [row for row in waiting if row.ended is None]
+        paths += [row for row in going if row.candidate.path is not None]
+        waiting = [row for row in waiting if row.ended is not None or row.candidate.path is None]
         _look_and_test([row for row in going if row.candidate.path is None], test)
-        _test_paths([row for row in going if row.candidate.path is not None], test)
+        if all(row.ended is not None for row in waiting):
+            _test_paths(paths, test)
+            waiting, paths = waiting + paths, []
         still, before = [], len(done)
         for row in waiting:
             if row.ended is not None:
@@ -516,13 +540,15 @@ def _test_paths(rows: list[RowSearch], test: CertifyingTest) -> None:
         row.tests += row.ended is None
     for rank in sorted({row.rank for row in rows}):
         going, place = [row for row in rows if row.rank == rank and row.ended is None], 0
+        # listed models read a long table as fast as a short one; what comes after a row that fails claims nothing
+        ahead = AHEAD if test.searched is None else 1 << 30
         while going:
-            going, place = _test_part(going, test, rank, place), place + AHEAD
+            going, place = _test_part(going, test, rank, place, ahead), place + ahead
 
 
-def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: int) -> list[RowSearch]:
+def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: int, ahead: int) -> list[RowSearch]:
     """Test the next rows of each path on the draws that all of it shares; which paths go on after that."""
-    parts = [path[place : place + AHEAD] for row in rows if (path := row.candidate.path) is not None]
+    parts = [path[place : place + ahead] for row in rows if (path := row.candidate.path) is not None]
     owners = [row for row, part in zip(rows, parts, strict=True) for _ in part]
     points = np.concatenate(parts)
     certificates = iter(test.certify(*_asked_about(owners, points), rank, 0) if len(points) else ())
@@ -530,9 +556,9 @@ def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: in
     for row, part in zip(rows, parts, strict=True):
         results = [(point, next(certificates)) for point in part]
         passed = next((i for i, (_, c) in enumerate(results) if not c.is_certified), len(results))
-        for point, certificate in results[:passed]:
-            row.keep_if_cheaper(point, certificate)
-        if passed == AHEAD:
+        for result in results[:passed]:
+            row.keep_if_cheaper(*result)
+        if passed == ahead:
             going.append(row)
             continue
         if passed < len(results) and row.candidate.between and test.draws is None:

@@ -11,18 +11,20 @@ anything: the test encodes rows as each model itself does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from apas._typing import Floats
+from apas._typing import Floats, Indices
 from apas.certification.question import Draws
+from apas.counterfactuals.search.stacked import NetworkStack, SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import Task
-from apas.counterfactuals.space.encoder import CodedModel, Piece, pieces_of
+from apas.counterfactuals.space.encoder import CodedModel, Piece, Pieces, pieces_of
 from apas.errors import ApasError, InputError, Unsupported
-from apas.models.base import Dense, Model, Raw, offers
+from apas.models.base import Dense, Model, Raw, class_indices, offers
 from apas.models.digest import model_digest
+from apas.models.feedforward import FeedForward
 from apas.shifts.base import Listed, ShiftSet
 from apas.stats import sample_size
 
@@ -76,80 +78,153 @@ def split_models(shifts: Listed, method: Draws) -> tuple[Any, Any]:
     return parts[0], parts[1]
 
 
-def differences(shifts: ShiftSet, model: Model) -> Floats | None:
-    """By how much the parameters of the models differ from those of one, if all read rows alike; else None."""
+def models_together(shifts: ShiftSet, task: Task) -> SideBySide | None:
+    """The listed models, asked together about points of a row; None if they must be asked one by one."""
     if not offers(shifts, Listed) or not offers(shifts, AsTheyAre):
         return None
-    if not offers(model, Dense) or (offers(model, Raw) and not isinstance(model, CodedModel)):
-        return None
-    if any(type(m) is not type(model) or not _alike(m, model) for m in shifts.models):
-        return None
-    return np.stack([m.parameters.values - model.parameters.values for m in shifts.models])
+    model, models = task.model, shifts.models
+    reads_alike = not offers(model, Raw) or isinstance(model, CodedModel)
+    if offers(model, Dense) and reads_alike:
+        net, nets = model.as_feedforward(), [m.as_feedforward() for m in models if type(m) is type(model)]
+        if len(nets) == len(models) and all(_alike(other, net) for other in nets):
+            vectors = np.stack([other.parameters.values for other in nets])
+            return StackedNetworks(NetworkStack.of(net, [vectors], len(nets)), task.encoded)
+    return AdditiveModels.of(shifts, task)
 
 
-def _alike(one: Any, other: Any) -> bool:
-    a, b = one.as_feedforward(), other.as_feedforward()
-    same = all(getattr(a, name) == getattr(b, name) for name in ("activations", "output", "threshold", "classes"))
-    return bool(same and one.parameters.shapes == other.parameters.shapes)
+def quick_encoder(task: Task) -> Callable[[Floats], Floats]:
+    """What encodes points of a row for a search: as the model does, up to rounding, and without its preprocessing."""
+    if not offers(task.model, Raw) or isinstance(task.model, CodedModel):
+        return task.encoded  # there is none
+    if (pieces := _pieces(task)) is None:
+        return task.encoded
+    return task.once("additive", lambda: AdditiveEncoder(task, pieces.parts, pieces.inputs, task.encoded)).encoded
+
+
+def _pieces(task: Task) -> Pieces | None:
+    """What each feature adds to the columns; None if the preprocessing bends or mixes features, or lacks a level."""
+    try:
+        pieces = task.once("milp/pieces", lambda: pieces_of(task))
+    except ApasError:
+        return None
+    return pieces if pieces.complaint is None else None
+
+
+def _alike(one: FeedForward, other: FeedForward, first: int = 0) -> bool:
+    """Whether two networks have the same form, from tensor number `first` on."""
+    same = all(getattr(one, name) == getattr(other, name) for name in ("activations", "output", "threshold", "classes"))
+    return same and one.parameters.shapes[first:] == other.parameters.shapes[first:]
 
 
 class AdditiveEncoder:
-    """The encoder of one model as a sum over features; what never changes is encoded once per row of the call."""
+    """What a row is to a model as a sum of what each feature adds.
 
-    def __init__(self, task: Task, parts: tuple[Piece | None, ...]) -> None:
-        self.task, self._fixed = task, np.array([piece is None for piece in parts])
+    What never changes is found out for the inputs of the task, which are `whole` to the model, and for others once.
+    """
+
+    def __init__(
+        self, task: Task, parts: Sequence[Piece | None], whole: Floats | None, slowly: Callable[[Floats], Floats]
+    ) -> None:
+        self._slowly, self._fixed = slowly, np.array([piece is None for piece in parts])
         self._levels = [(i, piece) for i, piece in enumerate(parts) if piece is not None and piece.line is None]
-        self._lines = np.zeros((len(parts), task.model.n_features))
+        width = next((piece.added.shape[1] for piece in parts if piece is not None), task.model.n_features)
+        self._lines = np.zeros((len(parts), width))
         self._low, self._high = np.full(len(parts), -np.inf), np.full(len(parts), np.inf)
         for i, piece in enumerate(parts):
             if piece is not None and piece.line is not None:
                 self._lines[i] = piece.line
                 self._low[i], self._high[i] = piece.numbers[0], piece.numbers[-1]
         self._rest: dict[bytes, Floats] = {}
+        for row, sums in zip(() if task.inputs is None else task.inputs, () if whole is None else whole, strict=False):
+            added = self._added(row[None])
+            if added is not None:
+                self._rest[row[self._fixed].tobytes()] = sums - added[0]
 
     def encoded(self, points: Floats) -> Floats:
         """Points in the units of the model, fast if they agree in what never changes, as all points of one row do."""
         alike = (points[:, self._fixed] == points[:1, self._fixed]).all()
-        inside = alike and ((points >= self._low) & (points <= self._high)).all()
-        if not inside or not all(np.isin(points[:, i], piece.numbers).all() for i, piece in self._levels):
-            return self.task.encoded(points)
-        sums, key = points @ self._lines, points[0, self._fixed].tobytes()
-        for i, piece in self._levels:
-            sums += piece.part(points[:, i])
+        added = self._added(points) if alike else None
+        if added is None:
+            return self._slowly(points)
+        key = points[0, self._fixed].tobytes()
         if key not in self._rest:
-            self._rest[key] = self.task.encoded(points[:1])[0] - sums[0]
-        return sums + self._rest[key]
+            self._rest[key] = self._slowly(points[:1])[0] - added[0]
+        return np.asarray(added + self._rest[key])
+
+    def _added(self, points: Floats) -> Floats | None:
+        """What the features that may change add; None if that of some number is not known."""
+        if not ((points >= self._low) & (points <= self._high) | self._fixed).all():
+            return None
+        sums = points @ self._lines
+        for i, piece in self._levels:
+            places = np.minimum(np.searchsorted(piece.numbers, points[:, i]), len(piece.numbers) - 1)
+            if (piece.numbers[places] != points[:, i]).any():
+                return None
+            sums += piece.added[places]
+        return sums
 
 
 @dataclass(frozen=True)
 class AdditiveModels:
-    """Models of a search whose encoders are all additive."""
+    """Models of a search whose encoders are all additive; networks of one form behind them are asked together."""
 
     shifts: AsTheyAre
     model: Model
-    encoders: tuple[AdditiveEncoder, ...]
+    encoders: Sequence[AdditiveEncoder]
+    numbers: Indices  # those that are asked
+    first: AdditiveEncoder | None = None  # what a row is to the first layers of all of them, one behind the other
+    behind: NetworkStack | None = None
 
     @classmethod
     def of(cls, shifts: ShiftSet, task: Task) -> AdditiveModels | None:
         """The models, or None if one of them bends or mixes features, or does not know a level."""
         if not offers(shifts, Listed) or not offers(shifts, AsTheyAre):
             return None
-        encoders = []
-        for other in shifts.models:
-            own = Task(other, task.space, background=task.background)
-            try:
-                pieces = pieces_of(own)
-            except ApasError:
-                return None
-            if pieces.complaint is not None:
-                return None
-            encoders.append(AdditiveEncoder(own, pieces.parts))
-        return cls(shifts, task.model, tuple(encoders))
+        tasks = [Task(m, task.space, background=task.background, inputs=task.inputs) for m in shifts.models]
+        pieces = [_pieces(own) for own in tasks]
+        known = [p for p in pieces if p is not None]
+        if len(known) < len(tasks):
+            return None
+        encoders = [AdditiveEncoder(own, p.parts, p.inputs, own.encoded) for own, p in zip(tasks, known, strict=True)]
+        found = cls(shifts, task.model, encoders, np.arange(len(tasks)))
+        nets = [m.as_feedforward() for m in shifts.models if offers(m, Dense)]
+        if len(nets) < len(tasks) or not all(_alike(net, nets[0], first=1) for net in nets):
+            return found
+        weights = [net.weights[0] for net in nets]
+        biases = np.concatenate([net.biases[0] for net in nets])
+        whole = [p.inputs @ w for p, w in zip(known, weights, strict=True) if p.inputs is not None]
+
+        def slowly(points: Floats) -> Floats:
+            columns = [e.encoded(points) @ w for e, w in zip(encoders, weights, strict=True)]
+            return np.asarray(np.hstack(columns) + biases)
+
+        parts = [_joined([p.parts[i] for p in known], weights) for i in range(len(task.space))]
+        first = AdditiveEncoder(task, parts, np.hstack(whole) + biases, slowly)
+        return replace(found, first=first, behind=NetworkStack.behind(nets))
 
     def margins(self, points: Floats, target: Any) -> Floats:
         """Margins of points of one row on every model, shape (models, points)."""
+        if self.first is not None and self.behind is not None:
+            units = self.behind.net.weights[0].shape[1]
+            z = self.first.encoded(points).reshape(len(points), len(self.encoders), units)[:, self.numbers]
+            wanted = int(class_indices(self.model.classes, target, 1)[0])
+            return self.behind.margins_after(z, wanted, self.numbers).T
 
         def read(number: int, _: Model) -> Floats:
             return self.encoders[number].encoded(points)
 
-        return self.shifts.margins_read(self.model, read, range(len(self.encoders)), len(points), target)
+        return self.shifts.margins_read(self.model, read, self.numbers.tolist(), len(points), target)
+
+    def take(self, places: Indices, dtype: Any = None) -> AdditiveModels:
+        """Some of the models."""
+        return replace(self, numbers=self.numbers[places])
+
+
+def _joined(pieces: Sequence[Piece | None], weights: Sequence[Floats]) -> Piece | None:
+    """What a feature adds to the first layers of several networks, one behind the other."""
+    through = [piece.through(w) for piece, w in zip(pieces, weights, strict=True) if piece is not None]
+    if not through:
+        return None
+    lines = [piece.line for piece in through if piece.line is not None]
+    line = np.concatenate(lines) if len(lines) == len(through) else None
+    return Piece(through[0].numbers, np.hstack([piece.added for piece in through]), line)

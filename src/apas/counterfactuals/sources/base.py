@@ -71,6 +71,8 @@ class Task:
         When to stop, as `time.monotonic` counts; for sources that may take long over one candidate.
     unshifted : bool
         Whether delta is 0: the nearest row that is valid on the model itself is wanted.
+    inputs : ndarray of shape (rows, features) or None
+        The rows to explain, where they are known in advance: what is found out about a preprocessing is so in one go.
     """
 
     model: Model
@@ -80,6 +82,7 @@ class Task:
     entropy: int = 0
     deadline: float = np.inf
     unshifted: bool = False
+    inputs: Floats | None = None
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def encoded(self, numbers: Floats) -> Floats:

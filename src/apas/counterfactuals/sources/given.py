@@ -30,8 +30,9 @@ class Given:
     """Counterfactuals that are there already, such as those of DiCE or alibi.
 
     Each is offered as it is. If it is not certified and `repair` is set, points on the way from it to a robust point
-    follow: a background row of the wanted class or, without any, a point further on from the input. What does not
-    satisfy the constraints of the space is never offered: it is repaired first, or left out.
+    follow: a background row of the wanted class, if there are any, and a point further on from the input, those that
+    cost less first. What does not satisfy the constraints of the space is never offered: it is repaired first, or left
+    out.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class Given:
 
     points: Any
     repair: bool = True
-    ordered: ClassVar[bool] = True  # those that follow are further from the given point
+    ordered: ClassVar[bool] = True  # a repair is wanted where the given point fails, and the cheaper ones come first
     takes_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -116,9 +117,23 @@ def _is_usable(search: Search, point: Floats) -> bool:
 
 
 def _repair_points(search: Search, start: Floats, slack: float | None) -> Generator[Candidate, float | None, None]:
-    """Points between the start and robust points, the nearest to the start first."""
-    offered = {start.tobytes()}
-    for anchor in chain(_known_anchors(search, start), _ray_anchors(search, start)):
+    """Points on the ways from the start to a known and to a farther robust point by their costs, then on others."""
+    offered, kinds = {start.tobytes()}, (_known_anchors(search, start), _ray_anchors(search, start))
+    points = yield from _way(search, start, kinds[0], slack)
+    points += yield from _way(search, start, kinds[1], slack)
+    while points:
+        for point in sorted(points, key=search.cost):
+            if point.tobytes() not in offered and _is_usable(search, point):
+                offered.add(point.tobytes())
+                yield Candidate(point)
+        points = yield from _way(search, start, chain(*kinds), slack)
+
+
+def _way(
+    search: Search, start: Floats, anchors: Iterator[Floats], slack: float | None
+) -> Generator[Candidate, float | None, list[Floats]]:
+    """Points that look robust on the way from the start to the next of the anchors that does; none if none does."""
+    for anchor in anchors:
         reached = yield Candidate(anchor, final=False)
         if reached is not None and reached < 0:
             continue
@@ -126,11 +141,8 @@ def _repair_points(search: Search, start: Floats, slack: float | None) -> Genera
         if reached is not None and slack is not None and slack < 0:
             first = yield from _first_robust(search, start, anchor)
         # a look that passed is no certificate: should the first one fail, there are others further along
-        for t in np.linspace(first, 1.0, PARTS + 1):
-            point = _between(search, start, anchor, float(t))
-            if point.tobytes() not in offered and _is_usable(search, point):
-                offered.add(point.tobytes())
-                yield Candidate(point)
+        return [_between(search, start, anchor, float(t)) for t in np.linspace(first, 1.0, PARTS + 1)]
+    return []
 
 
 def _first_robust(search: Search, start: Floats, anchor: Floats) -> Generator[Candidate, float | None, float]:

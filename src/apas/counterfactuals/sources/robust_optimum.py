@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -108,6 +109,21 @@ class _RowUnits:
                 keep[min(same, key=lambda j: float(slopes[j]))] = False
         return replace(self, smooth=self.smooth & keep, stepped=self.stepped & keep)
 
+    @cached_property
+    def limits(self) -> tuple[Floats, Floats]:
+        """How far down and up each feature may go."""
+        features, x = self.search.task.space.features, self.search.input
+        low, high = np.array([f.ends for f in features]).T
+        rises, falls = (np.array([f.direction == way for f in features]) for way in ("increase", "decrease"))
+        low = np.where(rises, np.maximum(low, x), np.minimum(low, x))
+        return low, np.where(falls, np.minimum(high, x), np.maximum(high, x))
+
+    def different(self, points: Floats) -> Bools:
+        """Which points differ enough from the counterfactuals the row already has."""
+        if not self.search.avoid:
+            return np.ones(len(points), dtype=bool)
+        return np.array([self.search.is_different(p) for p in points], dtype=bool)
+
     def costs(self, points: Floats) -> Floats:
         space, x = self.search.task.space, self.search.input
         return space.costs(points, np.broadcast_to(x, points.shape), self.search.task.distance)
@@ -168,15 +184,14 @@ def _linear_step(
         return None
     widths = np.repeat(WIDTHS * width, len(EXTRA))
     extra = np.tile(EXTRA, len(WIDTHS)) * widths * np.abs(slopes).max(initial=0.0)
-    tries = [_linear_optimum(row, point, slack - e, slopes, w) for e, w in zip(extra, widths, strict=True)]
-    points = row.snap(np.array(tries))
+    points = row.snap(_linear_optima(row, np.repeat(point[None], len(widths), axis=0), slack - extra, slopes, widths))
     return _better(row, points, np.nan_to_num(test.slacks(points), nan=-np.inf), widths, point, slack)
 
 
 def _better(
     row: _RowUnits, points: Floats, slacks: Floats, widths: Floats, point: Floats, slack: float
 ) -> _Step | None:
-    different = np.array([row.search.is_different(p) for p in points], dtype=bool)
+    different = row.different(points)
     costs = np.where((slacks >= 0) & different, row.costs(points), np.inf)
     i = int(costs.argmin())
     now = float(row.costs(point[None])[0]) if slack >= 0 else np.inf
@@ -187,32 +202,26 @@ def _better(
     return (points[i], float(slacks[i]), float(widths[i])) if better else None
 
 
-def _linear_optimum(row: _RowUnits, point: Floats, slack: float, slopes: Floats, width: float) -> Floats:
-    """The cheapest point of the trust region whose slack is 0 if the slack is linear."""
-    search = row.search
-    low, high = point - width * row.spans, point + width * row.spans
-    for j, feature in enumerate(search.task.space.features):
-        least, most = feature.ends
-        least = max(least, search.input[j]) if feature.direction == "increase" else min(least, search.input[j])
-        most = min(most, search.input[j]) if feature.direction == "decrease" else max(most, search.input[j])
-        low[j], high[j] = max(low[j], least), min(high[j], most)
+def _linear_optima(row: _RowUnits, points: Floats, slacks: Floats, slopes: Floats, widths: Floats) -> Floats:
+    """The cheapest point of the trust region around each point whose slack is 0 if the slack is linear."""
     fixed = ~row.smooth
-    low[fixed] = high[fixed] = point[fixed]
-    low, high = np.minimum(low, point), np.maximum(high, point)
-    base = np.clip(search.input, low, high)
-    needed = -(slack + float(slopes @ ((base - point) / row.spans)))
+    low = np.maximum(points - widths[:, None] * row.spans, row.limits[0])
+    high = np.minimum(points + widths[:, None] * row.spans, row.limits[1])
+    low = np.where(fixed, points, np.minimum(low, points))
+    high = np.where(fixed, points, np.maximum(high, points))
+    base = np.clip(row.search.input, low, high)
+    needed = -(slacks + ((base - points) / row.spans) @ slopes)
     room = np.where(slopes > 0, high - base, base - low) / row.spans  # how far each may go the way that helps
-    if needed <= 0:
-        return base
-    if search.task.distance == "linf":
-        return _linear_optimum_linf(row, base, slopes, room, needed, low, high)
+    if row.search.task.distance == "linf":
+        each = zip(base, room, needed, low, high, strict=True)
+        return np.array([b if n <= 0 else _linear_optimum_linf(row, b, slopes, r, n, *ends) for b, r, n, *ends in each])
     moved = base.copy()  # a fractional knapsack: a range of any feature costs the same, so the steepest go first
     for j in np.argsort(-np.abs(slopes)):
-        if needed <= 0 or slopes[j] == 0:
+        if slopes[j] == 0 or not (needed > 0).any():
             break
-        step = min(room[j], needed / abs(slopes[j]))
-        moved[j] += np.sign(slopes[j]) * step * row.spans[j]
-        needed -= step * abs(slopes[j])
+        steps = np.where(needed > 0, np.minimum(room[:, j], needed / abs(slopes[j])), 0.0)
+        moved[:, j] += np.sign(slopes[j]) * steps * row.spans[j]
+        needed = needed - steps * abs(slopes[j])
     return np.clip(moved, low, high)
 
 
@@ -235,12 +244,11 @@ def _discrete_step(row: _RowUnits, test: SearchTest, point: Floats, slack: float
     if not len(others):
         return None
     slacks = np.nan_to_num(test.slacks(others), nan=-np.inf)
-    tries = [
-        _linear_optimum(row, other, s, slopes, w) if np.isfinite(s) else other
-        for other, s in zip(others, slacks, strict=True)
-        for w in (FIRST, 4 * FIRST, 1.0)
-    ]
-    points = row.snap(np.array([*others, *tries]))
+    widths = np.tile([FIRST, 4 * FIRST, 1.0], len(others))
+    around, known = np.repeat(others, 3, axis=0), np.repeat(slacks, 3)
+    finite = np.isfinite(known)
+    around[finite] = _linear_optima(row, around[finite], known[finite], slopes, widths[finite])
+    points = row.snap(np.vstack([others, around]))
     again = np.concatenate([slacks, np.nan_to_num(test.slacks(points[len(others) :]), nan=-np.inf)])
     return _better(row, points, again, np.full(len(points), FIRST), point, slack)
 
@@ -263,7 +271,7 @@ def _discrete_neighbours(row: _RowUnits, point: Floats) -> Floats:
     if not found:
         return np.empty((0, len(point)))
     points = np.unique(row.snap(np.array(found)), axis=0)
-    return points[[row.search.is_different(p) for p in points]]
+    return points[row.different(points)]
 
 
 _Asking = Generator[Candidate, float | None, Floats | None]
@@ -372,8 +380,8 @@ def _first_row(
 ) -> Generator[Candidate, float | None, tuple[Floats | None, Iterator[Candidate]]]:
     """A row that survives, if one is easily found, and the rest of the source it came from."""
     source = MilpSource()
-    if source.unsupported(search.task) is None:
-        asking, slack, begun = source.candidates(search), None, False
+    if search.task.once("robust/milp", lambda: source.unsupported(search.task)) is None:
+        asking, slack, begun = source.candidates(search, rough=test is not None), None, False
         while True:
             try:
                 candidate = asking.send(slack) if begun and isinstance(asking, Generator) else next(asking)
@@ -415,7 +423,7 @@ def _path(search: Search, test: SearchTest, anchors: list[Floats], allowed: Plau
         points = allowed.pull_in(search, test, points)
     if not len(points):
         return None
-    slacks, costs = np.nan_to_num(test.slacks(points), nan=-np.inf), [search.cost(p) for p in points]
+    slacks, costs = np.nan_to_num(test.slacks(points), nan=-np.inf), _RowUnits.of(search).costs(points)
     kept: list[int] = []
     for i in np.argsort(-slacks, kind="stable").tolist():
         if not kept or costs[i] < costs[kept[-1]]:

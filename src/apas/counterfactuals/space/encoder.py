@@ -365,6 +365,7 @@ class Pieces:
     parts: tuple[Piece | None, ...]
     accuracy: Floats
     complaint: str | None = None
+    inputs: Floats | None = None  # the rows to explain, encoded along with the others
 
 
 def pieces_of(task: Task) -> Pieces:
@@ -376,7 +377,9 @@ def pieces_of(task: Task) -> Pieces:
     rows = np.tile(middle, (len(owner), 1))
     rows[np.arange(len(owner)), owner] = np.concatenate(tried)
     pairs = _pairs(task, numbers, middle)
-    encoded = task.encoded(np.concatenate([rows, *pairs]))
+    inputs = np.empty((0, len(space))) if task.inputs is None or np.isnan(task.inputs).any() else task.inputs
+    encoded = task.encoded(np.concatenate([rows, *pairs, inputs]))
+    encoded, encoded_inputs = encoded[: len(encoded) - len(inputs)], encoded[len(encoded) - len(inputs) :]
     scale = ACCURACY * np.maximum(np.abs(encoded).max(axis=0, initial=0.0), np.finfo(float).tiny)
     parts: list[Piece | None] = []
     for i, feature in enumerate(space):
@@ -388,7 +391,7 @@ def pieces_of(task: Task) -> Pieces:
     one, two = encoded[len(rows) :].reshape(2, PAIRS, -1)
     culprit = _culprit(task, parts, pairs, one, two, scale)
     if culprit is None:
-        return Pieces(tuple(parts), scale)
+        return Pieces(tuple(parts), scale, inputs=encoded_inputs)
     mixes = "every feature to enter the model by itself, but what the preprocessing makes of"
     return Pieces(
         tuple(parts), scale, f"MilpSource needs {mixes} {culprit.name!r} depends on other features; {INSTEAD}"

@@ -15,6 +15,7 @@ import numpy as np
 
 from apas._typing import Floats
 from apas._validation import check_number
+from apas.counterfactuals.search.observed_split import quick_encoder
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
 from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, possible_changes, unit_ranges
@@ -90,6 +91,7 @@ class BudgetedSearch:
     budget: float
     relaxation: LpRelaxation
     deadline: float
+    rough: bool = False  # whether a good point will do, which need not be the cheapest
     beyond: Incumbent = field(default_factory=Incumbent)
 
     def run(self) -> Incumbent:
@@ -102,7 +104,7 @@ class BudgetedSearch:
             best = self.beyond if amounts is None else Incumbent(amounts, self._cost(amounts))
         if best.values is not None:
             best = self._improve(best)
-        ranges = self.narrow_ranges()
+        ranges = None if self.rough and best.values is not None else self.narrow_ranges()
         if ranges is None:
             return best
         program = self._program(ranges)
@@ -262,7 +264,7 @@ class Nearest:
     """Cheapest changes of the input of a search."""
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
-        self.search, self.net, self.parts, self.time_limit = search, net, parts, time_limit
+        self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, False
         self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
         self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
@@ -360,7 +362,7 @@ class Nearest:
         deadline, budget = self._deadline(), self.guess.cost(margin)
         while True:
             budget = budget if budget < self.guess.full else np.inf
-            attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline)
+            attempt = BudgetedSearch(self.effect, margin, budget, self.relaxation, deadline, self.rough)
             best = attempt.run()
             if best.values is not None or not np.isfinite(budget):
                 return best
@@ -377,7 +379,9 @@ class Nearest:
             point[i : i + 1] = feature.snapped(wish[i : i + 1], own)
             if not feature.allows(point[i : i + 1], own).all():
                 return None
-        margin = float(task.margins(point[None], search.target)[0])
+        # to go through a preprocessing takes longer than a rough program: it is asked about the first point alone
+        encoded = quick_encoder(task) if self.guess.known and self.rough else task.encoded
+        margin = float(task.model.margin(encoded(point[None]), search.target)[0])
         expected, size = self.effect.margin(amounts)
         if not abs(margin - expected) <= AGREEMENT * size:
             raise Unsupported(
@@ -394,8 +398,7 @@ class Nearest:
 
 #: A margin is close enough to the least that passes if it is estimated to be larger by no more than this part.
 CLOSE = 0.004
-TRIES = 24  # how many margins to try before a candidate is offered
-MISSES = 5  # how many of them no point may have
+TRIES, MISSES = 24, 5  # how many margins to try before a candidate is offered, and how many of them no point may have
 FIRST_GROWTH, LAST_GROWTH = 0.02, 0.5  # by what part margins grow when candidates are not taken: at first, and at most
 LEAST_STEP = 0.01  # what growing margins grow by at least
 
@@ -467,10 +470,11 @@ class MilpSource:
                 return f"MilpSource needs a range of feature {feature.name!r}, {got}"
         return task.once("milp/pieces", lambda: pieces_of(task)).complaint
 
-    def candidates(self, search: Search) -> Iterator[Candidate]:
-        """Different candidates for one row, allowed by the space and valid on the model, cheapest first."""
+    def candidates(self, search: Search, *, rough: bool = False) -> Iterator[Candidate]:
+        """Different candidates for one row, allowed and valid, cheapest first; with `rough`, cheap ones soon."""
         net, parts = search.task.once("milp/network", lambda: network_of(search.task))
         nearest = Nearest(search, net, parts, self.time_limit)
+        nearest.rough = rough
         if search.task.unshifted:
             return nearest.row()
         return self._in_steps(nearest) if self.step is not None else self._closing_in(nearest)
@@ -523,8 +527,7 @@ class MilpSource:
 
 def _largest(nearest: Nearest) -> Iterator[Candidate]:
     """The point with the largest margin, where the first margin is out of reach."""
-    found = nearest.widest()
-    if found is not None:
+    if (found := nearest.widest()) is not None:
         yield Candidate(found.point)
 
 
