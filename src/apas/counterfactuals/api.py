@@ -19,7 +19,7 @@ from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Ques
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, UnshiftedTest, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
-from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, Search, TakesMissing, Task
+from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, OnModelAlone, Search, TakesMissing, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.prototype import Prototype
@@ -159,7 +159,7 @@ def generate(
     if unshifted:  # what is asked of the model itself is asked of a list of one model
         pick(method, METHODS, Method, "method")
         shift_set, method, delta = ObservedShifts([bound]), "exact", 1.0 + np.asarray(delta)
-    task = Task(bound, space, distance, known, entropy, limits.deadline, unshifted)
+    task = Task(bound, space, distance, known, entropy, limits.deadline, unshifted, inputs)
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
@@ -170,7 +170,8 @@ def generate(
         raise Unsupported(complaint)
     searched = None
     if offers(shift_set, Listed) and offers(chosen, Draws):
-        searched, shift_set = split_models(shift_set, chosen)
+        alone = bound if offers(origin, OnModelAlone) and origin.on_model_alone else None
+        searched, shift_set = split_models(shift_set, chosen, alone)
     test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched)
     _check_tests(test, origin, limits.k)
     searches = [

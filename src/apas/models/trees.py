@@ -229,14 +229,16 @@ def _lightgbm(estimator: Any) -> _Ensemble:
     text: str = booster.model_to_string()
     head, *parts = re.split(r"\nTree=\d+\n", text.partition("\nend of trees")[0])
     outputs = int(re.search(r"num_tree_per_iteration=(\d+)", head)[1])  # type: ignore[index]
-    share = outputs / len(parts) if "\naverage_output" in head else 1.0
-    trees = [_lightgbm_tree(part, i % outputs, outputs, share) for i, part in enumerate(parts)]
-    columns = [i for i, said in enumerate(re.search(r"feature_infos=(.*)", head)[1].split()) if ":" in said]  # type: ignore[index]
+    if "\naverage_output" in head:
+        raise TypeError("sums or means, as the library is asked")
+    trees = [_lightgbm_tree(part, i % outputs, outputs) for i, part in enumerate(parts)]
+    told = re.search(r"feature_infos=(.*)", head)[1].split()  # type: ignore[index]
+    columns = [i for i, said in enumerate(told) if said[0] not in "[n"]  # neither a range nor "none"
     labels = dict(zip(columns, booster.pandas_categorical or (), strict=False))
     return _Ensemble(trees, np.zeros(outputs), single=False, labels=labels)
 
 
-def _lightgbm_tree(text: str, k: int, outputs: int, share: float) -> _Tree:
+def _lightgbm_tree(text: str, k: int, outputs: int) -> _Tree:
     said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
     def numbers(name: str, kind: Any = np.int64) -> Any:
@@ -257,7 +259,7 @@ def _lightgbm_tree(text: str, k: int, outputs: int, share: float) -> _Tree:
         a, b = ends[int(threshold[node]) : int(threshold[node]) + 2]
         levels[node] = (_bits(words[a:b].tolist()), True)
     value = np.zeros((nodes + len(leaves), outputs))
-    value[nodes:, k] = share * leaves
+    value[nodes:, k] = leaves
     # bits 2 and 3: what is missing counts as 0 unless they say that it has a way of its own; never as a category
     missing = np.where((how >> 2) & 3 == 2, how & 2 != 0, threshold >= 0) & (how & 1 == 0)
     filled = [np.concatenate([part, pad]) for part in (split, threshold, missing)]

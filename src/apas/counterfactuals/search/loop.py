@@ -19,7 +19,7 @@ claimed after the first row that fails.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -33,11 +33,11 @@ from apas.certification.claims import Most, Verdict, search_tries
 from apas.certification.methods.sampling import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
-from apas.counterfactuals.search.observed_split import AdditiveModels, differences
+from apas.counterfactuals.search.observed_split import AdditiveModels, differences, listed_as_they_are
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
 from apas.display.numbers import at_most
 from apas.models.as_model import encoded_rows
-from apas.models.base import offers
+from apas.models.base import Model, offers
 from apas.shifts.base import Listed, OnPoints, ShiftSet
 from apas.shifts.linf import LinfShifts
 from apas.stats import allowed_failures, sample_size
@@ -63,6 +63,12 @@ class BoundSearchTest:
     delta: float
     demand: float = 0.0
     few: ClassVar[bool] = False  # a bound holds for all
+    all_accept: ClassVar[bool] = True
+
+    @property
+    def refits(self) -> Sequence[Model] | None:
+        """The models that must all accept, if they are listed."""
+        return listed_as_they_are(self.test.shifts, self.delta)
 
     def slacks(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
@@ -99,6 +105,12 @@ class DrawnSearchTest:
     fixed: bool = False
     models: AdditiveModels | None = None
     demand: float = 0.0
+    all_accept: ClassVar[bool] = False
+
+    @property
+    def refits(self) -> Sequence[Model] | None:
+        """The models of the search, if they are listed; never those that certify."""
+        return listed_as_they_are(self.test.searched, self.delta)
 
     @property
     def few(self) -> bool:
