@@ -30,8 +30,10 @@ LADDER = (5.0, 4.0, 3.0, 2.5, 2.0, 1.65, 1.3)
 #: The same for the margin of one model, in units of the median margin of known rows of the class.
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 BEAM, STEPS, PATIENCE = 8, 30, 2  # states kept, steps at most, and steps after the last gain
+EACH = 1  # values per feature that a state hands on
 PAIRS = 24  # first moves of pairs that are tried together
 KNOWN = 24  # known rows from which a search starts as well
+DEEP = 0.75  # half of them have margins above this quantile
 THRESHOLDS = 63  # per feature, of those that trees have
 FINE = 127  # a feature with at most so many steps is taken whole
 COARSE = 15  # values of a feature where nothing is known about the model
@@ -425,15 +427,19 @@ class LeafSweeps:
         self.base = table.base.copy()
         for k in range(self.outputs):  # of boxes without bounds, which hold the row wherever it goes
             self.base[:, k] += np.bincount(table.refit[free], table.value[free, k], minlength=refits)
-        boxes, self.starts, self.bounds = np.unique(box, return_index=True, return_counts=True)
-        self.feature, self.low, self.high = table.feature[bounded], low[bounded], high[bounded]
+        boxes, box = np.unique(box, return_inverse=True)
         self.refit, self.value = table.refit[boxes], table.value[boxes]
-        self.of_bound = np.repeat(self.value, self.bounds, axis=0)
+        # one feature after the other, in small integers: what a pass reads most is then a few runs of bytes
+        order = np.argsort(table.feature[bounded], kind="stable")
+        feature = table.feature[bounded][order]
+        self.ends = np.searchsorted(feature, np.arange(len(grid.sizes) + 1))
+        self.low, self.high = (part[bounded][order].astype(np.uint8) for part in (low, high))
+        self.box = box[order].astype(np.int32)
         # Each feature has a place more than values, where what was added at a first place has been taken away again.
         self.width = int(grid.sizes.sum() + len(grid.sizes))
-        begin = np.repeat(self.refit, self.bounds) * self.width + (grid.first + np.arange(len(grid.sizes)))[self.feature]
-        self.begin, self.end = begin, begin + grid.sizes[self.feature]
-        self.enter, self.leave = begin + self.low, begin + self.high + 1
+        self.begin = self.refit[self.box] * self.width + (grid.first + np.arange(len(grid.sizes)))[feature]
+        self.end, self.enter = self.begin + grid.sizes[feature], self.begin + self.low
+        self.leave = self.begin + self.high + 1
         self.columns = np.arange(len(grid.values)) + grid.feature
 
     def __call__(self, states: Sequence[Indices]) -> list[Sweep]:
@@ -442,23 +448,27 @@ class LeafSweeps:
 
     def margins(self, state: Indices) -> Floats:
         """What all refits give the row after every move, shape (refits, moves, outputs)."""
-        at = state[self.feature]
-        misses = (at < self.low) | (at > self.high)
-        if not len(misses):
-            return np.repeat(self.base[:, None], len(self.columns), axis=1)
-        missed = np.add.reduceat(misses.view(np.uint8), self.starts)
-        of_box = np.repeat(missed, self.bounds)
-        hit, near = np.flatnonzero(of_box == 0), np.flatnonzero(misses & (of_box == 1))
+        misses = np.empty(len(self.low), dtype=bool)
+        for f, place in enumerate(state.tolist()):
+            part = slice(self.ends[f], self.ends[f + 1])
+            misses[part] = (self.low[part] > place) | (self.high[part] < place)
+        failing = np.flatnonzero(misses)
+        missed = np.bincount(self.box[failing], minlength=len(self.refit))
+        hit = np.flatnonzero((missed == 0)[self.box])
+        near = failing[(missed == 1)[self.box[failing]]]
         # A box that holds the row is lost by a move out of its bounds; one that fails in a single feature is won by a
         # move into them. Both are steps up and down at places of that feature, of which running sums are taken.
-        places = np.concatenate([p[hit] for p in (self.begin, self.enter, self.leave, self.end)] + [self.enter[near], self.leave[near]])
-        held, refits = missed == 0, len(self.base)
+        places = np.concatenate(
+            [*(p[hit] for p in (self.begin, self.enter, self.leave, self.end)), self.enter[near], self.leave[near]]
+        )
+        held, refits = np.flatnonzero(missed == 0), len(self.base)
         found = np.empty((refits, len(self.columns), self.outputs))
         for k in range(self.outputs):
-            lost, won = self.of_bound[hit, k], self.of_bound[near, k]
-            steps = np.bincount(places, np.concatenate([-lost, lost, -lost, lost, won, -won]), minlength=refits * self.width)
+            lost, won = self.value[self.box[hit], k], self.value[self.box[near], k]
+            sizes = np.concatenate([-lost, lost, -lost, lost, won, -won])
+            steps = np.bincount(places, sizes, minlength=refits * self.width).reshape(refits, self.width)
             total = self.base[:, k] + np.bincount(self.refit[held], self.value[held, k], minlength=refits)
-            found[:, :, k] = total[:, None] + np.cumsum(steps.reshape(refits, self.width), axis=1)[:, self.columns]
+            found[:, :, k] = total[:, None] + np.cumsum(steps, axis=1)[:, self.columns]
         return found
 
 
@@ -576,8 +586,12 @@ class RefitSearch:
             gained = lack + slacks
             with np.errstate(divide="ignore", invalid="ignore"):
                 estimate = np.where((slacks < 0) & (gained > 0) & (costs > 0), costs * lack / gained, np.inf)
-            some = np.argpartition(estimate, min(2 * BEAM, len(estimate) - 1))[: 2 * BEAM]
-            options += [(float(estimate[m]), number, int(m)) for m in some if costs[m] < best[0] and np.isfinite(estimate[m])]
+            some = np.flatnonzero(np.isfinite(estimate) & (costs < best[0]))
+            some = some[np.argsort(estimate[some], kind="stable")]
+            for _ in range(EACH):  # values of one feature that differ little must not fill the beam
+                first = np.unique(self.grid.feature[some], return_index=True)[1]
+                options += [(float(estimate[m]), number, int(m)) for m in some[first]]
+                some = np.delete(some, first)
         following: dict[bytes, Indices] = {}
         for _, number, move in sorted(options):
             state = self.grid.moved(beam[number], move)
@@ -610,6 +624,18 @@ class RefitSearch:
         return state
 
 
+def _known_states(search: Search, grid: RowGrid, known: Floats) -> Integers:
+    """States near known rows of the class: of all of them the nearest, and of those that lie deep in it."""
+    if not len(known):
+        return np.empty((0, len(search.input)), dtype=np.intp)
+    margins = search.task.once(("known margins", search.target), lambda: search.task.margins(known, search.target))
+    found = grid.nearest(known)
+    costs = grid.cost[grid.first + found].sum(axis=1)
+    order = np.argsort(costs, kind="stable")
+    deep = order[margins[order] >= np.quantile(margins, DEEP)]
+    return np.unique(found[np.concatenate([order[: KNOWN // 2], deep[: KNOWN // 2]])], axis=0)
+
+
 def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False) -> Floats:
     """Rows from the safest to the cheapest that the refits accept, shape (rows, features); there may be none.
 
@@ -628,9 +654,7 @@ def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False
         grid = RowGrid(search, Grid(tuple(values), tuple(common), tuple(np.arange(len(v)) for v in values)))
         scale = max(1.0, float(np.median(np.abs(task.margins(known if len(known) else x[None], search.target)))))
         looking = RefitSearch(grid, PredictedSweeps(refits, grid, scale), LEAST)
-    states = np.unique(grid.nearest(known), axis=0) if len(known) else np.empty((0, len(x)), dtype=np.intp)
-    costs = grid.cost[grid.first + states].sum(axis=1)
-    states = states[np.argsort(costs, kind="stable")[:KNOWN]]
+    states = _known_states(search, grid, known)
     demands = [Demand(k) for k in LADDER]
     if len(refits) == 1:
         looking.look([grid.start, *states])
