@@ -427,19 +427,18 @@ class LeafSweeps:
         self.base = table.base.copy()
         for k in range(self.outputs):  # of boxes without bounds, which hold the row wherever it goes
             self.base[:, k] += np.bincount(table.refit[free], table.value[free, k], minlength=refits)
-        boxes, box = np.unique(box, return_inverse=True)
+        boxes, self.starts, self.counts = np.unique(box, return_index=True, return_counts=True)
         self.refit, self.value = table.refit[boxes], table.value[boxes]
-        # one feature after the other, in small integers: what a pass reads most is then a few runs of bytes
-        order = np.argsort(table.feature[bounded], kind="stable")
-        feature = table.feature[bounded][order]
-        self.ends = np.searchsorted(feature, np.arange(len(grid.sizes) + 1))
-        self.low, self.high = (part[bounded][order].astype(np.uint8) for part in (low, high))
-        self.box = box[order].astype(np.int32)
+        self.feature, low, high = table.feature[bounded], low[bounded], high[bounded]
+        # per feature the first and last place inside of each box, in bytes, since a pass reads all of them
+        self.low = np.zeros((len(grid.sizes), len(boxes)), dtype=np.uint8)
+        self.high = np.full_like(self.low, 255)
+        number = np.repeat(np.arange(len(boxes)), self.counts)
+        self.low[self.feature, number], self.high[self.feature, number] = low, high
         # Each feature has a place more than values, where what was added at a first place has been taken away again.
-        self.width = int(grid.sizes.sum() + len(grid.sizes))
-        self.begin = self.refit[self.box] * self.width + (grid.first + np.arange(len(grid.sizes)))[feature]
-        self.end, self.enter = self.begin + grid.sizes[feature], self.begin + self.low
-        self.leave = self.begin + self.high + 1
+        self.offsets, self.width = grid.first + np.arange(len(grid.sizes)), int(grid.sizes.sum() + len(grid.sizes))
+        begin = np.repeat(self.refit, self.counts) * self.width + self.offsets[self.feature]
+        self.steps = np.stack([begin, begin + low, begin + high + 1, begin + grid.sizes[self.feature]], axis=1)
         self.columns = np.arange(len(grid.values)) + grid.feature
 
     def __call__(self, states: Sequence[Indices]) -> list[Sweep]:
@@ -448,24 +447,24 @@ class LeafSweeps:
 
     def margins(self, state: Indices) -> Floats:
         """What all refits give the row after every move, shape (refits, moves, outputs)."""
-        misses = np.empty(len(self.low), dtype=bool)
+        # in the lower half of each number the features in which a box misses the row, in the upper the sum of theirs
+        misses = np.zeros(len(self.refit), dtype=np.uint32)
         for f, place in enumerate(state.tolist()):
-            part = slice(self.ends[f], self.ends[f + 1])
-            misses[part] = (self.low[part] > place) | (self.high[part] < place)
-        failing = np.flatnonzero(misses)
-        missed = np.bincount(self.box[failing], minlength=len(self.refit))
-        hit = np.flatnonzero((missed == 0)[self.box])
-        near = failing[(missed == 1)[self.box[failing]]]
+            if self.grid.sizes[f] > 1:
+                misses += ((self.low[f] > place) | (self.high[f] < place)) * np.uint32((f << 16) + 1)
+        held, near = np.flatnonzero(misses == 0), np.flatnonzero(misses & 0xFFFF == 1)
         # A box that holds the row is lost by a move out of its bounds; one that fails in a single feature is won by a
         # move into them. Both are steps up and down at places of that feature, of which running sums are taken.
-        places = np.concatenate(
-            [*(p[hit] for p in (self.begin, self.enter, self.leave, self.end)), self.enter[near], self.leave[near]]
-        )
-        held, refits = np.flatnonzero(missed == 0), len(self.base)
+        counts, feature = self.counts[held], misses[near] >> 16
+        bounds = np.repeat(self.starts[held] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        begin = self.refit[near] * self.width + self.offsets[feature]
+        enter, leave = begin + self.low[feature, near], begin + self.high[feature, near] + 1
+        places, owner = np.concatenate([self.steps[bounds].ravel(), enter, leave]), np.repeat(held, counts)
+        refits = len(self.base)
         found = np.empty((refits, len(self.columns), self.outputs))
         for k in range(self.outputs):
-            lost, won = self.value[self.box[hit], k], self.value[self.box[near], k]
-            sizes = np.concatenate([-lost, lost, -lost, lost, won, -won])
+            lost, won = self.value[owner, k], self.value[near, k]
+            sizes = np.concatenate([(lost[:, None] * [-1.0, 1.0, -1.0, 1.0]).ravel(), won, -won])
             steps = np.bincount(places, sizes, minlength=refits * self.width).reshape(refits, self.width)
             total = self.base[:, k] + np.bincount(self.refit[held], self.value[held, k], minlength=refits)
             found[:, :, k] = total[:, None] + np.cumsum(steps, axis=1)[:, self.columns]
