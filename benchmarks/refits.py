@@ -1,9 +1,9 @@
 """`python -m benchmarks.refits`: offers that survive refits of trees, judged by refits that nobody has seen.
 
 Three tables (German credit, HELOC, Adult, at most 4,000 rows each) times XGBoost, LightGBM and a random forest. Of 133
-refits 40 are searched and 93 certify at (0.95, 0.95), which allows one failure; 200 further ones judge. Needs the datasets
-and the extra `libraries`; `--cell german xgboost` runs one of the nine cells, `--black-box` asks the models instead of
-reading their trees, and `--json` writes the figures.
+refits 40 are searched and 93 certify at (0.95, 0.95), which allows one failure; 200 further ones judge. Needs the
+datasets and the extra `libraries`; `--cell german xgboost` runs one of the nine cells, `--black-box` asks the models
+instead of reading their trees, and `--json` writes the figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 import apas
-from apas._typing import Floats, Indices
+from apas._typing import Floats
 from apas.counterfactuals.result import Counterfactuals
 from apas.models.as_model import as_model
 from apas.models.base import ModelWrapper
@@ -32,7 +32,7 @@ LEAST = 179
 GERMAN = (
     "checking duration history purpose amount savings employment rate sex-status guarantors residence property age "
     "installment housing credits job liable phone foreign good"
-).split()
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class Table:
     """Rows, their classes, which class is wanted, and what may change."""
 
     X: pd.DataFrame
-    y: Indices
+    y: Any
     space: apas.FeatureSpace
 
 
 def german() -> Table:
     """German credit: seven numbers and 13 categories."""
-    frame = pd.read_csv(data_folder() / "credit" / "german.data", header=None, names=GERMAN)
+    frame = pd.read_csv(data_folder() / "credit" / "german.data", header=None, names=GERMAN.split())
     X = frame.drop(columns="good")
     fixed = ["age", "sex-status", "foreign", "liable", "history"]
     space = apas.FeatureSpace.from_frame(X, immutable=fixed, increase=["residence"], steps={"amount": 50})
@@ -140,7 +140,7 @@ class Cell:
 def accepted(cfx: Counterfactuals, judges: list[Any]) -> Floats:
     """How many judges accept each row that was found."""
     rows = cfx.points[[c.is_found for c in cfx]]
-    return np.sum([np.asarray(judge.library_classes(rows)) == 1 for judge in judges], axis=0)
+    return np.asarray(np.sum([np.asarray(judge.library_classes(rows)) == 1 for judge in judges], axis=0))
 
 
 def run(table_name: str, model_name: str, inputs: int = INPUTS, black_box: bool = False) -> Cell:

@@ -19,7 +19,15 @@ from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Ques
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, UnshiftedTest, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
-from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, OnModelAlone, Search, TakesMissing, Task
+from apas.counterfactuals.sources.base import (
+    CandidateSource,
+    ForRows,
+    OnePath,
+    OnModelAlone,
+    Search,
+    TakesMissing,
+    Task,
+)
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.prototype import Prototype

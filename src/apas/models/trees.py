@@ -52,6 +52,8 @@ class Trees:
 
 
 class _Tree(NamedTuple):
+    """Per node what `Trees` has of it, with children counted from the root."""
+
     column: Any
     threshold: Any
     left: Any
@@ -123,6 +125,11 @@ def _one_of(size: int, k: int, numbers: Any) -> Floats:
     value = np.zeros((len(numbers), size))
     value[:, k] = numbers
     return value
+
+
+def _padded(parts: Sequence[Any], leaves: int) -> Any:
+    """Numbers of nodes that split, followed by -1 for each leaf."""
+    return [np.concatenate([np.asarray(part), np.full(leaves, -1)]) for part in parts]
 
 
 def _forest(estimator: Any) -> _Ensemble:
@@ -223,12 +230,14 @@ def _lightgbm_tree(text: str, k: int, outputs: int) -> _Tree:
     levels = {node: (_bits(words[a:b].tolist()), True) for node, (a, b) in sets.items()}
     # bits 2 and 3: what is missing counts as 0 unless they say that it has a way of its own; never as a category
     missing = np.where((how >> 2) & 3 == 2, how & 2 != 0, threshold >= 0) & (how & 1 == 0)
-    nodes, pad = len(how), np.full(len(leaves), -1)
+    nodes = len(how)
     children = [numbers(name) for name in ("left_child", "right_child")]
     children = [np.where(part < 0, nodes - 1 - part, part) for part in children]  # leaf number i is written as -1 - i
-    parts = (numbers("split_feature"), threshold, *children, missing)
-    filled = [np.concatenate([part, pad]) for part in parts]
-    return _Tree(*filled[:4], filled[4] > 0, _one_of(outputs, k, np.concatenate([np.zeros(nodes), leaves])), levels)
+    filled = _padded((numbers("split_feature"), threshold, *children, missing), len(leaves))
+    column, limit, left, right, side = filled
+    return _Tree(
+        column, limit, left, right, side > 0, _one_of(outputs, k, np.concatenate([np.zeros(nodes), leaves])), levels
+    )
 
 
 def _catboost(estimator: Any) -> _Ensemble:
@@ -245,15 +254,15 @@ def _catboost(estimator: Any) -> _Ensemble:
         # all nodes of a level ask the same; nodes are numbered level by level, the children of i being 2i+1 and 2i+2
         level, leaves = np.repeat(np.arange(depth), 2 ** np.arange(depth)), 2**depth
         asked = [about[splits[j]["float_feature_index"]] for j in level]
-        places, pad = np.arange(leaves - 1), np.full(leaves, -1)
+        places = np.arange(leaves - 1)
         column, border = [f["flat_feature_index"] for f in asked], [splits[j]["border"] for j in level]
         missing = [f["nan_value_treatment"] != "AsTrue" for f in asked]
-        parts = (column, border, 2 * places + 1, 2 * places + 2, missing)
-        filled = [np.concatenate([np.asarray(part, dtype=float if part is border else int), pad]) for part in parts]
+        filled = _padded((column, border, 2 * places + 1, 2 * places + 2, missing), leaves)
         # the leaf that is reached by going right at levels j has the number of the sum of the 2**j
         order = [sum((leaf >> (depth - 1 - j) & 1) << j for j in range(depth)) for leaf in range(leaves)]
         value = scale * np.array(tree["leaf_values"]).reshape(leaves, -1)[order]
-        trees.append(_Tree(*filled[:4], filled[4] > 0, np.pad(value, ((leaves - 1, 0), (0, 0))), {}))
+        column, border, left, right, side = filled
+        trees.append(_Tree(column, border, left, right, side > 0, np.pad(value, ((leaves - 1, 0), (0, 0))), {}))
     return _Ensemble(trees, np.asarray(base))
 
 

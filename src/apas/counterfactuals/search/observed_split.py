@@ -69,11 +69,12 @@ def split_models(shifts: Listed, method: Draws, alone: Model | None = None) -> t
     needed = sample_size(coverage=method.coverage, confidence=method.confidence)
     certifying = method.n_samples or (needed if alone is None else max(needed, len(models)))
     if certifying < needed or len(models) < certifying + (alone is None):
+        count = f"{'more than' if alone is None else 'at least'} {max(needed, certifying)}"
         few = "retrain more, or search on the model alone with source=apas.RobustOptimum(alone=True)"
         told = f"that many certify, and the search needs others; {few}" if alone is None else "retrain more"
         raise InputError(
-            f"`models` of {name} must number {'more than' if alone is None else 'at least'} {max(needed, certifying)} "
-            f"to generate with coverage {method.coverage} and confidence {method.confidence}, got {len(models)}: {told}."
+            f"`models` of {name} must number {count} to generate with coverage {method.coverage} and confidence "
+            f"{method.confidence}, got {len(models)}: {told}."
         )
     searched = models[:-certifying] if alone is None else [alone]
     parts = [relisted(shifts, part) for part in (searched, models[-certifying:])]
