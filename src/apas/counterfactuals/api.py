@@ -19,7 +19,15 @@ from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Ques
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
 from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, UnshiftedTest, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
-from apas.counterfactuals.sources.base import CandidateSource, ForRows, OnePath, Search, TakesMissing, Task
+from apas.counterfactuals.sources.base import (
+    CandidateSource,
+    ForRows,
+    OnePath,
+    OnModelAlone,
+    Search,
+    TakesMissing,
+    Task,
+)
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.prototype import Prototype
@@ -170,7 +178,8 @@ def generate(
         raise Unsupported(complaint)
     searched = None
     if offers(shift_set, Listed) and offers(chosen, Draws):
-        searched, shift_set = split_models(shift_set, chosen)
+        alone = bound if offers(origin, OnModelAlone) and origin.on_model_alone else None
+        searched, shift_set = split_models(shift_set, chosen, alone)
     kind = UnshiftedTest if unshifted else CertifyingTest
     test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)))
     _check_tests(test, origin, counts[0])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from apas.models.feedforward import FeedForward
+    from apas.models.trees import Trees
 
 ABSENT = "absent"  # the kind of a tensor that stands for one that the model does not have
 #: A margin smaller than this share of the magnitudes behind it could have the other sign in another batch shape: the
@@ -293,6 +294,14 @@ class Learned(Protocol):
 
 
 @runtime_checkable
+class Leaves(Protocol):
+    """A model that may be an ensemble of trees."""
+
+    def trees(self) -> Trees | None:
+        """Its trees, as encoded rows meet them, or None if it has none that can be read."""
+
+
+@runtime_checkable
 class FromEstimator(Protocol):
     """A model that was read from a fitted classifier, which can be written to a file and fitted anew."""
 
@@ -306,7 +315,7 @@ class FromEstimator(Protocol):
 
 
 #: Everything that a model may offer and a wrapper hands on; whose estimator it is, nobody else can say.
-CAPABILITIES = (Model, Named, Raw, Dense, Differentiable, Scaled, Arithmetic, LibraryBacked, Described, Learned)
+CAPABILITIES = (Model, Named, Raw, Dense, Differentiable, Scaled, Arithmetic, LibraryBacked, Described, Learned, Leaves)
 
 
 def class_indices(classes: tuple[Any, ...], target: Any, rows: int) -> Indices:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import NO_PARAMETERS, Parameters, class_indices
 from apas.models.digest import canonical
 from apas.models.forward import margins_from_scores
+
+if TYPE_CHECKING:
+    from apas.models.trees import Trees
 
 #: What a function gives: numbers of class 1 of two, or one column of them per class; or the class itself.
 OUTPUTS = ("probability", "score", "class")
@@ -112,6 +115,20 @@ class Cells:
             column = self._decode_column(pd, codes[:, j], coded[:, j], kind)
             columns[name] = column if j not in self.categories else self._as_category(pd, column)
         return pd.DataFrame(columns)
+
+    def places(self, codes: Floats, labels: Mapping[int, Sequence[Any]]) -> Floats:
+        """Cells as trees compare them: NaN for missing ones, for categories their place among those of the column."""
+        found, coded = np.where(is_coded(codes), np.nan, codes), is_coded(codes)
+        for j, kind in enumerate(self._kinds or [None] * codes.shape[1]):
+            known = labels.get(j, getattr(kind, "categories", None))
+            told = [self._cells[code] for code in codes[coded[:, j], j].tolist()]
+            if known is not None:
+                place = {label: float(i) for i, label in enumerate(known)}
+                found[:, j] = [place.get(cell, np.nan) for cell in codes[:, j].tolist()]
+                found[coded[:, j], j] = [place.get(cell, np.nan) for cell in told]
+            elif any(cell is not None for cell in told):
+                raise InputError(f"column {j} holds {told[0]!r}, of which no tree can tell the place.")
+        return found
 
     def _decode_column(self, pd: Any, codes: Floats, coded: Bools, kind: Any) -> Any:
         cells = np.where(coded, np.nan, codes)
@@ -383,6 +400,15 @@ class LibraryPredictor(Predictor):
             text = told if isinstance(told, str) else json.dumps(told, sort_keys=True)
             self._digest = hashlib.sha256(text.encode()).hexdigest()
         return self._digest
+
+    def trees(self) -> Trees | None:
+        """Its trees, if it is an ensemble of them that can be read."""
+        from apas.models.trees import trees_of
+
+        try:
+            return trees_of(self._estimator, self.threshold, self.output == "probability", self._cells.places)
+        except Exception:  # noqa: BLE001  (what is read is partly private to the libraries, and may be otherwise)
+            return None
 
     def describe(self) -> dict[str, Any]:
         """All that decides the output besides what it has learned, as JSON values."""

@@ -19,7 +19,7 @@ claimed after the first row that fails.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -33,12 +33,12 @@ from apas.certification.claims import Most, Verdict, search_tries
 from apas.certification.methods.sampling import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
-from apas.counterfactuals.search.observed_split import models_together, quick_encoder
+from apas.counterfactuals.search.observed_split import listed_as_they_are, models_together, quick_encoder
 from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
 from apas.display.numbers import at_most
 from apas.models.as_model import encoded_rows
-from apas.models.base import offers
+from apas.models.base import Model, offers
 from apas.models.feedforward import FeedForward
 from apas.shifts.base import Listed, OnPoints, OtherMoves, ShiftSet
 from apas.stats import allowed_failures, sample_size
@@ -65,6 +65,12 @@ class BoundSearchTest:
     delta: float
     demand: float = 0.0
     few: ClassVar[bool] = False  # a bound holds for all
+    all_accept: ClassVar[bool] = True
+
+    @property
+    def refits(self) -> Sequence[Model] | None:
+        """The models that must all accept, if they are listed."""
+        return listed_as_they_are(self.test.shifts, self.delta)
 
     def slacks(self, points: Floats) -> Floats:
         """Proved bounds on the margin, 0 or more where the claim is certified."""
@@ -100,6 +106,12 @@ class DrawnSearchTest:
     some: SideBySide | None = None  # of all the models those that matter near a point
     demand: float = 0.0
     _seen: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
+    all_accept: ClassVar[bool] = False
+
+    @property
+    def refits(self) -> Sequence[Model] | None:
+        """The models of the search, if they are listed; never those that certify."""
+        return listed_as_they_are(self.test.searched, self.delta)
 
     @property
     def few(self) -> bool:

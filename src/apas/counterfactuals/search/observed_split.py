@@ -57,18 +57,29 @@ def relisted(shifts: Listed, models: Any) -> Any:
     return shifts.with_models(models)
 
 
-def split_models(shifts: Listed, method: Draws) -> tuple[Any, Any]:
-    """The models to search with, and the last ones, as many as the claim needs, to certify on."""
+def listed_as_they_are(shifts: ShiftSet | None, delta: float) -> Sequence[Model] | None:
+    """The models of a listed set that are asked about as they are, or None."""
+    return shifts.models if delta == 1 and offers(shifts, Listed) and offers(shifts, AsTheyAre) else None
+
+
+def split_models(shifts: Listed, method: Draws, alone: Model | None = None) -> tuple[Any, Any]:
+    """The models to search with, and the last ones, as many as the claim needs, to certify on.
+
+    With `alone` that model is the one to search with, and all others certify unless fewer are asked for.
+    """
     models, name = shifts.models, type(shifts).__name__
     needed = sample_size(coverage=method.coverage, confidence=method.confidence)
-    certifying = needed if method.n_samples is None else method.n_samples
-    if certifying < needed or len(models) <= certifying:
+    certifying = method.n_samples or (needed if alone is None else max(needed, len(models)))
+    if certifying < needed or len(models) < certifying + (alone is None):
+        count = f"{'more than' if alone is None else 'at least'} {max(needed, certifying)}"
+        few = "retrain more, or search on the model alone with source=apas.RobustOptimum(alone=True)"
+        told = f"that many certify, and the search needs others; {few}" if alone is None else "retrain more"
         raise InputError(
-            f"`models` of {name} must number more than {max(needed, certifying)} to generate with coverage "
-            f"{method.coverage} and confidence {method.confidence}, got {len(models)}: that many certify, and the "
-            "search needs others; retrain more."
+            f"`models` of {name} must number {count} to generate with coverage {method.coverage} and confidence "
+            f"{method.confidence}, got {len(models)}: {told}."
         )
-    parts = [relisted(shifts, part) for part in (models[:-certifying], models[-certifying:])]
+    searched = models[:-certifying] if alone is None else [alone]
+    parts = [relisted(shifts, part) for part in (searched, models[-certifying:])]
     known = [set(part.to_dict().get("models") or map(model_digest, part.models)) for part in parts]
     if both := len(known[0] & known[1]):
         raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -72,7 +72,7 @@ class Task:
     unshifted : bool
         Whether delta is 0: the nearest row that is valid on the model itself is wanted.
     inputs : ndarray of shape (rows, features) or None
-        The rows to explain, where they are known in advance: what is found out about a preprocessing is so in one go.
+        All inputs of the call, for what is set up once for them; no answer depends on those of other rows.
     """
 
     model: Model
@@ -193,6 +193,19 @@ class SearchTest(Protocol):
 
 
 @runtime_checkable
+class OnRefits(Protocol):
+    """A search test whose shifted models may be models that exist, each as it is."""
+
+    @property
+    def refits(self) -> Sequence[Model] | None:
+        """The models, or None if they are others."""
+
+    @property
+    def all_accept(self) -> bool:
+        """Whether all of them must accept a row."""
+
+
+@runtime_checkable
 class CandidateSource(Protocol):
     """A way to find rows of the wanted class near an input.
 
@@ -221,6 +234,15 @@ class OnePath(Protocol):
 
     @property
     def one_path(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
+class OnModelAlone(Protocol):
+    """A source that may search on the model alone, so that every listed model can certify."""
+
+    @property
+    def on_model_alone(self) -> bool:
         """Whether it does."""
 
 

@@ -17,7 +17,7 @@ the first that fails is returned.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -27,9 +27,12 @@ import numpy as np
 
 from apas._typing import Bools, Floats
 from apas._validation import check_flag
-from apas.counterfactuals.sources.base import Candidate, Search, SearchTest, Task
+from apas.counterfactuals.search.refit_search import refit_path
+from apas.counterfactuals.sources.base import Candidate, OnRefits, Search, SearchTest, Task
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours, rows_of_class
+from apas.errors import Unsupported
+from apas.models.base import Differentiable, Model, offers
 
 NEIGHBOURS = 20  # neighbours whose density a row is compared with
 
@@ -297,6 +300,15 @@ class RobustOptimum:
     ----------
     plausible : bool, default False
         Offer only rows that are no outliers among the background rows (local outlier factor, 20 neighbours).
+    alone : bool, default False
+        Where the change is a refit (`ObservedShifts`), search on the margin of the model alone, so that all refits
+        certify: for few of them. The rows cost a little more, and somewhat fewer are found.
+
+    Notes
+    -----
+    Refits without gradients, such as trees, are searched on a grid: rows by falling mean - k sd of their margins, k
+    from 5 to 1.3. Ensembles of trees of scikit-learn, XGBoost, LightGBM and CatBoost (without categories) are read, so
+    that no refit is asked before the test; other models are asked about 500 rows or more at a time.
 
     Examples
     --------
@@ -309,11 +321,19 @@ class RobustOptimum:
     """
 
     plausible: bool = False
+    alone: bool = False
     ordered: ClassVar[bool] = True  # the path comes first, and what is certified of it is wanted
     one_path: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = True  # on refits; else a row with a missing cell is refused
 
     def __post_init__(self) -> None:
         check_flag(self.plausible, "plausible")
+        check_flag(self.alone, "alone")
+
+    @property
+    def on_model_alone(self) -> bool:
+        """Whether no refit is kept for the search."""
+        return self.alone
 
     def unsupported(self, task: Task) -> str | None:
         """None if the source can work on the task, else the error a user reads."""
@@ -328,6 +348,16 @@ class RobustOptimum:
     def candidates(self, search: Search) -> Generator[Candidate, float | None, None]:
         """A path through the optimum; then rows that are safer and cost more."""
         test = search.test
+        refits = _refits_to_search(search, self.alone)
+        if refits is not None:
+            rows = refit_path(search, refits, offers(test, OnRefits) and test.all_accept)
+            rows = rows[Plausible.of(search.task).inside(rows)] if self.plausible else rows
+            if len(rows):
+                yield Candidate(rows[0], path=rows)
+            return
+        if np.isnan(search.input).any():
+            what = f"`X` must have a value in every cell for {type(self).__name__}, which moves along numbers"
+            raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
         if search.task.unshifted and not self.plausible and MilpSource().unsupported(search.task) is None:
             yield from MilpSource().candidates(search)  # the nearest row, with its proof; if there is none, others
         start, more = yield from _first_row(search, test)
@@ -346,6 +376,13 @@ class RobustOptimum:
             yield Candidate(path[0], path=path, between=allowed is None)
         if allowed is None:
             yield from more
+
+
+def _refits_to_search(search: Search, alone: bool) -> Sequence[Model] | None:
+    """Refits to search on a grid: those without gradients, of rows with missing cells, or the model alone."""
+    refits = search.test.refits if search.test is not None and offers(search.test, OnRefits) else None
+    grid = alone or np.isnan(search.input).any() or not any(offers(m, Differentiable) for m in refits or ())
+    return refits if grid and not search.task.unshifted else None
 
 
 def _safer(search: Search, test: SearchTest, best: Floats | None, start: Floats) -> list[Floats]:

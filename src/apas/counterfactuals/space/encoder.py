@@ -370,7 +370,7 @@ class Pieces:
 
 def pieces_of(task: Task) -> Pieces:
     """Find what each feature adds: encode rows in which one feature is changed, and pairs of rows to check the sums."""
-    space, numbers = task.space, [_numbers_to_try(task, i) for i in range(len(task.space))]
+    space, numbers = task.space, [numbers_to_try(task, i) for i in range(len(task.space))]
     tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
     middle = np.array([n[len(n) // 2] for n in numbers])
     owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
@@ -398,7 +398,7 @@ def pieces_of(task: Task) -> Pieces:
     )
 
 
-def _numbers_to_try(task: Task, i: int) -> Floats:
+def numbers_to_try(task: Task, i: int) -> Floats:
     """Numbers of a feature to look at: all of them if they are few or stand for levels."""
     feature = task.space.features[i]
     if feature.listed is not None:

@@ -1,0 +1,266 @@
+"""The cheapest rows that refits accept, from safest to cheapest, where models have no gradients.
+
+A row moves on a grid. What every move of one feature does to the margins of all refits is a *sweep*: a pass over the
+table of their leaves (`leaf_table`), or answers of the models about all these rows in one batch.
+
+The rows of the path are asked for more and more modestly: the mean of the margins over the refits must be k of their
+standard deviations above 0, for a falling k that is fixed in advance.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from apas._typing import Floats, Indices, Integers
+from apas.counterfactuals.search.leaf_table import EDGE, Grid, LeafSweeps, LeafTable, RowGrid, grid_values
+from apas.counterfactuals.sources.base import Search, Task
+from apas.counterfactuals.sources.neighbours import rows_of_class
+from apas.models.base import Model, class_indices
+
+#: How many standard deviations of the refits' margins their mean must lie above 0 along a path, safest first.
+LADDER = (5.0, 4.0, 3.0, 2.5, 2.0, 1.65, 1.3)
+#: Rows of the path are looked for at these, among all that the search came across.
+RUNGS = (5.0, 4.5, 4.0, 3.5, 3.0, 2.75, 2.5, 2.25, 2.0, 1.8, 1.65, 1.5, 1.4, 1.3)
+#: The same for the margin of one model, in units of the median margin of known rows of the class.
+MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+BEAM, STEPS, PATIENCE = 8, 30, 2  # states kept, steps at most, and steps after the last gain
+EACH = 1  # values per feature that a state hands on
+PAIRS = 24  # first moves of pairs that are tried together
+KNOWN = 24  # known rows from which a search starts as well
+DEEP = 0.75  # half of them have margins above this quantile
+LEAST = 500  # candidates per call of a model: its overhead would cost more than fewer
+
+
+#: Margins after every move of one feature, over the refits: their mean, standard deviation and least, (3, moves).
+Sweep = Floats
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the margins of the refits must satisfy: mean - k sd >= need, or the least of them if `k` is None."""
+
+    k: float | None
+    need: float = EDGE
+
+    def slack(self, sweep: Sweep) -> Floats:
+        """By how much every move satisfies it."""
+        mean, sd, least = sweep
+        return np.asarray((least if self.k is None else mean - self.k * sd) - self.need)
+
+
+def spread(margins: Floats) -> Sweep:
+    """The sweep of margins of shape (refits, moves)."""
+    sd = margins.std(axis=0, ddof=1) if len(margins) > 1 else np.zeros(margins.shape[1])
+    return np.stack([margins.mean(axis=0), sd, margins.min(axis=0)])
+
+
+class PredictedSweeps:
+    """Sweeps by the models' own answers, for at least so many rows at a time that calls cost little."""
+
+    def __init__(self, refits: Sequence[Model], grid: RowGrid, scale: float) -> None:
+        self.grid, self.scale = grid, scale
+        self.tasks = [Task(refit, grid.search.task.space) for refit in refits]
+
+    def __call__(self, states: Sequence[Indices]) -> list[Sweep]:
+        """The sweep of each state."""
+        rows, each = np.concatenate([self.grid.moves(state) for state in states]), len(self.grid.values)
+        distinct, back = np.unique(rows, axis=0, return_inverse=True)
+        label = self.grid.search.target
+        margins = np.array([task.margins(distinct, label) for task in self.tasks])
+        # logarithms of odds have no end where a share is 0 or 1, and one such refit would drown all others
+        margins = np.tanh(margins / (2 * self.scale))[:, back.ravel()]
+        return [spread(margins[:, i * each : (i + 1) * each]) for i in range(len(states))]
+
+
+class RefitSearch:
+    """The search of one row on its grid, for all demands of a path."""
+
+    def __init__(self, grid: RowGrid, sweeps: Callable[[Sequence[Indices]], list[Sweep]], least: int = 0) -> None:
+        self.grid, self.sweeps, self.least = grid, sweeps, least
+        self.known: dict[bytes, Sweep] = {}
+
+    def look(self, states: Iterable[Indices]) -> None:
+        """Sweep the states that are new; and, to fill a call, some that may be asked about next."""
+        new = {s.tobytes(): s for s in states if s.tobytes() not in self.known}
+        if not new:
+            return
+        for state in list(new.values()):
+            for i in np.flatnonzero(self.grid.sizes > 1):
+                for place in (self.grid.start[i], state[i] - 1, state[i] + 1):
+                    if len(new) * len(self.grid.values) >= self.least:
+                        break
+                    if 0 <= place < self.grid.sizes[i]:
+                        other = self.grid.moved(state, int(self.grid.first[i] + place))
+                        new |= {other.tobytes(): other} if other.tobytes() not in self.known else {}
+        self.known |= zip(new, self.sweeps(list(new.values())), strict=True)
+
+    def slacks(self, state: Indices, demand: Demand) -> Floats:
+        """By how much the rows after every move satisfy a demand."""
+        return demand.slack(self.known[state.tobytes()])
+
+    def slack(self, state: Indices, demand: Demand) -> float:
+        """The same for the row itself."""
+        self.look([state])
+        return float(self.slacks(state, demand)[self.grid.first[0] + state[0]])
+
+    def expired(self) -> bool:
+        """Whether the time of the call is up."""
+        return time.monotonic() > self.grid.search.task.deadline
+
+    def path(self, demands: Sequence[Demand], starts: Integers, rungs: Sequence[Demand] = ()) -> Floats:
+        """Rows from the safest to the cheapest: for each demand the cheapest that was met, if cheaper than the last.
+
+        The search is for `demands`; `rungs`, which may lie closer, are looked for among all rows that it came across.
+        """
+        self.look([self.grid.start, *starts])
+        last: tuple[float, Indices | None] = (np.inf, None)
+        for demand, (cost, state) in zip(demands, self._beams(demands), strict=True):
+            last = (cost, state) if cost < last[0] else last
+            if last[1] is None:  # nothing on the way from the input: from what is known
+                fits = [s for s in starts if self.slack(s, demand) >= 0]
+                last = min(((self._cost(s), s) for s in fits), key=lambda pair: pair[0], default=last)
+            if last[1] is not None:
+                better = self._polish(last[1], demand)
+                self.look([better])
+                last = (self._cost(better), better)
+        kept: list[Floats] = []
+        cheapest = np.inf
+        for demand in rungs or demands:
+            cost, state = self._cheapest_met(demand)
+            if state is not None and cost < cheapest * (1 - 1e-9):
+                kept.append(self.grid.point(state))
+                cheapest = cost
+        return np.array(kept).reshape(len(kept), len(self.grid.start))
+
+    def _cheapest_met(self, demand: Demand) -> tuple[float, Indices | None]:
+        """The cheapest of all rows that were looked at which satisfies a demand."""
+        best: tuple[float, Indices | None] = (np.inf, None)
+        for key, sweep in self.known.items():
+            state = np.frombuffer(key, dtype=self.grid.start.dtype)
+            costs = np.where(demand.slack(sweep) >= 0, self.grid.costs(state), np.inf)
+            move = int(costs.argmin())
+            if costs[move] < best[0] * (1 - 1e-9):
+                best = (float(costs[move]), self.grid.moved(state, move))
+        return best
+
+    def _cost(self, state: Indices) -> float:
+        return float(self.grid.costs(state)[self.grid.first[0] + state[0]])
+
+    def _beams(self, demands: Sequence[Demand]) -> list[tuple[float, Indices | None]]:
+        """The cheapest state found for each demand by beams from the input, which go on side by side."""
+        start = self.grid.start
+        best: list[tuple[float, Indices | None]] = [(np.inf, None)] * len(demands)
+        beams, idle = [[start] for _ in demands], [0] * len(demands)
+        lacks = [-self.slack(start, demand) for demand in demands]
+        for _ in range(STEPS):
+            if self.expired():
+                break
+            self.look(state for beam in beams for state in beam)
+            for i, demand in enumerate(demands):
+                if beams[i]:
+                    before = best[i][0]
+                    best[i], beams[i] = self._advance(demand, lacks[i], beams[i], best[i])
+                    idle[i] = idle[i] + 1 if best[i][0] == before < np.inf else 0
+                    beams[i] = beams[i] if idle[i] < PATIENCE else []
+            if not any(beams):
+                break
+        return best
+
+    def _advance(
+        self, demand: Demand, lack: float, beam: list[Indices], best: tuple[float, Indices | None]
+    ) -> tuple[tuple[float, Indices | None], list[Indices]]:
+        """The cheapest state so far, and the next beam: by what a row would cost if it went on gaining as it has."""
+        options: list[tuple[float, int, int]] = []
+        for number, state in enumerate(beam):
+            slacks, costs = self.slacks(state, demand), self.grid.costs(state)
+            fits = np.where(slacks >= 0, costs, np.inf)
+            move = int(fits.argmin())
+            if fits[move] < best[0]:
+                best = (float(fits[move]), self.grid.moved(state, move))
+            gained = lack + slacks
+            with np.errstate(divide="ignore", invalid="ignore"):
+                estimate = np.where((slacks < 0) & (gained > 0) & (costs > 0), costs * lack / gained, np.inf)
+            some = np.flatnonzero(np.isfinite(estimate) & (costs < best[0]))
+            some = some[np.argsort(estimate[some], kind="stable")]
+            for _ in range(EACH):  # values of one feature that differ little must not fill the beam
+                first = np.unique(self.grid.feature[some], return_index=True)[1]
+                options += [(float(estimate[m]), number, int(m)) for m in some[first]]
+                some = np.delete(some, first)
+        following: dict[bytes, Indices] = {}
+        for _, number, move in sorted(options):
+            state = self.grid.moved(beam[number], move)
+            if state.tobytes() not in following and not any((state == old).all() for old in beam):
+                following[state.tobytes()] = state
+            if len(following) == BEAM:
+                break
+        return best, list(following.values())
+
+    def _polish(self, state: Indices, demand: Demand) -> Indices:
+        """A state that no move, and none of the tried pairs of moves, makes cheaper."""
+        while not self.expired():
+            self.look([state])
+            slacks, costs, now = self.slacks(state, demand), self.grid.costs(state), self._cost(state)
+            now -= 1e-12 * max(now, 1e-12)  # costs are sums in another order each time
+            fits = np.where(slacks >= 0, costs, np.inf)
+            if fits.min() < now:
+                state = self.grid.moved(state, int(fits.argmin()))
+                continue
+            down = np.flatnonzero((costs < now) & (slacks < 0))
+            down = down[np.argsort(-slacks[down], kind="stable")][:PAIRS]
+            firsts = [self.grid.moved(state, int(move)) for move in down]
+            self.look(firsts)
+            pairs = [(np.where(self.slacks(s, demand) >= 0, self.grid.costs(s), np.inf), s) for s in firsts]
+            options = [(float(c.min()), i, int(c.argmin())) for i, (c, _) in enumerate(pairs)]
+            if not options or min(options)[0] >= now:
+                return state
+            _, i, move = min(options)
+            state = self.grid.moved(pairs[i][1], move)
+        return state
+
+
+def _known_states(search: Search, grid: RowGrid, known: Floats) -> Integers:
+    """States near known rows of the class: of all of them the nearest, and of those that lie deep in it."""
+    if not len(known):
+        return np.empty((0, len(search.input)), dtype=np.intp)
+    margins = search.task.once(("known margins", search.target), lambda: search.task.margins(known, search.target))
+    found = grid.nearest(known)
+    costs = grid.cost[grid.first + found].sum(axis=1)
+    order = np.argsort(costs, kind="stable")
+    deep = order[margins[order] >= np.quantile(margins, DEEP)]
+    return np.unique(found[np.concatenate([order[: KNOWN // 2], deep[: KNOWN // 2]])], axis=0)
+
+
+def refit_path(search: Search, refits: Sequence[Model], all_accept: bool = False) -> Floats:
+    """Rows from the safest to the cheapest that the refits accept, shape (rows, features); there may be none.
+
+    With one model its margin is what must be large; with `all_accept` the path ends with rows that every refit accepts.
+    """
+    task, x = search.task, search.input
+    inputs = x[None] if task.inputs is None else task.inputs
+    table = task.once("leaf table", lambda: LeafTable.of(task, refits, inputs))
+    known = rows_of_class(task, search.target)
+    if table is not None:
+        grid = RowGrid(search, table.grid)
+        wanted = int(class_indices(task.model.classes, search.target, 1)[0])
+        passes = LeafSweeps(table, grid, wanted)
+        looking = RefitSearch(grid, lambda states: [spread(passes.margins(state)) for state in states])
+    else:
+        values, common = grid_values(task, inputs, [None] * len(task.space))
+        grid = RowGrid(search, Grid(tuple(values), tuple(common), tuple(np.arange(len(v)) for v in values)))
+        scale = max(1.0, float(np.median(np.abs(task.margins(known if len(known) else x[None], search.target)))))
+        looking = RefitSearch(grid, PredictedSweeps(refits, grid, scale), LEAST)
+    states = _known_states(search, grid, known)
+    demands, rungs = [Demand(k) for k in LADDER], [Demand(k) for k in RUNGS]
+    if len(refits) == 1:
+        looking.look([grid.start, *states])
+        here = [max(looking.slack(s, Demand(None, 0.0)), 0.0) for s in states]
+        size = float(np.median(here)) if any(here) else abs(looking.slack(grid.start, Demand(None, 0.0)))
+        demands = rungs = [Demand(None, part * size) for part in MARGINS]
+    if all_accept:
+        demands, rungs = [*demands, Demand(None)], [*rungs, Demand(None)]
+    rows = looking.path(demands, states, rungs)
+    return rows[task.valid(rows, search.target)] if len(rows) else rows
