@@ -139,6 +139,8 @@ class Question:
         How many rows the confidence must hold for together.
     tries : int
         By what the risk is divided because the rows stem from a search, see `Most`.
+    bits : int or None
+        That the seed is derived and the risk is ``2**-bits``, see `Most`.
     n_jobs : int
     points : array_like, data frame or None
         The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
@@ -156,6 +158,7 @@ class Question:
     n_jobs: int = 1
     points: Any = None
     method: Any = None
+    bits: int | None = None
 
     @classmethod
     def ask(
@@ -445,6 +448,21 @@ class Draws(Protocol):
 
     def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
+
+
+@runtime_checkable
+class NamesTest(Draws, Protocol):
+    """A method that says which test it will make, before it draws: what derived seeds ask for.
+
+    Its claim takes `Question.bits` over.
+    """
+
+    @property
+    def states_confidence(self) -> bool:
+        """Whether somebody asked for the confidence that it has."""
+
+    def test_name(self, question: Question, claim: Most) -> str:
+        """The test with all that decides when it passes."""
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._parallel import in_parallel, ranges
-from apas._random import Stream
+from apas._random import DERIVED, Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas._validation import check_integer, check_probability
 from apas.certification.certificate import Certificate, DrawnShift
@@ -225,6 +225,8 @@ class SamplingEvidence:
         How many of the failures are within rounding of 0; these never refute.
     first_failure : int or None
         Number of the first draw that failed beyond rounding.
+    siblings : tuple of str or None
+        Of a derived seed the digests that lead from the row to the hash of all rows of the call; else None.
     """
 
     entropy: int
@@ -236,7 +238,13 @@ class SamplingEvidence:
     failures: int
     doubtful: int
     first_failure: int | None
+    siblings: tuple[str, ...] | None = None
     kind: ClassVar[str] = "sampling"
+
+    @property
+    def test_name(self) -> str:
+        """The test with all that decides when it passes."""
+        return f"fixed/{self.samples}"
 
     @property
     def stopped(self) -> bool:
@@ -258,16 +266,23 @@ class SamplingEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as JSON values; the entropy as hexadecimal text, since it exceeds what JSON readers keep."""
-        return {"kind": self.kind, **vars(self), "entropy": hex(self.entropy)}
+        told = {"kind": self.kind, **vars(self), "entropy": hex(self.entropy)}
+        way = told.pop("siblings")
+        return told if way is None else {**told, "siblings": list(way)}
 
     @classmethod
     def from_dict(cls, about: Fields) -> SamplingEvidence:
         """The evidence that a file describes."""
         counts = ("samples", "allowed", "refuting", "draws", "failures", "doubtful")
-        about.only("kind", "entropy", "purpose", *counts, "first_failure")
+        derived = about.text("purpose").startswith(DERIVED)
+        about.only("kind", "entropy", "purpose", *counts, "first_failure", *(["siblings"] if derived else []))
         first = None if about.is_null("first_failure") else about.integer("first_failure")
         numbers = {key: about.integer(key) for key in counts}
-        return cls(about.entropy("entropy"), about.text("purpose"), **numbers, first_failure=first)
+        return cls(about.entropy("entropy"), about.text("purpose"), **numbers, first_failure=first, siblings=about.digests("siblings") if derived else None)
+
+
+class _Unasked(float):
+    """A confidence that goes without saying: one of the same size that somebody typed is a plain float."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,19 +312,30 @@ class Sampling:
     """
 
     coverage: float = 0.995
-    confidence: float = 0.999
+    confidence: float = _Unasked(0.999)
     n_samples: int | None = None
     name: ClassVar[str] = "sampling"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Sampling"))
-        object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Sampling"))
+        if self.states_confidence:
+            object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Sampling"))
         if self.n_samples is not None:
             object.__setattr__(self, "n_samples", check_integer(self.n_samples, "n_samples", "Sampling", least=1))
 
     def claim(self, question: Question) -> Most:
         """What the method will speak about."""
-        return Most(self.coverage, self.confidence, question.measure, question.claim_rows, question.tries)
+        asked = (question.measure, question.claim_rows, question.tries, question.bits)
+        return Most(self.coverage, self.confidence, *asked)
+
+    @property
+    def states_confidence(self) -> bool:
+        """Whether somebody asked for the confidence that it has."""
+        return not isinstance(self.confidence, _Unasked)
+
+    def test_name(self, question: Question, claim: Most) -> str:
+        """The test with all that decides when it passes."""
+        return f"fixed/{self.samples(question, claim)}"
 
     def unsupported(self, question: Question) -> str | None:
         """None: sampling works on every model and shift set."""
