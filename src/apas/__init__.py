@@ -94,6 +94,7 @@ _DEFINED_IN = {
     "certification.api": "certify",
     "certification.certificate": "Certificate",
     "certification.claims": "Every Most Verdict",
+    "certification.derived_seed": "DerivedSeed",
     "certification.interval_network": "IntervalNetwork",
     "certification.max_shift.api": "max_shift",
     "certification.max_shift.result": "MaxShift MaxShifts",

@@ -37,8 +37,8 @@ from apas._typing import Floats
 from apas.errors import InputError
 
 _LOCAL = threading.local()
-#: How purposes of streams begin that are drawn from SHAKE-128, and how many words of them one hash gives. Both say which
-#: word is which, and so never change: a later version would have another name.
+#: How purposes of streams begin that are drawn from SHAKE-128, and how many words of them one hash gives. Both say
+#: which word is which, and so never change: a later version would have another name.
 DERIVED, HASHED = "derived/1/", 1024
 #: What turns a signed 32-bit integer into a number of [-1, 1).
 UNIT = 2.0**-31
@@ -81,7 +81,7 @@ class Stream:
         object.__setattr__(self, "_state", {"state": state, "inc": increment})
 
     @classmethod
-    def seeded(cls, rng: int | np.random.Generator | None, purpose: str) -> Stream:
+    def seeded(cls, rng: object, purpose: str) -> Stream:
         """The stream of a purpose for what a user passed as `rng`."""
         return cls(entropy_of(rng), purpose)
 

@@ -88,6 +88,11 @@ def is_proof(claim: Claim) -> bool:
     return claim.coverage == 1 and not claim.risk
 
 
+def shown_confidence(claim: Claim) -> float | str:
+    """The confidence of a claim as a table has it: a number, or a text where no float can say it."""
+    return claim.written if isinstance(claim, Most) and claim.bits else claim.confidence
+
+
 #: Claims that a certificate file may hold.
 CLAIMS = Kinds({name: f"{__name__}.{name.capitalize()}" for name in ("every", "most")})
 

@@ -1,9 +1,9 @@
 """Seeds that nobody chooses: a hash of the model, the shifts, the rows, the claim and the test.
 
 Who may choose a seed tries many, until one passes. A derived seed is SHA-256 of everything that decides whether the
-claim is true or the test passes, and nothing else; its draws come from SHAKE-128 (`Stream`). To have other draws one has
-to ask another question, and each of them is answered wrongly with probability at most the risk: that is why the risk is
-2**-64 rather than 0.001. The page "Mathematics" has the theorem, the page "Certificate file" every byte of the hash.
+claim is true or the test passes, and nothing else; its draws come from SHAKE-128 (`Stream`). To have other draws one
+has to ask another question, and each of them is answered wrongly with probability at most the risk: that is why the
+risk is 2**-64 rather than 0.001. The page "Mathematics" has the theorem, the page "Files" every byte of the hash.
 
 All rows of a call share a seed, and so their draws. The seed depends on the rows through the root of a hash tree over
 their records: with the digests beside its way to the root, any row can be checked without the others.
@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from apas._fields import Fields
 from apas._random import DERIVED, Stream
 from apas._typing import Floats
 from apas._validation import check_integer
 from apas.certification.certificate import Certificate, Derived
-from apas.certification.claims import Most
+from apas.certification.claims import Claim, Most
+from apas.certification.max_shift.result import MaxShift
 from apas.certification.question import NamesTest, Question, decide
 from apas.certification.results import cells
 from apas.errors import InputError, Unsupported
@@ -34,6 +36,8 @@ from apas.models.digest import model_digest, unidentified
 from apas.shifts.base import KINDS, Fingerprinted
 
 _TAG = "apas/derived/1"
+#: Searches of `max_shift` whose delta has a confidence of its own.
+SEARCHES = ("rays", "confirm")
 #: With fewer bits it pays to try variants, and SHAKE-128 is not made for more.
 LEAST_BITS, MOST_BITS = 64, 128
 
@@ -129,21 +133,46 @@ def decide_derived(question: Question, seed: DerivedSeed) -> list[Certificate]:
     ]
 
 
-def derived_again(
-    alone: Question, claim: Most, digest: str, test: str, siblings: Sequence[str], asked: str, limit: float | None = None
-) -> int:
-    """The seed that the one row of a question, and what else a certificate states, lead to."""
-    (root,) = _records(alone, with_delta=limit is None)
-    for sibling in siblings:
-        root = _node(root, bytes.fromhex(sibling))
-    return _seed(root, digest, alone, claim, test, asked, limit)
+@dataclass(frozen=True)
+class StatedSeed:
+    """What an answer says about its seed; without siblings somebody chose it."""
+
+    stream: Stream
+    siblings: tuple[str, ...] | None
+    test: str
+    asked: str = "certify"
+    limit: float | None = None
+
+    @classmethod
+    def of(cls, item: Certificate | MaxShift) -> StatedSeed | None:
+        """What it says; None if nothing was drawn for it."""
+        if isinstance(item, Certificate):
+            e = item.evidence
+            return cls(Stream(e.entropy, e.purpose), e.siblings, e.test_name) if offers(e, Derived) else None
+        trace, chosen = Fields(dict(item.trace), "trace"), cls(Stream(0, "max_shift"), None, "")
+        if "siblings" not in item.trace:
+            return chosen if "entropy" in item.trace else None
+        ways = Fields({"siblings": trace.text("siblings").split()}, "trace").digests("siblings")
+        stream, search = Stream(trace.entropy("entropy"), f"{DERIVED}max_shift"), trace.choice("search", *SEARCHES)
+        return cls(stream, ways, f"fixed/{trace.integer('samples')}", f"{search}/1", trace.number("limit", above=0))
+
+    def complaint(self, alone: Question, claim: Claim, digest: str) -> str | None:
+        """Why it is not the seed that the one row of a question leads to, though a derived one is claimed; or None."""
+        derived = self.siblings is not None
+        if {derived, getattr(claim, "bits", None) is not None, self.stream.is_derived} != {derived}:
+            return "its claim, its stream and its seed do not agree on whether the seed was derived"
+        if self.siblings is None or not isinstance(claim, Most):
+            return None
+        (root,) = _records(alone, with_delta=self.limit is None)
+        for sibling in self.siblings:
+            root = _node(root, bytes.fromhex(sibling))
+        same = _seed(root, digest, alone, claim, self.test, self.asked, self.limit) == self.stream.entropy
+        return None if same else "its seed is not the one that model, shifts, row and claim lead to"
 
 
-def _seed(
-    root: bytes, digest: str, question: Question, claim: Most, test: str, asked: str, limit: float | None
-) -> int:
+def _seed(root: bytes, digest: str, question: Question, claim: Most, test: str, asked: str, limit: float | None) -> int:
     coverage = Fraction(repr(claim.coverage))
-    fields = {
+    fields: dict[str, bytes | str] = {
         "model": bytes.fromhex(digest),
         "shifts": json.dumps(question.shifts.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False),
         "records": root,
@@ -177,7 +206,7 @@ def _tree(leaves: Sequence[bytes]) -> tuple[bytes, list[tuple[str, ...]]]:
     level, siblings = [leaves[i] for i in order], [list[str]() for _ in leaves]
     below = [[i] for i in order]  # whose way leads through each node
     while len(level) > 1:
-        for i, node in enumerate(level):
+        for i in range(len(level)):
             for leaf in below[i] if i ^ 1 < len(level) else ():
                 siblings[leaf].append(level[i ^ 1].hex())
         pairs = range(0, len(level), 2)  # the last one of an odd number goes up as it is

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from apas._fields import Fields
-from apas._random import Stream
+from apas._random import DERIVED, Stream
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
@@ -72,6 +72,7 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
         ranks = {_test_of(e)[0] for e in map(_sampling_evidence, (items[i] for i in rows)) if e.entropy == entropy}
         known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
         some = replace(question.take(np.array(part, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
+        some = replace(some, bits=claim.bits)
         found: Sequence[Certificate | str]
         try:
             method = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
@@ -192,7 +193,8 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
     if item.is_certified and evidence.draws != evidence.samples:
         return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
     before = search_tries(0, test) if item.is_certified and not _is_listed(question) else None
-    if claim.tries not in (before, _tries(question, evidence)):
+    # a search tests each candidate on draws that follow from it, and pays what it likes
+    if evidence.siblings is None and claim.tries not in (before, _tries(question, evidence)):
         return _rank_complaint(question, evidence, claim)
     return too_many_rows(claim, together)
 
@@ -200,7 +202,9 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
 def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
     """Rank and number of the test that a stream is for; (0, 0) for that of `certify`, a rank of -1 if for none."""
     found = _TEST.fullmatch(evidence.purpose)
-    return (int(found[1]), int(found[2])) if found else (0 if evidence.purpose == "certify" else -1, 0)
+    if found is None:
+        return (0 if evidence.purpose in ("certify", f"{DERIVED}certify") else -1), 0
+    return int(found[1]), int(found[2])
 
 
 def _is_listed(question: Question) -> bool:
@@ -225,7 +229,7 @@ def _charge_rank(question: Question, item: Certificate, answer: _Answer, known: 
     evidence, claim = _sampling_evidence(item), item.claim
     assert isinstance(claim, Most)
     tries, rank = _tries(question, evidence), _test_of(evidence)[0]
-    if answer[0] is not Checked.HOLDS or claim.tries == tries:
+    if answer[0] is not Checked.HOLDS or claim.tries == tries or evidence.siblings is not None:
         return answer
     confidence = replace(claim, tries=tries).row_confidence
     allowed = allowed_failures(evidence.samples, coverage=claim.coverage, confidence=confidence)
@@ -466,7 +470,7 @@ def _check_radius(
     told = item.trace.get("method") in _PROOFS if item.claim.coverage == 1 else item.trace.get("search") in _SEARCHES
     if own is not None and not (told and CLAIMS.know(item.claim)):
         return own(alone, item)
-    some = replace(alone, claim_rows=item.claim.rows)
+    some = replace(alone, claim_rows=item.claim.rows, bits=getattr(item.claim, "bits", None))
     try:
         now = _search_again(some, item)
     except ApasError as error:
@@ -496,8 +500,10 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     if search == "rays" and network is None and "rungs" not in item.trace:
         return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
     sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
-    found = sampler.largest_shift(alone, Stream(trace.entropy("entropy"), "max_shift"), limit=limit, search=search)[0]
-    return replace(found, trace={**found.trace, "limit": limit})
+    derived = {key: value for key, value in item.trace.items() if key == "siblings"}
+    stream = Stream(trace.entropy("entropy"), f"{DERIVED if derived else ''}max_shift")
+    found = sampler.largest_shift(alone, stream, limit=limit, search=search)[0]
+    return replace(found, trace={**found.trace, **derived, "limit": limit})
 
 
 def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:

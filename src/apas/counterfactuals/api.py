@@ -14,6 +14,7 @@ from apas._parallel import in_parallel, workers
 from apas._random import entropy_of
 from apas._typing import Floats
 from apas._validation import check_integer
+from apas.certification.derived_seed import DerivedSeed
 from apas.certification.methods import METHODS
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
@@ -62,7 +63,7 @@ def generate(
     max_candidates: int = 200,
     time_limit: float | None = None,
     n_jobs: int = 1,
-    rng: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | DerivedSeed | str | None = None,
 ) -> Counterfactuals:
     """Find counterfactual explanations that are certified to survive shifts of the model by up to `delta`.
 
@@ -96,8 +97,9 @@ def generate(
         Seconds for the whole call; what is not found by then has status BUDGET.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The result does not depend on it.
-    rng : None, int or numpy.random.Generator
-        Seed of the draws; recorded in the certificates.
+    rng : None, int, numpy.random.Generator, "derived" or DerivedSeed
+        Seed of the draws; recorded in the certificates. A `DerivedSeed` ("derived") cannot be chosen by anybody: each
+        candidate is tested on draws that follow from it.
 
     Returns
     -------
@@ -153,7 +155,8 @@ def generate(
         raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
     if offers(origin, ForRows):
         origin.check_rows(len(inputs))
-    entropy = entropy_of(rng)
+    derived = DerivedSeed.wanted(rng)
+    entropy = entropy_of(rng) if derived is None else 0  # what a search draws decides nothing
     sizes = np.asarray(delta, dtype=object).ravel().tolist()
     unshifted = bool(sizes) and all(isinstance(d, Real) and not isinstance(d, bool) and d == 0 for d in sizes)
     if unshifted:  # what is asked of the model itself is asked of a list of one model
@@ -163,6 +166,8 @@ def generate(
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
+    if derived is not None:
+        derived.ask(question)
     chosen, targets, deltas = question.method, question.target, question.delta
     _check_method(chosen, question)
     complaint = origin.unsupported(task)
@@ -171,7 +176,7 @@ def generate(
     searched = None
     if offers(shift_set, Listed) and offers(chosen, Draws):
         searched, shift_set = split_models(shift_set, chosen)
-    test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched)
+    test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched, derived)
     _check_tests(test, origin, limits.k)
     searches = [
         Search(task, i, x, t, test=test.for_search(t, float(d)))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apas._random import Stream
+from apas.certification.derived_seed import DerivedSeed
 from apas.certification.max_shift.confirm import confirm_rows, published_search
 from apas.certification.max_shift.grid import along_grid
 from apas.certification.max_shift.proved import proved_deltas
@@ -49,7 +50,7 @@ def max_shift(
     limit: float | None = None,
     simultaneous: bool = False,
     n_jobs: int = 1,
-    rng: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | DerivedSeed | str | None = None,
 ) -> MaxShifts:
     """Find the largest shift of the model at which each row is certified to keep its class.
 
@@ -76,8 +77,8 @@ def max_shift(
         Let the confidence hold for all rows together.
     n_jobs : int, default 1
         Number of processes; the answer does not depend on it.
-    rng : None, int or numpy.random.Generator
-        Seed of the draws; recorded in the result.
+    rng : None, int, numpy.random.Generator, "derived" or DerivedSeed
+        Seed of the draws; recorded in the result. A `DerivedSeed` ("derived") cannot be chosen by anybody.
 
     Returns
     -------
@@ -116,7 +117,16 @@ def max_shift(
         raise InputError(f"`search` must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}.")
     if search not in (None, "rays") and not offers(chosen, Draws):  # the name of the default does no harm
         raise InputError('`search` goes with method="sampling"; leave it out.')
-    farthest, stream = _limit(limit, question), Stream.seeded(rng, "max_shift")
+    farthest, derived, ways = _limit(limit, question), DerivedSeed.wanted(rng), None
+    if derived is None:
+        stream = Stream.seeded(rng, "max_shift")
+    else:
+        question, search = derived.ask(question), search or default_search(question)
+        if search == "paper":
+            why = "whose tests have a confidence, but not the delta that they lead to"
+            raise InputError(f'`rng="derived"` cannot be used with search="paper", {why}; leave `search` out.')
+        seed = derived.derive(question, f"{search}/1", farthest)
+        stream, ways = seed.stream("max_shift"), iter(seed.siblings)
     claim, near = question.method.claim(question), question.doubtful_rows()
     ok = question.valid_rows() & ~near if len(question) else near
     answers: list[MaxShift] = []
@@ -131,7 +141,8 @@ def max_shift(
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
-        object.__setattr__(item, "trace", {**item.trace, "limit": farthest})
+        way = {} if ways is None else {"siblings": " ".join(next(ways))}
+        object.__setattr__(item, "trace", {**item.trace, **(way if item.trace else {}), "limit": farthest})
     names = net.feature_names if offers(net, Named) else None
     return MaxShifts(items, **question.context, feature_names=names, model=net)
 
@@ -151,29 +162,33 @@ def _limit(limit: float | None, question: Question) -> float:
 MANY = 100_000
 
 
+def default_search(question: Question) -> str:
+    """How the largest shift is looked for by draws, unless somebody says it."""
+    return "rays" if len(question.model.parameters) <= MANY else "confirm"
+
+
 def sampled_answers(
-    question: Question, sampler: Sampling, entropy: int, limit: float, search: str | None = None
+    question: Question, sampler: Sampling, stream: Stream, limit: float, search: str | None = None
 ) -> list[MaxShift]:
     """The largest deltas that draws certify, for rows that are valid on the model itself."""
-    if search is None:
-        search = "rays" if len(question.model.parameters) <= MANY else "confirm"
+    search = search or default_search(question)
     claim = sampler.claim(question)
     # first failures along rays, and proved deltas, are those of a dense network in a bounded set
     network = question.network if isinstance(question.geometry, Region) else None
     proved, _, broken = proved_deltas(question, network, limit)
     plan = samples, allowed, refuting = sampler.plan(question, claim)
     if search == "rays":
-        trace = {"search": "rays", "entropy": hex(entropy), "samples": samples}
+        trace = {"search": "rays", "entropy": hex(stream.entropy), "samples": samples}
         trace |= {"allowed": allowed, "refuting": refuting, "claim": "pathwise"}
         if network is None:
-            return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
-        return along_rays(question, claim, entropy, plan, limit, proved, broken, trace)
+            return along_grid(question, claim, stream, plan, limit, trace | {"exact_roots": False})
+        return along_rays(question, claim, stream, plan, limit, proved, broken, trace)
     if search == "confirm":
-        found = confirm_rows(question, claim, entropy, samples, limit, proved)
+        found = confirm_rows(question, claim, stream, samples, limit, proved)
     else:
         if sampler.n_samples is None:  # as published: no more draws than the claim needs
             samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
-        found = published_search(question, entropy, samples, limit)
+        found = published_search(question, stream, samples, limit)
     answers = []
     for i, target in enumerate(question.target):
         delta = max(float(found.delta[i]), float(proved[i]))

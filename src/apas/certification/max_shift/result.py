@@ -127,7 +127,8 @@ class MaxShift:
         if not self.delta:
             return f"nothing is certified for {who}: {self.reason}."
         if isinstance(self.claim, Most):
-            what = f"{self.claim}, keep {who} at delta = {self.written()} ({self.claim.measure})"
+            told = f" ({self.claim.variants})" if self.claim.bits else ""
+            what = f"{self.claim}{told}, keep {who} at delta = {self.written()} ({self.claim.measure})"
         elif is_proof(self.claim):
             what = f"every shift by up to delta = {self.written()} keeps {who} ({self.claim.measure})"
         else:

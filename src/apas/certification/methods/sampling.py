@@ -277,8 +277,9 @@ class SamplingEvidence:
         derived = about.text("purpose").startswith(DERIVED)
         about.only("kind", "entropy", "purpose", *counts, "first_failure", *(["siblings"] if derived else []))
         first = None if about.is_null("first_failure") else about.integer("first_failure")
+        way = about.digests("siblings") if derived else None
         numbers = {key: about.integer(key) for key in counts}
-        return cls(about.entropy("entropy"), about.text("purpose"), **numbers, first_failure=first, siblings=about.digests("siblings") if derived else None)
+        return cls(about.entropy("entropy"), about.text("purpose"), **numbers, first_failure=first, siblings=way)
 
 
 class _Unasked(float):
@@ -381,7 +382,7 @@ class Sampling:
         """The largest delta that draws certify, by one of the searches of `max_shift`."""
         from apas.certification.max_shift.api import sampled_answers  # which counts failures as this method does
 
-        return sampled_answers(question, self, stream.entropy, limit, search)
+        return sampled_answers(question, self, stream, limit, search)
 
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Clopper-Pearson bands from the same draws at every delta."""

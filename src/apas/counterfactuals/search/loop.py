@@ -30,6 +30,7 @@ from apas._random import Stream
 from apas._typing import Array, Floats
 from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, Verdict, search_tries
+from apas.certification.derived_seed import DerivedSeed, decide_derived
 from apas.certification.methods.sampling import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
@@ -205,6 +206,7 @@ class CertifyingTest:
     method: Method
     entropy: int
     searched: ShiftSet | None = None
+    seed: DerivedSeed | None = None
 
     @cached_property
     def draws(self) -> Draws | None:
@@ -216,7 +218,8 @@ class CertifyingTest:
     ) -> Question:
         """The question about candidates, as `certify` would ask it about the same rows in raw units."""
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
-        return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
+        asked = Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
+        return asked if self.seed is None else replace(asked, method=self.method, bits=self.seed.bits)
 
     def can_test(self, rank: int, number: int) -> bool:
         """Whether test number `number` of a rank (0: that of a path) could certify anything: with few draws not all."""
@@ -243,6 +246,9 @@ class CertifyingTest:
         # listed models certify one candidate of a row once, so that there is nothing to divide the risk among
         tries = 1 if self.searched is not None else search_tries(rank, number)
         question = self.question(points, targets, deltas, tries=tries)
+        if self.seed is not None:  # that of each candidate follows from it alone, so that its draws are fresh
+            alone = [question.take(slice(i, i + 1)) for i in range(len(question))]
+            return [c for one in alone for c in decide_derived(one, self.seed)]
         return self.decided(question, Stream(self.entropy, f"generate/{rank}/{number}"))
 
     def decided(self, question: Question, stream: Stream) -> list[Certificate]:
@@ -283,7 +289,8 @@ class CertifyingTest:
 
     def _claim(self, method: Draws, tries: int = 1) -> Most:
         """What a test of so many tries claims, without words: nobody reads it."""
-        return Most(method.coverage, method.confidence, "", tries=tries)
+        bits = None if self.seed is None else self.seed.bits
+        return Most(method.coverage, method.confidence, "", tries=tries, bits=bits)
 
     def _look_at_draws(self, method: Draws, question: Question) -> list[Look]:
         """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
@@ -291,7 +298,7 @@ class CertifyingTest:
         samples = method.samples(question, claim)
         allowed = _most_failures(samples, claim)
         if allowed < 0:  # enough for the one test of a path only, which has the whole risk
-            allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
+            allowed = allowed_failures(samples, coverage=claim.coverage, confidence=1 - claim.risk)
         # the largest m with m + CAUTION sqrt(m) <= allowed: counts of failures have a standard deviation of about
         # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
         bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
