@@ -40,7 +40,7 @@ def certify_command(
     time_limit: Annotated[
         float | None, optional("Seconds per row (exact, cascade, enumeration).", "60; none with enumeration")
     ] = None,
-    seed: options.Seed = None,
+    draws: options.SeedOptions,
     common: options.QuestionOptions,
 ) -> None:
     """Certify that explanations keep their class while the model shifts.
@@ -56,7 +56,7 @@ def certify_command(
     check_outputs({"--save": common.save}, model, rows)
     common.check_delta(delta)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
-    common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seed)
+    common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=draws.pick())
 
 
 #: Per kind of evidence what the table shows of it: heading, entry, and how it is written.

@@ -42,7 +42,7 @@ def generate_command(
     k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
     max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
     time_limit: Annotated[float | None, Option(help="Seconds for all rows together.")] = None,
-    seed: options.Seed = None,
+    draws: options.SeedOptions,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
     jobs: options.Jobs = None,
@@ -92,7 +92,7 @@ def generate_command(
             max_candidates=max_candidates,
             time_limit=time_limit,
             n_jobs=n_jobs,
-            rng=seed,
+            rng=draws.pick(),
         )
     if out is not None:
         _write(found, out)

@@ -180,6 +180,8 @@ CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, writt
 Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
 TimeLimit = Annotated[float | None, optional("Seconds to search for a proof, per row (exact, cascade).", "60")]
 Seed = Annotated[int | None, Option(min=0, help="Seed of the draws, to repeat a run.")]
+Derived = Annotated[bool, Option("--derived", help="Let model, rows and claim decide the seed; the risk is 2^-64.")]
+Bits = Annotated[int | None, optional("The risk of --derived is 2^-BITS.", "64")]
 Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
 # What may move, and how.
@@ -213,6 +215,27 @@ class LayerOptions:
         names: Any = None if self.activation is None else split_words(self.activation)
         activation = names[0] if names and len(names) == 1 else names
         return load_model(path, activation=activation, output=self.output, **said)
+
+
+@dataclass(eq=False, repr=False)
+class SeedOptions:
+    """Where the draws come from."""
+
+    seed: Seed = None
+    derived: Derived = False
+    bits: Bits = None
+
+    def pick(self) -> Any:
+        """What the library takes as its `rng`."""
+        from apas import DerivedSeed
+
+        if self.bits is not None and not self.derived:
+            raise InputError("`--bits` goes with `--derived`; leave it out.")
+        if self.seed is not None and self.derived:
+            raise InputError(
+                "`--seed` goes without `--derived`, which leaves nothing to choose; leave one of them out."
+            )
+        return DerivedSeed(*([] if self.bits is None else [self.bits])) if self.derived else self.seed
 
 
 @dataclass(eq=False, repr=False)
