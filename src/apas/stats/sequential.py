@@ -1,7 +1,7 @@
 """The anytime test of a share: counts that may be looked at after every draw, and boundaries that are exact integers.
 
 With q = 1 - coverage, of n draws k failed. Likelihood ratios of "the odds of failing are g times those of q" against q,
-in a fixed mixture, are non-negative supermartingales that start at 1 whenever the claim that they speak against is true:
+in a fixed mixture, are non-negative supermartingales that start at 1, if what they speak against is true:
 
     E_n(k) = sum_i w_i g_i**k / (1 - (1 - g_i) q)**n,  g_i < 1, if at least a share q fails;
     F_n(k) = sum_i v_i h_i**k / (1 + (h_i - 1) q)**n,  h_i > 1, if at most a share q fails.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -152,7 +152,9 @@ class Boundary:
             low, high = (low, middle) if self.refute.crosses(draws, middle) else (middle, high)
         return high
 
-    def decide(self, failing: Iterable[Any], cap: int, before: tuple[int, int] = (0, 0)) -> tuple[str, int, int]:
+    def decide(
+        self, failing: Iterable[tuple[int, bool]], cap: int, before: tuple[int, int] = (0, 0)
+    ) -> tuple[str, int, int]:
         """Verdict, the draw that decides, and how many of the failing draws lie up to it.
 
         Parameters
@@ -165,20 +167,17 @@ class Boundary:
         before : tuple of int, default (0, 0)
             Failures, and those beyond doubt, of an earlier part of the same draws, which decided nothing.
         """
-        count, clear = before
-        hopeless, taken = self.most(cap), 0
+        (count, clear), taken = before, 0
         for at, sure in failing:
-            # beyond `hopeless` failures nothing certifies up to the cap, and N_k need not be known
-            if at >= (min(self.needed(count), cap) if count <= hopeless else cap):
+            if at >= cap or self.certify.crosses(at, count):
                 break
             count, clear, taken = count + 1, clear + bool(sure), taken + 1
             if sure and self.refute.crosses(at + 1, clear):
                 return "REFUTED", at + 1, taken
             if count - clear >= MOST_DOUBTFUL and self.refute.crosses(at + 1, count):
                 return "UNKNOWN", at + 1, taken
-        if count <= hopeless:
-            return "CERTIFIED", self.needed(count), taken
-        return "UNKNOWN", cap, taken
+        certified = self.certify.crosses(cap, count)  # E rises with the draws: then it did so at N_k of them
+        return ("CERTIFIED", self.needed(count), taken) if certified else ("UNKNOWN", cap, taken)
 
 
 def _log1p(x: Fraction) -> float:
