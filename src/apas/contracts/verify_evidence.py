@@ -19,11 +19,12 @@ from apas._random import DERIVED, Stream
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
+from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.exact import Exact
-from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
+from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence
 from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
@@ -66,8 +67,9 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
         elif evidence.samples > MOST_DRAWS:
             answers[i] = Checked.NOT_CHECKED, f"{evidence.samples} draws are more than are made again ({MOST_DRAWS})"
         else:
-            groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
-    for (claim, samples, entropy, purpose), part in groups.items():
+            stream = (evidence.samples, evidence.entropy, evidence.purpose, evidence.anytime)
+            groups.setdefault((claim, *stream), []).append(i)
+    for (claim, samples, entropy, purpose, anytime), part in groups.items():
         # how many ranks from 0 on have a row that was tested on draws of this seed
         ranks = {_test_of(e)[0] for e in map(_sampling_evidence, (items[i] for i in rows)) if e.entropy == entropy}
         known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
@@ -75,7 +77,8 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
         some = replace(some, bits=claim.bits)
         found: Sequence[Certificate | str]
         try:
-            method = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
+            test = {"n_samples": samples, "test": "anytime" if anytime else "fixed"}
+            method = Sampling(coverage=claim.coverage, confidence=claim.confidence, **test)
             found = decide(some, method, Stream(entropy, purpose))
         except InputError as error:
             found = [str(error)] * len(part)
@@ -190,10 +193,12 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
     rank, test = _test_of(evidence)
     if rank < 0:
         return f"nothing is certified on the stream {evidence.purpose!r}"
-    if item.is_certified and evidence.draws != evidence.samples:
+    if item.is_certified and evidence.draws != evidence.samples and not evidence.anytime:
         return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
-    before = search_tries(0, test) if item.is_certified and not _is_listed(question) else None
-    # a search tests each candidate on draws that follow from it, and pays what it likes
+    # what tests cost when ranks had no price yet; there was no anytime test then
+    priced = evidence.anytime or not item.is_certified or _is_listed(question)
+    before = None if priced else search_tries(0, test)
+    # a search with derived seeds tests each candidate on draws that follow from it, and pays what it likes
     if evidence.siblings is None and claim.tries not in (before, _tries(question, evidence)):
         return _rank_complaint(question, evidence, claim)
     return too_many_rows(claim, together)

@@ -14,8 +14,8 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
+from apas.certification.failing_draws import drawn_blocks, first_failures
 from apas.certification.max_shift.result import MaxShift, Plan, Trace
-from apas.certification.methods.sampling import drawn_blocks, first_failures
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.stats import allowed_failures

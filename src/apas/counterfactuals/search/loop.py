@@ -31,7 +31,7 @@ from apas._typing import Array, Floats
 from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, Verdict, search_tries
 from apas.certification.derived_seed import DerivedSeed, decide_derived
-from apas.certification.methods.sampling import block_size
+from apas.certification.failing_draws import block_size
 from apas.certification.question import Draws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.observed_split import AdditiveModels, differences
