@@ -2,12 +2,14 @@
 """Check a certificate file against a dense network without apas: NumPy and the standard library are all it needs.
 
     python apas_checker.py CERTIFICATES.json MODEL.json [--require-coverage C] [--require-confidence C]
-                           [--require-delta D] [--require-target T]
+                           [--require-delta D] [--require-target T] [--require-derived]
 
 Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, and witnesses; the
 rest is NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must
 claim at least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all,
 was not; 70: no answer, such as when nobody takes it.
+
+A seed that is said to be derived is derived again: `derive` and `numbers` say how, and `VECTOR` is an example.
 """
 
 import argparse
@@ -42,7 +44,8 @@ FIELDS = {  # of each kind of object
     "parameters": "delta values",
 }  # fmt: skip
 MOST = 10**6  # draws that are made again for one row
-TEST = re.compile("certify|generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")  # streams: rank and number of a test
+# streams of tests: of a search with rank and number
+TEST = re.compile("(?:derived/1/)?certify|generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
 
 
 class Stop(Exception):
@@ -59,7 +62,9 @@ def once(pairs):
     """An object of a file: no key occurs twice, none of its kind is missing, and none is there that nobody looks at."""
     found = dict(pairs)
     fields = FIELDS.get(str(found.get("kind")))
-    known = set(found) - ({"test"} if found.get("kind") == "sampling" else set())  # which is new in version 2
+    if found.get("kind") == "most" and "bits" in found:  # of a derived seed
+        fields = fields.replace("confidence", "bits")
+    known = set(found) - ({"test", "siblings"} if found.get("kind") == "sampling" else set())  # new in version 2
     if len(found) < len(pairs) or (fields and {"kind", *fields.split()} != known):
         raise ValueError(f"an object must not have the keys {[key for key, _ in pairs][:12]}")
     return found
@@ -77,6 +82,48 @@ def read(path, kind):
         raise ValueError(f"{path} does not have the format {kind}, version {versions[-1]} or older")
     json.dumps(content, allow_nan=False, ensure_ascii=False).encode()  # fails where half a character stands alone
     return content
+
+
+def hashed(what, **fields):
+    """SHA-256 of fields, each with its name and its length."""
+    parts = [(name, value if isinstance(value, bytes) else str(value).encode()) for name, value in fields.items()]
+    text = b"".join(f"/{name}/{len(value)}/".encode() + value for name, value in parts)
+    return hashlib.sha256(f"apas/derived/1/{what}".encode() + text).digest()
+
+
+def derive(model, shifts, x, k, c):
+    """The seed that follows from a model's digest, the shifts, a row in model units, its class and its certificate."""
+    claim, e = c["claim"], c["evidence"]
+    row, delta = ((np.asarray(v, dtype="<f8") + 0.0).astype("<f8").tobytes() for v in (x, c["delta"]))  # no -0.0
+    root = hashed("record", row=row, target=k, delta=delta)
+    for sibling in e["siblings"]:  # on the way to the root of the hash tree over all rows
+        root = hashed("node", children=b"".join(sorted([root, bytes.fromhex(sibling)])))
+    test = e["test"] if e["test"] != "fixed" else f"fixed/{e['samples']}"
+    shifts, share = json.dumps(shifts, sort_keys=True, separators=(",", ":")), Fraction(repr(claim["coverage"]))
+    about = {"model": bytes.fromhex(model), "shifts": shifts, "records": root, "coverage": share}
+    about |= {"bits": claim["bits"], "test": test, "rows": claim["rows"], "tries": claim["tries"]}
+    return int.from_bytes(hashed("seed", **about, question="certify"), "big")
+
+
+def numbers(stream, at, count):
+    """Words number `at` and on: those of SHAKE-128, 1024 for each of its inputs, or of PCG64DXSM in a state."""
+    if isinstance(stream, str):
+        inputs = (f"{stream}/{i}".encode() for i in range(at // 1024, -(-(at + count) // 1024)))
+        output = b"".join(hashlib.shake_128(text).digest(8192) for text in inputs)
+        return np.frombuffer(output, "<u8")[at % 1024 :][:count]
+    bits = np.random.PCG64DXSM()
+    bits.state = {"bit_generator": "PCG64DXSM", "state": stream, "has_uint32": 0, "uinteger": 0}
+    bits.advance(at)
+    return bits.random_raw(count).astype("<u8")
+
+
+LINF = {"kind": "linf", "relative": False, "kinds": ["weight", "bias"], "layers": None, "scale": None, "floor": 0.0}
+CLAIM = {"coverage": 0.995, "bits": 64, "rows": 1, "tries": 1}
+MADE = {"test": "fixed", "samples": 20000, "siblings": ["11" * 32, "ee" * 32]}
+#: What `derive` is given, and what it gives; and words 0 and 1024 of that seed's stream.
+VECTOR = ("00" * 32, LINF, [1.0, -0.0, 0.1], 1, {"delta": 0.05, "claim": CLAIM, "evidence": MADE})
+VECTOR_SEED = 0x6B258FC0FA46CB5A2293B2F97B4D8026650B2171C49EB0659CAF09669BEADAE6
+VECTOR_WORDS = [0xBF5EF40BBD51B91C, 0xA2DF29178AF004A6]
 
 
 class Net:
@@ -202,10 +249,7 @@ class Net:
         width, tile = k + (kind == "lp"), 128 if k <= 1024 else 1
         first, last = start // tile, -(-stop // tile)
         at, count = first * tile * width, (last - first) * tile * width
-        bits = np.random.PCG64DXSM()
-        bits.state = {"bit_generator": "PCG64DXSM", "state": stream, "has_uint32": 0, "uinteger": 0}
-        bits.advance(at // 2 if box else at)
-        words = bits.random_raw(count // 2 + 1 if box else count).astype("<u8")
+        words = numbers(stream, at // 2, count // 2 + 1) if box else numbers(stream, at, count)
         u = words.view("<i4")[at % 2 :][:count] * 2.0**-31 if box else words
         u = u.reshape(-1, width, tile).transpose(0, 2, 1).reshape(-1, width)[start - first * tile :][: stop - start]
         if not box:
@@ -220,10 +264,8 @@ class Net:
 
     def sparse_draws(self, stream, start, stop, moving, count):
         """The same for sparse shifts: which parameters move, by Floyd's way to draw a set, and then by how much."""
-        bits, out = np.random.PCG64DXSM(), np.zeros((stop - start, len(self.theta)))
-        bits.state = {"bit_generator": "PCG64DXSM", "state": stream, "has_uint32": 0, "uinteger": 0}
-        bits.advance(2 * count * start)
-        words = (bits.random_raw(2 * count * len(out)) >> np.uint64(11)).reshape(len(out), 2, count)
+        out = np.zeros((stop - start, len(self.theta)))
+        words = (numbers(stream, 2 * count * start, 2 * count * len(out)) >> np.uint64(11)).reshape(len(out), 2, count)
         for row, (picks, sizes) in zip(out, words.tolist(), strict=True):
             taken = {}
             for i, (pick, size) in enumerate(zip(picks, sizes, strict=True), len(moving) - count):
@@ -237,6 +279,7 @@ class Net:
         """Which draws fail for each row, which of them beyond rounding, and the margins on the first one."""
         d = hashlib.sha256(f"apas/1/{purpose}/{entropy}".encode()).digest()
         stream = {"state": int.from_bytes(d[:16], "little"), "inc": int.from_bytes(d[16:], "little") | 1}
+        stream = f"apas/{purpose}/{entropy:064x}" if purpose.startswith("derived/") else stream
         step = max(1, 2**21 // (len(self.theta) + len(X) * max(map(max, self.shapes))) // 128 * 128)
         band = self.band(X, delta * self.radii * (8.4 if self.shifts["kind"] == "gaussian" else 1.0))
         found = []
@@ -262,9 +305,9 @@ class Net:
 
 
 @cache
-def plan(coverage, confidence, parts, n):
+def plan(coverage, risk, n):
     """How many failures certify at most and refute at least, from a binomial distribution with 80 digits."""
-    shares = Fraction(repr(coverage)), (1 - Fraction(repr(confidence))) / parts
+    shares = Fraction(repr(coverage)), risk
     with localcontext(Context(prec=80, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         p, risk = (Decimal(f.numerator) / f.denominator for f in shares)
         term, below, allowed, j = p**n, Decimal(0), -1, 0
@@ -311,6 +354,14 @@ def anytime(coverage, risk, drawn, draws, samples):
     return "UNKNOWN", samples, count
 
 
+def risk_of(claim):
+    """How often such a claim may be false; 0 if it never is, and NaN if it is none."""
+    if "bits" in claim:
+        return Fraction(1, 2 ** claim["bits"]) if type(claim["bits"]) is int and 0 < claim["bits"] <= 256 else math.nan
+    sure = claim.get("confidence", 1)
+    return 1 - Fraction(repr(sure)) if 0 < sure <= 1 else math.nan
+
+
 def sampled(c, drawn, together, lower):
     """Count the draws again; `lower` is how many ranks from 0 on the file holds of this seed."""
     claim, e, n = c["claim"], c["evidence"], c["evidence"]["samples"]
@@ -319,14 +370,19 @@ def sampled(c, drawn, together, lower):
     rank, number = (int(text or 0) for text in test.groups())
     before = max(1, number * (number + 1))  # what tests cost when ranks had no price yet
     price = before * max(1, rank * (rank + 1))
-    share, sure, rows, tries = (claim[key] for key in ("coverage", "confidence", "rows", "tries"))
+    share, rows, tries, risk = claim["coverage"], claim["rows"], claim["tries"], risk_of(claim)
+    derived = "siblings" in e  # then a search tests each row on draws that follow from it, and pays what it likes
+    same = derived == ("bits" in claim) == e["purpose"].startswith("derived/")
+    need(same, "the claim, the stream and the seed do not agree on whether the seed was derived")
+    price = tries if derived else price
     fixed = e.get("test", "fixed") == "fixed"
     paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED" and fixed)
     whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and paid
-    need(whole and 0 < share < 1 and 0 < sure < 1 and (rows == 1 or together <= rows), "the claim hides tests or rows")
+    whole = whole and tries > 0 and 0 < share < 1 and 0 < risk < 1
+    need(whole and (rows == 1 or together <= rows), "the claim hides tests or rows")
     if not fixed:
-        risk, at = (1 - Fraction(repr(sure))) / (rows * tries), e["draws"]
-        verdict, draws, count = anytime(share, risk, drawn, at, n)
+        at = e["draws"]
+        verdict, draws, count = anytime(share, risk / (rows * tries), drawn, at, n)
         where = np.flatnonzero(drawn[0][:at])
         beyond = drawn[1][where]
         first = int(where[beyond][0]) if beyond.any() else None
@@ -336,8 +392,8 @@ def sampled(c, drawn, together, lower):
         need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
         need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another")
         return f"drawn again: {count} of {draws} failed (anytime test)"
-    allowed, refuting = plan(share, sure, rows * tries, n)
-    enough = plan(share, sure, rows * price, n)[0]
+    allowed, refuting = plan(share, risk / (rows * tries), n)
+    enough = plan(share, risk / (rows * price), n)[0]
     where = np.flatnonzero(drawn[0])
     sure = drawn[1][where]
     ends = (np.cumsum(sure) == refuting) | (np.arange(1, len(where) + 1) == 10 * refuting)
@@ -435,8 +491,8 @@ def checked(net, x, k, entry, drawn, *shared):
 
 def possible(claim):
     """Whether a claim is one that could be made."""
-    shares = [claim["coverage"], claim["confidence"]] if claim["kind"] == "most" else []
-    return claim["kind"] in ("every", "most") and all(0 < s <= 1 for s in shares) and claim["rows"] > 0
+    share = claim.get("coverage", 1)
+    return claim["kind"] in ("every", "most") and 0 < share <= 1 > risk_of(claim) and claim["rows"] > 0
 
 
 def streams(net, entries, version):
@@ -449,7 +505,7 @@ def streams(net, entries, version):
         if not re.fullmatch("0x[0-9a-f]{1,1024}", seed):
             raise ValueError("an entropy is a hexadecimal number")
         k = [i for i, label in enumerate(net.classes) if c and repr(label) == repr(c["target"])]
-        shared = [claim.get(key) for key in ("coverage", "confidence", "rows", "tries")]
+        shared = [claim.get(key) for key in ("coverage", "confidence", "bits", "rows", "tries")]
         if (e and (version == 1) != ("test" not in e)) or e.get("test", "fixed") not in ("fixed", "anytime/1"):
             raise ValueError("a sampling test is fixed or anytime/1, and its file says which from version 2 on")
         made = e.get("samples" if e.get("test", "fixed") == "fixed" else "draws", 1)
@@ -490,6 +546,9 @@ def check(file, net):
             need(shown, "a certified row has seen all its draws")
             alone = e["kind"] != "sampling" or c["method"] == "sampling"
             need(alone, "its method is not one sample; a cascade may have drawn until one passed")
+            k, (_, seed, _), _ = asked[i]
+            same = "siblings" not in e or derive(file["model"]["digest"], net.shifts, X[i], k, c) == seed
+            need(same, "its seed is not the one that model, shifts, row and claim lead to")
             usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
             need(not c or (asked[i][0] is not None and c["delta"] > 0), "its target is no class of the model")
             need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")
@@ -505,7 +564,8 @@ def claims(entry):
     """The certificate of a row or else its largest shift, whether it promises anything, and what; 1 for every shift."""
     c = entry["certificate"] or entry["max_shift"]
     claim, alone = c["claim"], (c.get("trace") or {}).get("claim") == "per test"
-    sure = math.nan if alone else claim.get("confidence", 1)  # of each test alone, not of the delta they led to
+    sure = 1 - 2.0 ** -min(claim["bits"], 53) if "bits" in claim else claim.get("confidence", 1)
+    sure = math.nan if alone else sure  # of each test alone, not of the delta they led to
     promise = c.get("verdict", "CERTIFIED") == "CERTIFIED" and c["delta"] > 0
     return c, promise, {"coverage": claim.get("coverage", 1), "confidence": sure, "delta": c["delta"]}
 
@@ -518,6 +578,8 @@ def missing(entry, required):
     for name, want in ((name, getattr(required, name)) for name in told):
         if want is not None and not (promise and told[name] >= want):  # also if one of them is no number
             return f"{f'claims {name} {told[name]}' if promise else 'certifies nothing'}, {want} is required"
+    if required.derived and "entropy" in c.get("evidence", c.get("trace")) and c["claim"].get("bits", 0) < 64:
+        return "a seed that nobody can choose is required, for a risk of at most 2^-64"
     return None if promise or required.target is None else f"certifies nothing, {required.target!r} is required"
 
 
@@ -526,11 +588,11 @@ def shown(entry, net):
     c, _, told = claims(entry)
     claim, r, alone = c["claim"], net.radii, math.isnan(told["confidence"])
     words = [f"target {c['target']}", f"delta {told['delta']}", f"coverage {told['coverage']}"]
-    words += ["confidence of each test alone" if alone else f"confidence {told['confidence']}"]
+    sure = f"1 - 2^-{claim['bits']}, seed derived" if "bits" in claim else told["confidence"]
+    words += ["confidence of each test alone" if alone else f"confidence {sure}"]
     words += [f"for {claim['rows']} rows together"] * (claim["rows"] > 1)
     if not alone and (parts := claim["rows"] * claim.get("tries", 1)) > 1 and claim["kind"] == "most":
-        risk = (1 - Fraction(repr(told["confidence"]))) / parts
-        words += [f"tested at {math.floor((1 - risk) * 10**15) / 10**15}"]
+        words += [f"tested at {math.floor((1 - risk_of(claim) / parts) * 10**15) / 10**15}"]
     words += [f"shifts {net.shifts['kind']} {net.shifts.get('p', '')}".strip()]
     if r is not None:
         reach = f"{r[r > 0].min():.6g} to {r.max():.6g}"
@@ -565,6 +627,7 @@ def main(words):
     parser.add_argument("model")
     for name in ("coverage", "confidence", "delta", "target"):
         parser.add_argument(f"--require-{name}", dest=name, type=str if name == "target" else float)
+    parser.add_argument("--require-derived", dest="derived", action="store_true")
     required = parser.parse_args(words)
     try:
         words = required.certificates, required.model
@@ -572,6 +635,9 @@ def main(words):
         text = json.dumps({key: file[key] for key in file if key != "digest"}, sort_keys=True, separators=(",", ":"))
         if hashlib.sha256(text.encode()).hexdigest() != file["digest"]:
             raise ValueError(f"{words[0]} was damaged or edited: its digest does not match what it holds")
+        first = numbers(f"apas/derived/1/certify/{derive(*VECTOR):064x}", 0, 1025)
+        if derive(*VECTOR) != VECTOR_SEED or first[::1024].tolist() != VECTOR_WORDS:
+            raise ValueError("seeds are not derived here as they must be")
         net = Net(model, file["shifts"])
         behind, whole = file["model"]["preprocessing"], net.digest == file["model"]["digest"]
         if whole == behind or (behind and net.digest != file["model"]["network"]):
