@@ -340,7 +340,7 @@ class Sampling:
             raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
             needed, together = _least_draws(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
-            wanted = f"at least {needed} for coverage {coverage} with confidence {claim.confidence}{together}"
+            wanted = f"at least {needed} for coverage {coverage} with confidence {claim.written}{together}"
             raise InputError(f"`n_samples` of Sampling must be {wanted}, got {samples}; draw more, or leave it out.")
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
         return samples, allowed, max(refuting, allowed + 1)
