@@ -248,6 +248,51 @@ class Certificates(UnderShifts[Certificate]):
         parts = [f"{n} {why}" for why, n in others.items()] + [f"{np.count_nonzero(~self.valid_today)} {NOT_TODAY}"]
         return f" ({', '.join(parts)})"
 
+    def continued(self, *, n_samples: int, model: Any = None, n_jobs: int = 1) -> Certificates:
+        """Draw on for the rows that the anytime test left open, from where it stopped and on the same stream.
+
+        Parameters
+        ----------
+        n_samples : int
+            After how many draws, those made so far included, a row is left open once more.
+        model : object, optional
+            The model that the certificates are about, where they were read from a file: see `as_model`.
+        n_jobs : int, default 1
+
+        Returns
+        -------
+        Certificates
+            The very ones that `certify` gives with the same seed and ``Sampling(test="anytime", n_samples=n_samples)``.
+
+        Notes
+        -----
+        To go on costs no confidence, however often and for whatever reason: the test may be looked at after each draw.
+        To begin anew with another seed is another test, and would.
+
+        Examples
+        --------
+        >>> import apas
+        >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+        >>> few = apas.Sampling(test="anytime", n_samples=1000)
+        >>> certificates = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, method=few, rng=0)
+        >>> certificates[0].verdict.name, certificates.continued(n_samples=50_000)[0].reason
+        ('UNKNOWN', '0 of 1572 draws failed; so few certify at any time (anytime test)')
+        """
+        from apas.certification.methods.sampling import Sampling, continue_rows  # which makes certificates
+        from apas.certification.question import Question
+
+        base = self.model if model is None else model
+        if base is None:
+            raise InputError("`model` must be given: certificates that were read from a file hold none.")
+        targets, deltas = [c.target for c in self], [c.delta for c in self]
+        how: dict[str, Any] = {"shifts": self.shifts, "method": Sampling(), "n_jobs": n_jobs}
+        question = Question.ask(base, self.points, target=targets, delta=deltas, **how)
+        if question.context["model_digest"] != self.model_digest:
+            raise InputError("`model` must be the one that the certificates are about, but its fingerprint is another.")
+        part = copy.copy(self)
+        part._items = tuple(continue_rows(question, self._items, n_samples))
+        return part
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""
         from apas.display.plots import coverage_plot

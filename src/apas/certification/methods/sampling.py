@@ -12,6 +12,7 @@ decides, and may be continued where it did not.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -310,12 +311,6 @@ class Sampling:
             answers.append(self._certificate(question, i, claim, evidence, Verdict[verdict]))
         return answers
 
-    def continued(
-        self, question: Question, stream: Stream, before: Sequence[SamplingEvidence], cap: int
-    ) -> list[Certificate]:
-        """Certificates of rows that the anytime test left open after as many draws, from there on up to `cap`."""
-        return self._until_decided(question, stream, self.claim(question), cap, before)
-
     def samples(self, question: Question, claim: Most) -> int:
         """How many draws a fixed test makes; whether they are enough for the claim is not asked."""
         return self._planned(question, CHEAP, lambda: _least_draws(claim.coverage, claim.row_confidence))
@@ -425,6 +420,43 @@ def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
         why = "within rounding of the boundary, where nothing can be decided"
         return Verdict.UNKNOWN, f"{counts}, {evidence.doubtful} of them {why}"
     return Verdict.UNKNOWN, f"{counts}: more than the {allowed} that certify, fewer than the {refuting} that refute"
+
+
+def continue_rows(question: Question, items: Sequence[Certificate], n_samples: Any) -> list[Certificate]:
+    """The certificates of rows, of which those that the anytime test left open are drawn for up to `n_samples`."""
+    cap, owner = check_integer(n_samples, "n_samples", "continued", least=1), "`n_samples` of continued must be"
+    anytime = {i: c.evidence for i, c in enumerate(items) if isinstance(c.evidence, SamplingEvidence)}
+    anytime = {i: evidence for i, evidence in anytime.items() if evidence.anytime}
+    if not anytime:
+        raise InputError('only the anytime test can be continued; certify with Sampling(test="anytime") to begin one.')
+    if question.listed is not None:
+        raise InputError(
+            "a list of models has no further ones to continue with; list more, and certify on all of them."
+        )
+    made = max(evidence.samples for evidence in anytime.values())
+    if cap < made:
+        raise InputError(f"{owner} at least {made}, as many as may have been drawn so far, got {cap}; draw more.")
+    found = list(items)
+    groups: dict[Any, list[int]] = {}
+    for i, evidence in anytime.items():
+        # what is decided stays so, however many draws might have been made
+        found[i] = replace(items[i], evidence=replace(evidence, samples=cap))
+        if items[i].verdict is Verdict.UNKNOWN and not evidence.stopped:
+            groups.setdefault((items[i].claim, evidence.entropy, evidence.purpose, evidence.draws), []).append(i)
+    for (claim, entropy, purpose, _), rows in groups.items():
+        some = replace(question.take(np.array(rows, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
+        method, before = Sampling(coverage=claim.coverage, confidence=claim.confidence), [anytime[i] for i in rows]
+        if method.claim(some) != claim:
+            raise InputError(
+                f"`model` must be the one that the certificates are about: {claim.measure!r} is not of it."
+            )
+        began = time.perf_counter()
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
+            answers = method._until_decided(some, Stream(entropy, purpose), claim, cap, before)
+        seconds = (time.perf_counter() - began) / len(rows)
+        for i, answer in zip(rows, answers, strict=True):
+            found[i] = replace(answer, seconds=items[i].seconds + seconds)
+    return found
 
 
 def _ended(known: SamplingEvidence, test: Boundary, failing: Integers, sure: Bools) -> tuple[str, SamplingEvidence]:
