@@ -186,6 +186,15 @@ def test_counterfactuals_are_tested_on_draws_of_their_own(tmp_path):
     assert apas.generate(net, start, 0.02, **ask).certificates == certificates
 
 
+def test_what_was_left_open_can_be_continued():
+    net, few = network(), Sampling(test="anytime", n_samples=5000)
+    open_rows = apas.certify(net, X, 0.1, target=0, rng="derived", method=few)
+    assert "UNKNOWN" in {c.verdict.name for c in open_rows}
+    later = open_rows.continued(n_samples=40_000)
+    assert later == apas.certify(net, X, 0.1, target=0, rng="derived", method=replace(few, n_samples=40_000))
+    assert apas.verify(later, net, require_derived=True).ok
+
+
 def test_claims_say_what_a_float_cannot(tmp_path):
     found = apas.certify(network(), X, 0.01, target="predicted", rng="derived")
     claim = found[0].claim

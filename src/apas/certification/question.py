@@ -220,6 +220,11 @@ class Question:
         points = _part(self.points, rows) if self.on_points else None
         return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows], points=points)
 
+    def for_claim(self, claim: Claim) -> Question:
+        """The same question, to be answered at the risk of a claim that was made."""
+        tries, bits = getattr(claim, "tries", 1), getattr(claim, "bits", None)
+        return replace(self, claim_rows=claim.rows, tries=tries, bits=bits)
+
     def at(self, delta: float | Floats) -> Question:
         """The same question at another delta, one for all rows or one per row."""
         return replace(self, delta=np.broadcast_to(np.asarray(delta, dtype=np.float64), (len(self),)))

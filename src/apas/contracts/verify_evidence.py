@@ -73,8 +73,7 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
         # how many ranks from 0 on have a row that was tested on draws of this seed
         ranks = {_test_of(e)[0] for e in map(_sampling_evidence, (items[i] for i in rows)) if e.entropy == entropy}
         known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
-        some = replace(question.take(np.array(part, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
-        some = replace(some, bits=claim.bits)
+        some = question.take(np.array(part, dtype=np.intp)).for_claim(claim)
         found: Sequence[Certificate | str]
         try:
             test = {"n_samples": samples, "test": "anytime" if anytime else "fixed"}
@@ -475,7 +474,7 @@ def _check_radius(
     told = item.trace.get("method") in _PROOFS if item.claim.coverage == 1 else item.trace.get("search") in _SEARCHES
     if own is not None and not (told and CLAIMS.know(item.claim)):
         return own(alone, item)
-    some = replace(alone, claim_rows=item.claim.rows, bits=getattr(item.claim, "bits", None))
+    some = alone.for_claim(item.claim)
     try:
         now = _search_again(some, item)
     except ApasError as error:

@@ -444,7 +444,7 @@ def continue_rows(question: Question, items: Sequence[Certificate], n_samples: A
         if items[i].verdict is Verdict.UNKNOWN and not evidence.stopped:
             groups.setdefault((items[i].claim, evidence.entropy, evidence.purpose, evidence.draws), []).append(i)
     for (claim, entropy, purpose, _), rows in groups.items():
-        some = replace(question.take(np.array(rows, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
+        some = question.take(np.array(rows, dtype=np.intp)).for_claim(claim)
         method, before = Sampling(coverage=claim.coverage, confidence=claim.confidence), [anytime[i] for i in rows]
         if method.claim(some) != claim:
             raise InputError(
