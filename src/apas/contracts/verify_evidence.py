@@ -31,6 +31,7 @@ from apas.errors import ApasError, InputError
 from apas.models.base import offers
 from apas.shifts.base import Ball, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
+from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
 
 
@@ -500,7 +501,10 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
         return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"
     if search == "rays" and network is None and "rungs" not in item.trace:
         return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
-    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
+    how: dict[str, Any] = {"test": "fixed"}
+    if "test" in trace.content:
+        how = {"test": trace.choice("test", ANYTIME).partition("/")[0], "tolerance": trace.number("tolerance", above=0)}
+    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples, **how)
     found = sampler.largest_shift(alone, Stream(trace.entropy("entropy"), "max_shift"), limit=limit, search=search)[0]
     return replace(found, trace={**found.trace, "limit": limit})
 
