@@ -193,6 +193,11 @@ def test_what_was_left_open_can_be_continued():
     later = open_rows.continued(n_samples=40_000)
     assert later == apas.certify(net, X, 0.1, target=0, rng="derived", method=replace(few, n_samples=40_000))
     assert apas.verify(later, net, require_derived=True).ok
+    short = apas.max_shift(net, X[:2], target=0, rng="derived", method=Sampling(test="anytime", n_samples=9200))
+    longer = short.continued(n_samples=20_000)
+    assert apas.verify(short, net, require_derived=True).ok
+    assert apas.verify(longer, net, require_derived=True).ok
+    assert (longer.deltas > short.deltas).all()
 
 
 def test_claims_say_what_a_float_cannot(tmp_path):

@@ -34,6 +34,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import offers
 from apas.models.digest import model_digest, unidentified
 from apas.shifts.base import KINDS, Fingerprinted
+from apas.stats.sequential import ANYTIME
 
 _TAG = "apas/derived/1"
 #: Searches of `max_shift` whose delta has a confidence of its own.
@@ -105,10 +106,10 @@ class DerivedSeed:
 
     def derive(self, question: Question, asked: str = "certify", limit: float | None = None) -> Derivation:
         """The seed of a question that `ask` gave, for all its rows together; with a limit deltas are the answer."""
-        method, claim = question.method, question.method.claim(question)
-        method = method if limit is None else replace(method, test="fixed")  # TEMP
-        root, siblings = _tree(_records(question, with_delta=limit is None))
-        about = (model_digest(question.model), question, claim, method.test_name(question, claim))
+        claim, largest = question.method.claim(question), limit is not None
+        root, siblings = _tree(_records(question, with_delta=not largest))
+        test = question.method.test_name(question, claim, largest=largest)
+        about = (model_digest(question.model), question, claim, test)
         return Derivation(_seed(root, *about, asked, limit), siblings)
 
 
@@ -154,8 +155,9 @@ class StatedSeed:
         if "siblings" not in item.trace:
             return chosen if "entropy" in item.trace else None
         ways = Fields({"siblings": trace.text("siblings").split()}, "trace").digests("siblings")
-        stream, search = Stream(trace.entropy("entropy"), f"{DERIVED}max_shift"), trace.choice("search", *SEARCHES)
-        return cls(stream, ways, f"fixed/{trace.integer('samples')}", f"{search}/1", trace.number("limit", above=0))
+        search = trace.choice("search", *SEARCHES)
+        test = trace.choice("test", ANYTIME) if "test" in item.trace else f"fixed/{trace.integer('samples')}"
+        return cls(item.stream, ways, test, f"{search}/1", trace.number("limit", above=0))
 
     def complaint(self, alone: Question, claim: Claim, digest: str) -> str | None:
         """Why it is not the seed that the one row of a question leads to, though a derived one is claimed; or None."""

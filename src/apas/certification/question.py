@@ -456,6 +456,14 @@ class Draws(Protocol):
 
 
 @runtime_checkable
+class LeastDraws(Protocol):
+    """A method that draws and knows with how few draws it could certify a claim; else a fixed number is assumed."""
+
+    def least_draws(self, claim: Most) -> int:
+        """The least number of draws with which the claim can be certified."""
+
+
+@runtime_checkable
 class NamesTest(Draws, Protocol):
     """A method that says which test it will make, before it draws: what derived seeds ask for.
 
@@ -466,8 +474,8 @@ class NamesTest(Draws, Protocol):
     def states_confidence(self) -> bool:
         """Whether somebody asked for the confidence that it has."""
 
-    def test_name(self, question: Question, claim: Most) -> str:
-        """The test with all that decides when it passes."""
+    def test_name(self, question: Question, claim: Most, *, largest: bool) -> str:
+        """The test with all that decides when it passes; `largest` if the largest shift is asked for."""
 
 
 @runtime_checkable

@@ -31,6 +31,7 @@ from apas.errors import ApasError, InputError
 from apas.models.base import offers
 from apas.shifts.base import Ball, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
+from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
 
 
@@ -503,11 +504,11 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
         return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"
     if search == "rays" and network is None and "rungs" not in item.trace:
         return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
-    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
-    derived = {key: value for key, value in item.trace.items() if key == "siblings"}
-    stream = Stream(trace.entropy("entropy"), f"{DERIVED if derived else ''}max_shift")
-    found = sampler.largest_shift(alone, stream, limit=limit, search=search)[0]
-    return replace(found, trace={**found.trace, **derived, "limit": limit})
+    how: dict[str, Any] = {"test": "fixed"}
+    if "test" in trace.content:
+        how = {"test": trace.choice("test", ANYTIME).partition("/")[0], "tolerance": trace.number("tolerance", above=0)}
+    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples, **how)
+    return item.found_again(sampler.largest_shift(alone, item.stream, limit=limit, search=search)[0])
 
 
 def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:

@@ -25,7 +25,7 @@ from apas._fields import Fields
 from apas._parallel import in_parallel, ranges
 from apas._random import DERIVED, Stream
 from apas._typing import Bools, Floats, Integers
-from apas._validation import check_integer, check_probability
+from apas._validation import check_integer, check_number, check_probability
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
 from apas.certification.failing_draws import (
@@ -230,6 +230,9 @@ class Sampling:
         the anytime test where `n_samples` is left out and the set can be drawn from, else the fixed one. A list of
         models has an order that somebody chose, so that the anytime test counts all of it; it may be one that grew
         until it sufficed.
+    tolerance : float, default 0.1
+        Of `max_shift` with the anytime test, which looks along more and more rays until at most so much, as a share of
+        delta, is left between the delta that is certified and the one from which on the way is refuted.
 
     Notes
     -----
@@ -246,6 +249,7 @@ class Sampling:
     confidence: float = _Unasked(0.999)
     n_samples: int | None = None
     test: str | None = None
+    tolerance: float = 0.1
     name: ClassVar[str] = "sampling"
 
     def __post_init__(self) -> None:
@@ -254,6 +258,7 @@ class Sampling:
             object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Sampling"))
         if self.n_samples is not None:
             object.__setattr__(self, "n_samples", check_integer(self.n_samples, "n_samples", "Sampling", least=1))
+        object.__setattr__(self, "tolerance", check_number(self.tolerance, "tolerance", "Sampling", above=0))
         if self.test is not None and (not isinstance(self.test, str) or self.test not in ("anytime", FIXED)):
             raise InputError(f'`test` of Sampling must be "anytime", "fixed" or None, got {self.test!r}.')
 
@@ -267,9 +272,10 @@ class Sampling:
         """Whether somebody asked for the confidence that it has."""
         return not isinstance(self.confidence, _Unasked)
 
-    def test_name(self, question: Question, claim: Most) -> str:
-        """The test with all that decides when it passes."""
-        return ANYTIME if self.is_anytime(question) else f"{FIXED}/{self.samples(question, claim)}"
+    def test_name(self, question: Question, claim: Most, *, largest: bool) -> str:
+        """The test with all that decides when it passes; `largest` if the largest shift is asked for."""
+        anytime = self.test == "anytime" if largest else self.is_anytime(question)
+        return ANYTIME if anytime else f"{FIXED}/{self.samples(question, claim)}"
 
     def unsupported(self, question: Question) -> str | None:
         """None: sampling works on every model and shift set."""
@@ -314,6 +320,12 @@ class Sampling:
     def samples(self, question: Question, claim: Most) -> int:
         """How many draws a fixed test makes; whether they are enough for the claim is not asked."""
         return self._planned(question, CHEAP, lambda: _least_draws(claim.coverage, claim.row_confidence))
+
+    def least_draws(self, claim: Most) -> int:
+        """The least number of draws, if one is given, with which the claim can be certified."""
+        if self.test == "anytime":
+            return boundary(claim.coverage, claim.row_confidence).needed(0)
+        return _least_draws(claim.coverage, claim.row_confidence)
 
     def cap(self, question: Question, claim: Most) -> int:
         """After how many draws the anytime test leaves a row open."""
