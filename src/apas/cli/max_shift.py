@@ -37,7 +37,7 @@ def max_shift_command(
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many directions to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
-    draws: options.SeedOptions,
+    seeds: options.SeedOptions,
     limit: Annotated[
         float | None, optional("Where to stop looking.", "10 times the largest parameter; 10 if relative")
     ] = None,
@@ -57,7 +57,7 @@ def max_shift_command(
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     way = None if search is None else search.value
     common.answer(
-        max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=draws.pick()
+        max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=seeds.pick()
     )
 
 
