@@ -55,7 +55,7 @@ def shop(question: Question, seconds: float, *, derived: bool) -> tuple[int, int
             return number, None
         if derived:
             tried = replace(question, X=_variant(question.X, number))
-            stream = DerivedSeed().derive(tried).stream("certify")
+            stream, _ = DerivedSeed().derive(tried, "certify", "certify")
         else:
             tried, stream = question, Stream(number, "certify")
         if _passes(tried, stream):

@@ -71,15 +71,13 @@ class Fields:
     def digest(self, key: str) -> str:
         """A SHA-256 in lower-case hexadecimal digits."""
         value = self.content.get(key)
-        if not _is_digest(value):
+        if not isinstance(value, str) or len(value) != 64 or not _SHA256.issuperset(value):
             raise self.wrong(key, "a SHA-256 in hexadecimal digits")
-        return str(value)
+        return value
 
     def digests(self, key: str) -> tuple[str, ...]:
         """Several of them."""
-        if not all(map(_is_digest, self.items(key))):
-            raise self.wrong(key, "a list of SHA-256 in hexadecimal digits")
-        return tuple(self.items(key))
+        return tuple(Fields({key: value}, self.where).digest(key) for value in self.items(key))
 
     def entropy(self, key: str) -> int:
         """An integer of any size as hexadecimal text, which begins with 0x."""
@@ -135,10 +133,6 @@ class Fields:
         if not isinstance(value, str | bool) and as_number(value) is None:
             raise self.wrong(key, "a class label, a number or a text")
         return value
-
-
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == 64 and _SHA256.issuperset(value)
 
 
 def as_number(value: Any) -> float | None:

@@ -258,19 +258,6 @@ class Drawn(Protocol):
 
 
 @runtime_checkable
-class Derived(Drawn, Protocol):
-    """Evidence from draws whose seed may have been derived."""
-
-    @property
-    def siblings(self) -> tuple[str, ...] | None:
-        """The digests that lead from the row to the seed; None if somebody chose it."""
-
-    @property
-    def test_name(self) -> str:
-        """The test with all that decides when it passes."""
-
-
-@runtime_checkable
 class Rechecked(Protocol):
     """Evidence, or a claim, that says what checks it again; `verify` knows how to check that of the package."""
 

@@ -88,11 +88,6 @@ def is_proof(claim: Claim) -> bool:
     return claim.coverage == 1 and not claim.risk
 
 
-def shown_confidence(claim: Claim) -> float | str:
-    """The confidence of a claim as a table has it: a number, or a text where no float can say it."""
-    return claim.written if isinstance(claim, Most) and claim.bits else claim.confidence
-
-
 #: Claims that a certificate file may hold.
 CLAIMS = Kinds({name: f"{__name__}.{name.capitalize()}" for name in ("every", "most")})
 
@@ -253,23 +248,24 @@ class Most:
 
     def sureness(self) -> str:
         """The confidence, for how many rows it holds together, and what a derived seed is good for."""
-        return f"{self._level()}{f' ({self.variants})' if self.bits else ''}"
+        return f"{self._level()}{self.variants}"
 
     def _level(self) -> str:
         if self.confidence == 1.0:
             return "for certain"
-        return f"with confidence {self.written}{f' for all {self.rows} rows together' if self.rows > 1 else ''}"
+        together = f" for all {self.rows} rows together" if self.rows > 1 else ""
+        return f"with confidence {self.shown_confidence}{together}"
 
     @property
-    def written(self) -> str:
-        """The confidence as it was typed, or as what a float cannot say."""
-        return repr(self.confidence) if self.bits is None else f"1 - 2^-{self.bits}"
+    def shown_confidence(self) -> float | str:
+        """The confidence as it was typed, or a text where no float can say it."""
+        return self.confidence if self.bits is None else f"1 - 2^-{self.bits}"
 
     @property
     def variants(self) -> str:
         """What a derived seed is good for, in words; empty for one that was chosen."""
         told = f"whoever tries N variants gets a false certificate with probability at most N / 2^{self.bits}"
-        return f"derived seed: {told}" if self.bits else ""
+        return f" (derived seed: {told})" if self.bits else ""
 
     def meaning(self, size: str, *, per_test: bool = False) -> str:
         """What a reader is told that it means; a delta that tests searched for has no confidence of its own."""
@@ -279,8 +275,7 @@ class Most:
         if per_test:
             asked, sure = f"each test of the published search asks whether {share}", repr(self.confidence)
             return f"{asked}. The confidence of {sure} holds for each test of the search, not for its result."
-        told = f" ({self.variants})" if self.bits else ""
-        return f"{share}, {self._level()}{'' if self.rows > 1 else ' for each explanation by itself'}{told}."
+        return f"{share}, {self._level()}{'' if self.rows > 1 else ' for each explanation by itself'}{self.variants}."
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as JSON values; of a derived seed with the logarithm of the risk in place of the confidence."""

@@ -17,16 +17,15 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from apas._fields import Fields
 from apas._random import DERIVED, Stream
 from apas._typing import Floats
 from apas._validation import check_integer
-from apas.certification.certificate import Certificate, Derived
-from apas.certification.claims import Claim, Most
+from apas.certification.certificate import Certificate
+from apas.certification.claims import Most
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.question import NamesTest, Question, decide
 from apas.certification.results import cells
@@ -34,11 +33,10 @@ from apas.errors import InputError, Unsupported
 from apas.models.base import offers
 from apas.models.digest import model_digest, unidentified
 from apas.shifts.base import KINDS, Fingerprinted
-from apas.stats.sequential import ANYTIME
 
 _TAG = "apas/derived/1"
-#: Searches of `max_shift` whose delta has a confidence of its own.
-SEARCHES = ("rays", "confirm")
+#: Per row the digests that lead from its record to the root of the hash tree.
+Ways: TypeAlias = list[tuple[str, ...]]
 #: With fewer bits it pays to try variants, and SHAKE-128 is not made for more.
 LEAST_BITS, MOST_BITS = 64, 128
 
@@ -85,92 +83,68 @@ class DerivedSeed:
 
     def ask(self, question: Question) -> Question:
         """The same question at the risk of derived seeds; refuse it where no seed would bind all that matters."""
-        shifts, method, what = question.shifts, question.method, 'rng="derived"'
-        kind, left = type(shifts).__name__, unidentified(question.model)
+        shifts, method, what = question.shifts, question.method, '`rng="derived"`'
+        left, asked = unidentified(question.model), replace(question, bits=self.bits)
         if not offers(method, NamesTest):
-            raise InputError(f'`{what}` goes with method="sampling", got {type(method).__name__}; leave `rng` out.')
-        if method.states_confidence:
-            told = f"The confidence of `{what}` is 1 - 2^-{self.bits}, but `confidence` is {method.confidence!r}"
-            raise InputError(f"{told}; leave `confidence` out, or pass an integer as `rng`.")
-        if offers(shifts, Fingerprinted):
-            why = "models can be left out or trained again, and nobody sees it"
-            raise Unsupported(f"`{what}` cannot be used with {kind}: {why}; leave `rng` out.")
-        if not KINDS.know(shifts):
-            raise Unsupported(f"`{what}` cannot be used with {kind}: it is no set of apas, so that no hash binds it.")
+            raise InputError(f'{what} goes with method="sampling", got {type(method).__name__}; leave `rng` out.')
+        method.test_name(asked, question.method.claim(asked))
+        if offers(shifts, Fingerprinted) or not KINDS.know(shifts):
+            told = f"{what} cannot be used with {type(shifts).__name__}"
+            if offers(shifts, Fingerprinted):
+                told = f"{told}: models can be left out or trained again, and nobody sees it"
+            raise Unsupported(f"{told}; no hash binds what it is, so leave `rng` out.")
         if left:
-            why = "which could be changed after the draws"
-            raise Unsupported(f"`{what}` needs a model whose digest covers all of it, not {left}, {why}.")
+            told = f"of this one not {left}, which could be changed after the draws"
+            raise Unsupported(f"{what} needs a model whose digest covers all of it, {told}; leave `rng` out.")
         if not np.isfinite(question.X).all():
-            raise InputError(f"`X` must be finite for `{what}`, got missing or infinite values; fill them.")
-        return replace(question, bits=self.bits)
+            raise InputError(f"`X` must be finite for {what}, got missing or infinite values; fill them.")
+        return asked
 
-    def derive(self, question: Question, asked: str = "certify", limit: float | None = None) -> Derivation:
-        """The seed of a question that `ask` gave, for all its rows together; with a limit deltas are the answer."""
-        claim, largest = question.method.claim(question), limit is not None
-        root, siblings = _tree(_records(question, with_delta=not largest))
-        test = question.method.test_name(question, claim, largest=largest)
-        about = (model_digest(question.model), question, claim, test)
-        return Derivation(_seed(root, *about, asked, limit), siblings)
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """A derived seed, and per row the digests that lead from its record to the root of the hash tree."""
-
-    entropy: int
-    siblings: list[tuple[str, ...]]
-
-    def stream(self, purpose: str) -> Stream:
-        """The stream of the seed for a purpose."""
-        return Stream(self.entropy, f"{DERIVED}{purpose}")
+    def derive(self, question: Question, purpose: str, asked: str, limit: float | None = None) -> tuple[Stream, Ways]:
+        """The stream of a question that `ask` gave, and per row its way to the seed; with a limit, delta is asked."""
+        claim, method = question.method.claim(question), question.method
+        root, ways = _tree(_records(question, with_delta=limit is None))
+        test = method.test_name(question, claim, largest=limit is not None)
+        seed = _seed(root, model_digest(question.model), question, claim, test, asked, limit)
+        return Stream(seed, f"{DERIVED}{purpose}"), ways
 
 
 def decide_derived(question: Question, seed: DerivedSeed) -> list[Certificate]:
     """Certificates of a question that the seed's `ask` gave, with the way from each row to the seed."""
-    found = seed.derive(question)
-    items = zip(decide(question, question.method, found.stream("certify")), found.siblings, strict=True)
-    return [
-        replace(item, evidence=replace(item.evidence, siblings=way)) if offers(item.evidence, Derived) else item  # type: ignore[type-var]
-        for item, way in items
-    ]
+    stream, ways = seed.derive(question, "certify", "certify")
+    found = zip(decide(question, question.method, stream), ways, strict=True)
+    drawn = [(c, c.evidence, way) for c, way in found]
+    # rows that the model itself decides have no draws, and no seed
+    return [replace(c, evidence=replace(e, siblings=way)) if hasattr(e, "siblings") else c for c, e, way in drawn]  # type: ignore[type-var]
 
 
-@dataclass(frozen=True)
-class StatedSeed:
-    """What an answer says about its seed; without siblings somebody chose it."""
+def source_of_seed(item: Certificate | MaxShift) -> str | None:
+    """Where the draws of an answer come from, as it says: "derived", "chosen", or None where there are none."""
+    told = item.trace if isinstance(item, MaxShift) else item.evidence.to_dict()
+    return ("derived" if "siblings" in told else "chosen") if "entropy" in told else None
 
-    stream: Stream
-    siblings: tuple[str, ...] | None
-    test: str
-    asked: str = "certify"
-    limit: float | None = None
 
-    @classmethod
-    def of(cls, item: Certificate | MaxShift) -> StatedSeed | None:
-        """What it says; None if nothing was drawn for it."""
-        if isinstance(item, Certificate):
-            e = item.evidence
-            return cls(Stream(e.entropy, e.purpose), e.siblings, e.test_name) if offers(e, Derived) else None
-        trace, chosen = Fields(dict(item.trace), "trace"), cls(Stream(0, "max_shift"), None, "")
-        if "siblings" not in item.trace:
-            return chosen if "entropy" in item.trace else None
-        ways = Fields({"siblings": trace.text("siblings").split()}, "trace").digests("siblings")
-        search = trace.choice("search", *SEARCHES)
-        test = trace.choice("test", ANYTIME) if "test" in item.trace else f"fixed/{trace.integer('samples')}"
-        return cls(item.stream, ways, test, f"{search}/1", trace.number("limit", above=0))
-
-    def complaint(self, alone: Question, claim: Claim, digest: str) -> str | None:
-        """Why it is not the seed that the one row of a question leads to, though a derived one is claimed; or None."""
-        derived = self.siblings is not None
-        if {derived, getattr(claim, "bits", None) is not None, self.stream.is_derived} != {derived}:
-            return "its claim, its stream and its seed do not agree on whether the seed was derived"
-        if self.siblings is None or not isinstance(claim, Most):
-            return None
-        (root,) = _records(alone, with_delta=self.limit is None)
-        for sibling in self.siblings:
+def wrong_seed(alone: Question, item: Certificate | MaxShift, digest: str) -> str | None:
+    """Why an answer about the one row of a question does not have the seed that it says was derived, or None."""
+    told, largest = (item.trace, True) if isinstance(item, MaxShift) else (item.evidence.to_dict(), False)
+    source, claim = source_of_seed(item), item.claim
+    derived = {source == "derived", isinstance(claim, Most) and claim.bits is not None}
+    derived |= set() if largest else {str(told.get("purpose")).startswith(DERIVED)}
+    if source is None or derived == {False}:
+        return None
+    if derived != {True} or not isinstance(claim, Most):
+        return "its claim, its stream and its seed do not agree on whether the seed was derived"
+    try:
+        (root,) = _records(alone, with_delta=not largest)
+        for sibling in told["siblings"].split() if largest else told["siblings"]:
             root = _node(root, bytes.fromhex(sibling))
-        same = _seed(root, digest, alone, claim, self.test, self.asked, self.limit) == self.stream.entropy
-        return None if same else "its seed is not the one that model, shifts, row and claim lead to"
+        test = told.get("test", "fixed")
+        test = f"fixed/{told['samples']}" if test == "fixed" else test
+        asked, limit = (f"{told['search']}/1", float(told["limit"])) if largest else ("certify", None)
+        same = _seed(root, digest, alone, claim, test, asked, limit) == int(told["entropy"], 16)
+    except (KeyError, TypeError, ValueError):  # a trace may say anything
+        same = False
+    return None if same else "its seed is not the one that model, shifts, row and claim lead to"
 
 
 def _seed(root: bytes, digest: str, question: Question, claim: Most, test: str, asked: str, limit: float | None) -> int:
@@ -203,7 +177,7 @@ def _records(question: Question, *, with_delta: bool) -> list[bytes]:
     return records
 
 
-def _tree(leaves: Sequence[bytes]) -> tuple[bytes, list[tuple[str, ...]]]:
+def _tree(leaves: Sequence[bytes]) -> tuple[bytes, Ways]:
     """The root of the hash tree over leaves, and per leaf the digests beside its way there."""
     order = sorted(range(len(leaves)), key=lambda i: leaves[i])  # so that the order of rows does not matter
     level, siblings = [leaves[i] for i in order], [list[str]() for _ in leaves]

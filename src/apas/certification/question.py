@@ -475,14 +475,10 @@ class LeastDraws(Protocol):
 class NamesTest(Draws, Protocol):
     """A method that says which test it will make, before it draws: what derived seeds ask for.
 
-    Its claim takes `Question.bits` over.
+    Its claim takes `Question.bits` over, and it refuses them beside a confidence that somebody asked for.
     """
 
-    @property
-    def states_confidence(self) -> bool:
-        """Whether somebody asked for the confidence that it has."""
-
-    def test_name(self, question: Question, claim: Most, *, largest: bool) -> str:
+    def test_name(self, question: Question, claim: Most, *, largest: bool = False) -> str:
         """The test with all that decides when it passes; `largest` if the largest shift is asked for."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from apas._typing import Bools
 from apas._validation import is_frame
 from apas.certification.certificate import NOT_TODAY, Certificate
-from apas.certification.claims import Verdict, shown_confidence
+from apas.certification.claims import Verdict
 from apas.display.numbers import exactly, plain
 from apas.display.tables import html_table
 from apas.errors import InputError
@@ -309,7 +309,8 @@ class Certificates(UnderShifts[Certificate]):
         return coverage_plot(self, ax)
 
     def _line(self, item: Certificate) -> dict[str, Any]:
-        claim = {"claim": str(item.claim), "coverage": item.claim.coverage, "confidence": shown_confidence(item.claim)}
+        sure = getattr(item.claim, "shown_confidence", item.claim.confidence)
+        claim = {"claim": str(item.claim), "coverage": item.claim.coverage, "confidence": sure}
         counts = {"draws": item.evidence.draws, "failures": item.evidence.failures}
         told = {name: getattr(item, name) for name in self.COLUMNS if hasattr(item, name)}
         return {**told, "verdict": item.verdict.name, **claim, **counts}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
@@ -16,7 +16,7 @@ from apas._random import entropy_of
 from apas._validation import check_flag, check_integer, check_number, is_path
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate, Rechecked
 from apas.certification.claims import CLAIMS, Claim, Verdict
-from apas.certification.derived_seed import LEAST_BITS, StatedSeed
+from apas.certification.derived_seed import LEAST_BITS, source_of_seed, wrong_seed
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods import METHODS
 from apas.certification.methods.enumeration import EnumerationEvidence
@@ -146,13 +146,8 @@ class Required:
                 together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
                 return f"claims {name} {exactly(claimed)}{together}, {shown} is required"
         if self.derived and line.seed is not None and (line.bits or 0) < LEAST_BITS:
-            return f"its draws come from {_SEEDS[line.seed]}, a derived seed of {LEAST_BITS} bits is required"
+            return f"its draws could be chosen, a derived seed of {LEAST_BITS} bits is required"
         return None
-
-
-#: Where draws come from, and what that means for a reader.
-_SEEDS = {"derived": "a derived seed of fewer bits", "chosen": "a seed of the issuer's choice"}
-_SEEDS["models as given"] = "models as they were given"
 
 
 class VerifyReport(RowResults[VerifyRow]):
@@ -306,7 +301,10 @@ def verify(
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
         lines += [required.apply(line) for line in told]
     report = _report(lines, parts)
-    report.notes = (*_seed_notes(lines), *drawn.notes)
+    counts = Counter((line.seed, line.bits) for line in lines if line.seed is not None)
+    which = {key: f"{count} of {len(lines)} statements" for key, count in counts.items()}
+    seeds = [f"Seed: {_SEEDS[seed].format(rows, bits)}" for (seed, bits), rows in which.items()]
+    report.notes = (*seeds, *drawn.notes)
     if not lines and model_digest(net) != parts[0].model_digest:
         report.complaint = "this is not the model that the file is about"
     return report
@@ -321,22 +319,18 @@ def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
     sure = (None if alone else claim.confidence, claim.rows, tested, _set_words(claim, shifts, net))
     kind = "certificate" if is_certificate else "largest shift"
     claimed = item.verdict.name if is_certificate else f"delta {item.written()}"
-    stated, bits = StatedSeed.of(item) if answer[0] is not Checked.FAILS else None, getattr(claim, "bits", None)
-    seed = None if stated is None else "chosen" if stated.siblings is None else "derived"
+    seed = source_of_seed(item) if answer[0] is not Checked.FAILS else None
     seed = "models as given" if seed and offers(shifts, Fingerprinted) else seed
+    bits = getattr(claim, "bits", None)
     return VerifyRow(kind, claimed, item.target, item.delta, claim.coverage, *sure, *answer, seed, bits)
 
 
-def _seed_notes(lines: Sequence[VerifyRow]) -> Iterator[str]:
-    """Per kind of seed a sentence on what it is good for."""
-    counts = Counter((line.seed, line.bits) for line in lines if line.seed is not None)
-    for (seed, bits), count in counts.items():
-        told = f"whoever tries N variants gets a false certificate with probability at most N / 2^{bits}"
-        if seed == "chosen":
-            told = 'who tries many finds one that passes: ask for rng="derived", or draw afresh'
-        if seed == "models as given":
-            told = "whether others were left out cannot be seen"
-        yield f"Seed: {seed}{' by the issuer' * (seed == 'chosen')} ({count} of {len(lines)} statements); {told}."
+#: What a reader is told about each source of draws.
+_SEEDS = {
+    "derived": "derived ({}); whoever tries N variants gets a false certificate with probability at most N / 2^{}.",
+    "chosen": 'chosen by the issuer ({}); who tries many finds one that passes: ask for rng="derived", or draw afresh.',
+    "models as given": "models as given ({}); whether others were left out cannot be seen.",
+}
 
 
 def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
@@ -390,7 +384,9 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
         question, told = ask_again(found, matched)
         with np.errstate(over="ignore", invalid="ignore"):
             wrong = row_complaints(found, question, told)
-            wrong = [said or _seed_complaint(question, i, found) for i, said in enumerate(wrong)]
+            alone = [question.take(slice(i, i + 1)) for i in range(len(found))]
+            seeds = [wrong_seed(one, found[i], found.model_digest) for i, one in enumerate(alone)]
+            wrong = [said or seed for said, seed in zip(wrong, seeds, strict=True)]
             if isinstance(found, MaxShifts):
                 own = None if found.model is None else _recheck_itself
                 answers = dict(enumerate(again.searched_again(question, list(found), own)))
@@ -400,13 +396,6 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
         return [(Checked.FAILS, f"the question makes no sense: {error}")] * len(found)
     said = [answers[i] if complaint is None else (Checked.FAILS, complaint) for i, complaint in enumerate(wrong)]
     return [_as_far_as_known(answer, matched) for answer in said]
-
-
-def _seed_complaint(question: Question, row: int, found: Certificates | MaxShifts) -> str | None:
-    """Why a row does not have the seed that it says was derived, or None."""
-    stated = StatedSeed.of(found[row])
-    alone = question.take(slice(row, row + 1))
-    return None if stated is None else stated.complaint(alone, found[row].claim, found.model_digest)
 
 
 def _answers(question: Question, items: list[Certificate], fresh: Fresh | None, from_file: bool) -> dict[int, _Answer]:

@@ -207,9 +207,8 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
 def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
     """Rank and number of the test that a stream is for; (0, 0) for that of `certify`, a rank of -1 if for none."""
     found = _TEST.fullmatch(evidence.purpose)
-    if found is None:
-        return (0 if evidence.purpose in ("certify", f"{DERIVED}certify") else -1), 0
-    return int(found[1]), int(found[2])
+    known = evidence.purpose in ("certify", f"{DERIVED}certify")
+    return (int(found[1]), int(found[2])) if found else (0 if known else -1, 0)
 
 
 def _is_listed(question: Question) -> bool:

@@ -131,8 +131,8 @@ def max_shift(
         if search == "paper":
             why = "whose tests have a confidence, but not the delta that they lead to"
             raise InputError(f'`rng="derived"` cannot be used with search="paper", {why}; leave `search` out.')
-        seed = derived.derive(question, f"{search}/1", farthest)
-        stream, ways = seed.stream("max_shift"), iter(seed.siblings)
+        stream, found = derived.derive(question, "max_shift", f"{search}/1", farthest)
+        ways = iter(found)
     claim, near = question.method.claim(question), question.doubtful_rows()
     ok = question.valid_rows() & ~near if len(question) else near
     answers: list[MaxShift] = []

@@ -32,9 +32,7 @@ class Searched:
     trace: list[dict[str, Any]]
 
 
-def confirm_rows(
-    question: Question, claim: Most, stream: Stream, samples: int, limit: float, floor: Floats
-) -> Searched:
+def confirm_rows(question: Question, claim: Most, own: Stream, samples: int, limit: float, floor: Floats) -> Searched:
     """Search on one stream, then test the candidate on fresh ones until it passes.
 
     A draw fails a test if it fails at any rung between the proved delta and the candidate; the rungs are fixed before
@@ -42,7 +40,7 @@ def confirm_rows(
     before; these risks add up to ``1 - confidence``, so that whichever candidate passes is certified at the full
     confidence, at all its rungs together.
     """
-    candidate = candidates(question, claim, stream.part("search"), samples, limit, floor)
+    candidate = candidates(question, claim, own.part("search"), samples, limit, floor)
     delta, tests = np.zeros(len(question)), np.zeros(len(question), dtype=int)
     rungs: list[list[float]] = [[] for _ in delta]
     reason = ["the search found no delta that was worth a test"] * len(delta)
@@ -58,7 +56,7 @@ def confirm_rows(
         # from the top, where most candidates fail that do, then from below
         values = np.roll(ladder(start, candidate[rows], RUNGS), 1, axis=1)
         failed = [NONE] * len(rows)
-        fresh = stream.part(f"confirm/{j}")
+        fresh = own.part(f"confirm/{j}")
         climbed = climb(question.take(rows), values, fresh, drawn, allowed, failed)
         tests[rows] += 1
         passed = climbed == RUNGS
@@ -71,7 +69,7 @@ def confirm_rows(
             else:
                 candidate[row] = SHRINK * values[i, climbed[i]]
         rows = rows[~passed & (candidate[rows] > floor[rows])]
-    common = {"search": "confirm", "claim": "pathwise", "exact_roots": False, "entropy": hex(stream.entropy)}
+    common = {"search": "confirm", "claim": "pathwise", "exact_roots": False, "entropy": hex(own.entropy)}
     trace = [{**common, "samples": samples, "tests": int(t), "rungs": r} for t, r in zip(tests, rungs, strict=True)]
     return Searched(delta, reason, trace)
 

@@ -138,16 +138,14 @@ def _failing_draws(question: Question, stream: Stream, samples: int) -> Bools:
     return failing
 
 
-def along_grid(
-    question: Question, claim: Most, stream: Stream, plan: Plan, limit: float, trace: Trace
-) -> list[MaxShift]:
+def along_grid(question: Question, claim: Most, own: Stream, plan: Plan, limit: float, trace: Trace) -> list[MaxShift]:
     """First failures on rungs along rays, as an answer per row, for models that can only be asked for margins."""
-    answers, (samples, allowed, refuting), rays = list[MaxShift](), plan, stream.part("rays")
+    answers, (samples, allowed, refuting), rays = list[MaxShift](), plan, own.part("rays")
     with Progress(len(question), "looking along rays") as progress:
         for begin in range(0, len(question), TOGETHER):
             part = question.take(slice(begin, begin + TOGETHER))
             # a test that may be continued must have one grid, however many rays it will see
-            grid = lay_grid(part, claim, stream, PLANNED if "test" in trace else samples, limit, np.zeros(len(part)))
+            grid = lay_grid(part, claim, own, PLANNED if "test" in trace else samples, limit, np.zeros(len(part)))
             rungs = grid.shape[1]
             for i, (certify_at, refute_at) in enumerate(crossings(part, rays, grid, samples, (allowed + 1, refuting))):
                 delta = float(grid[i, certify_at - 1]) if certify_at else 0.0

@@ -139,8 +139,7 @@ class MaxShift:
         if not self.delta:
             return f"nothing is certified for {who}: {self.reason}."
         if isinstance(self.claim, Most):
-            told = f" ({self.claim.variants})" if self.claim.bits else ""
-            what = f"{self.claim}{told}, keep {who} at delta = {self.written()} ({self.claim.measure})"
+            what = f"{self.claim}{self.claim.variants}, keep {who} at delta = {self.written()} ({self.claim.measure})"
         elif is_proof(self.claim):
             what = f"every shift by up to delta = {self.written()} keeps {who} ({self.claim.measure})"
         else:

@@ -159,11 +159,6 @@ class SamplingEvidence:
         return self.test != FIXED
 
     @property
-    def test_name(self) -> str:
-        """The test with all that decides when it passes: of the anytime test the cap does not."""
-        return self.test if self.anytime else f"{FIXED}/{self.samples}"
-
-    @property
     def stopped(self) -> bool:
         """Whether the run ended before all planned draws were made."""
         if self.refuting is None:
@@ -260,7 +255,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Sampling"))
-        if self.states_confidence:
+        if not isinstance(self.confidence, _Unasked):
             object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Sampling"))
         if self.n_samples is not None:
             object.__setattr__(self, "n_samples", check_integer(self.n_samples, "n_samples", "Sampling", least=1))
@@ -273,13 +268,11 @@ class Sampling:
         asked = (question.measure, question.claim_rows, question.tries, question.bits)
         return Most(self.coverage, self.confidence, *asked)
 
-    @property
-    def states_confidence(self) -> bool:
-        """Whether somebody asked for the confidence that it has."""
-        return not isinstance(self.confidence, _Unasked)
-
-    def test_name(self, question: Question, claim: Most, *, largest: bool) -> str:
+    def test_name(self, question: Question, claim: Most, *, largest: bool = False) -> str:
         """The test with all that decides when it passes; `largest` if the largest shift is asked for."""
+        if not isinstance(self.confidence, _Unasked):
+            told = f"`confidence` is {self.confidence}; leave it out, or pass an integer as `rng`"
+            raise InputError(f'The confidence of `rng="derived"` is {claim.shown_confidence}, but {told}.')
         anytime = self.test == "anytime" if largest else self.is_anytime(question)
         return ANYTIME if anytime else f"{FIXED}/{self.samples(question, claim)}"
 
@@ -365,7 +358,7 @@ class Sampling:
             raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
             needed, together = _least_draws(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
-            wanted = f"at least {needed} for coverage {coverage} with confidence {claim.written}{together}"
+            wanted = f"at least {needed} for coverage {coverage} with confidence {claim.shown_confidence}{together}"
             raise InputError(f"`n_samples` of Sampling must be {wanted}, got {samples}; draw more, or leave it out.")
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
         return samples, allowed, max(refuting, allowed + 1)
