@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -328,26 +330,29 @@ def test_workers_train_ahead_and_change_nothing():
     assert one.digests == two.digests
 
 
-#: How many trainings `breaking` has done, and at how many it breaks off.
-TRAINED, MOST = [], [20]
-
-
 def breaking(X, y, seed):
-    if len(TRAINED) == MOST[0]:
+    """A training that notes its seeds in a file, since the state of a function would make it another process."""
+    seeds = Path(os.environ["APAS_TEST_SEEDS"])
+    if seeds.read_text().count("\n") == int(os.environ["APAS_TEST_MOST"]):
         raise KeyboardInterrupt
-    TRAINED.append(seed)
+    seeds.write_text(seeds.read_text() + f"{seed}\n")
     return train(X, y, seed)
 
 
-def test_refits_that_were_interrupted_go_on(tmp_path):
-    expected = refitted(process(), POINTS)
+def test_refits_that_were_interrupted_go_on(tmp_path, monkeypatch):
+    expected, seeds, folder = refitted(process(), POINTS), tmp_path / "seeds.txt", tmp_path / "refits"
+    seeds.write_text("")
+    monkeypatch.setenv("APAS_TEST_SEEDS", str(seeds))
+    monkeypatch.setenv("APAS_TEST_MOST", "20")
+    begun = process_of(breaking, folder=folder, rng=0)
     with pytest.raises(KeyboardInterrupt):
-        refitted(process_of(breaking, folder=tmp_path, rng=0), POINTS)
-    assert len(apas.RetrainedModels.load(tmp_path)) == 20
-    MOST[0] = 10**6
-    again = process_of(breaking, folder=tmp_path)  # the seed is that of the folder
+        refitted(begun, POINTS)
+    assert len(apas.RetrainedModels.load(folder)) == 20
+    monkeypatch.setenv("APAS_TEST_MOST", "1000")
+    again = process_of(breaking, folder=folder)  # the seed is that of the folder
     assert counts(refitted(again, POINTS)) == counts(expected)
-    assert len(TRAINED) == len(set(TRAINED)) == len(again)  # none was trained twice
+    trained = seeds.read_text().split()
+    assert len(trained) == len(set(trained)) == len(again)  # none was trained twice
 
 
 def process_of(function, **options):
