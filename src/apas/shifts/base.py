@@ -241,7 +241,7 @@ class InOrder(Protocol):
 
 def in_training_order(shifts: object) -> bool:
     """Whether a set lists models in the order of their training, so that a test may end at any of them."""
-    return isinstance(shifts, InOrder) and shifts.in_order
+    return offers(shifts, InOrder) and shifts.in_order
 
 
 @runtime_checkable

@@ -59,7 +59,9 @@ class Mixture:
             if g or self.q < 1
         ]
         object.__setattr__(self, "_logs", tuple(logs))
-        object.__setattr__(self, "_level", math.log(self.risk.denominator) - math.log(self.risk.numerator))
+        # by a power of two near it, as a risk may be too small for a float, and logarithms of long integers too large
+        bits = self.risk.denominator.bit_length() - self.risk.numerator.bit_length()
+        object.__setattr__(self, "_level", bits * math.log(2) - math.log(self.risk * 2**bits))
 
     def crosses(self, n: int, k: int) -> bool:
         """Whether the mixture is at least 1 / risk with k failures among n draws, decided without rounding."""
@@ -89,8 +91,8 @@ class Mixture:
         parts = [math.exp(term - top) for term, _ in terms]
         total = sum(parts)
         slope = sum(part * rate for part, (_, rate) in zip(parts, terms, strict=True)) / total
-        # all logarithms are right to some 2e-16 of themselves, and no term of the sum is larger than this; what is not
-        # decided beyond ten times that is decided with 60 digits
+        # all logarithms are right to some 2e-16 of themselves, and no term of the sum is larger than `size`; what is
+        # not decided beyond ten times that is decided with 60 digits
         size = max(abs(n * rate) + abs(k * g if k else 0.0) for _, g, rate in self._logs if k == 0 or g > -math.inf)
         return top + math.log(total) - self._level, slope, 4e-15 * (size + abs(self._level) + 10)
 
