@@ -54,6 +54,30 @@ def test_json_is_what_the_library_gives(files, capsys):
     assert json.loads(out) == apas.certify(net, X, 0.05, target=1, rng=1).to_dict()
 
 
+def test_derived_seeds(files, capsys):
+    net, X = files
+    asked = (*ASK[:-2], "--derived")
+    code, out, _ = run(capsys, *asked, "--bits", "80", "--json")
+    assert code == 0
+    assert json.loads(out) == apas.certify(net, X, 0.05, target=1, rng=apas.DerivedSeed(80)).to_dict()
+    run(capsys, *asked, "--save", "derived.json")
+    code, out, _ = run(capsys, "verify", "derived.json", "model.json", "--require-derived")
+    assert (code, "Seed: derived (" in out) == (0, True)
+    run(capsys, *ASK, "--save", "chosen.json")
+    code, out, _ = run(capsys, "verify", "chosen.json", "model.json", "--require-derived")
+    assert (code, "Seed: chosen by the issuer (" in out) == (1, True)
+    refused = {
+        ("--seed", "1"): "`--seed` goes without `--derived`",
+        ("--confidence", "0.999"): "`confidence` is 0.999; leave it out",
+        ("--bits", "20"): "`bits` of DerivedSeed must be an integer of at least 64, got 20",
+        ("--method", "exact"): 'goes with method="sampling", got Exact',
+    }
+    for words, message in refused.items():
+        code, _, err = run(capsys, *asked, *words)
+        assert (code, message in " ".join(err.split())) == (2, True), err
+    assert run(capsys, *ASK, "--bits", "70")[0] == 2
+
+
 def test_options_reach_the_method(files, capsys):
     options = ("--coverage", "0.9", "--confidence", "0.95", "--samples", "500", "--simultaneous", "--relative")
     _, out, _ = run(capsys, *ASK, "--json", "--only", "weight", *options)
