@@ -306,3 +306,14 @@ def test_json_of_sets_is_stable():
         written = json.loads(json.dumps(shifts.to_dict()))
         again = apas.shifts.base.KINDS.read(apas._fields.Fields(written))
         assert json.dumps(again.to_dict(), sort_keys=True) == json.dumps(shifts.to_dict(), sort_keys=True)
+
+
+def test_a_model_that_no_seed_binds_fails_in_verify(monkeypatch):
+    """Somebody else's issuer may not refuse what ours does."""
+    names = ("classes", "n_features", "parameters", "margin", "shifted_margins")
+    plain = types.SimpleNamespace(**{name: getattr(network(), name) for name in names})
+    with monkeypatch.context() as patched:
+        patched.setattr("apas.certification.derived_seed.unidentified", lambda model: "")
+        found = apas.certify(plain, X, 0.01, target="predicted", rng="derived")
+    assert {row.check.value for row in apas.verify(found, plain)} == {"FAILS"}
+    assert "its seed does not bind all of the model" in apas.verify(found, plain).rows[0].reason

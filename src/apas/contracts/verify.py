@@ -385,7 +385,8 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
         with np.errstate(over="ignore", invalid="ignore"):
             wrong = row_complaints(found, question, told)
             alone = [question.take(slice(i, i + 1)) for i in range(len(found))]
-            seeds = [wrong_seed(one, found[i], found.model_digest) for i, one in enumerate(alone)]
+            about = (found.model_digest, matched.unidentified)
+            seeds = [wrong_seed(one, found[i], *about) for i, one in enumerate(alone)]
             wrong = [said or seed for said, seed in zip(wrong, seeds, strict=True)]
             if isinstance(found, MaxShifts):
                 own = None if found.model is None else _recheck_itself
