@@ -2,12 +2,14 @@
 """Check a certificate file against a dense network without apas: NumPy and the standard library are all it needs.
 
     python apas_checker.py CERTIFICATES.json MODEL.json [--require-coverage C] [--require-confidence C]
-                           [--require-delta D] [--require-target T]
+                           [--require-delta D] [--require-target T] [--require-derived]
 
 Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, and witnesses; the
 rest is NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must
 claim at least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all,
 was not; 70: no answer, such as when nobody takes it.
+
+A seed that is said to be derived is derived again: `derive` and `numbers` say how, and `VECTOR` is an example.
 """
 
 import argparse
@@ -42,7 +44,8 @@ FIELDS = {  # of each kind of object
     "parameters": "delta values",
 }  # fmt: skip
 MOST = 10**6  # draws that are made again for one row
-TEST = re.compile("certify|generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")  # streams: rank and number of a test
+# streams of tests: of a search with rank and number
+TEST = re.compile("(?:derived/1/)?certify|generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
 
 
 class Stop(Exception):
@@ -59,7 +62,10 @@ def once(pairs):
     """An object of a file: no key occurs twice, none of its kind is missing, and none is there that nobody looks at."""
     found = dict(pairs)
     fields = FIELDS.get(str(found.get("kind")))
-    if len(found) < len(pairs) or (fields and {"kind", *fields.split()} != set(found)):
+    if found.get("kind") == "most" and "bits" in found:  # of a derived seed
+        fields = fields.replace("confidence", "bits")
+    known = set(found) - ({"test", "siblings"} if found.get("kind") == "sampling" else set())  # new in version 2
+    if len(found) < len(pairs) or (fields and {"kind", *fields.split()} != known):
         raise ValueError(f"an object must not have the keys {[key for key, _ in pairs][:12]}")
     return found
 
@@ -70,10 +76,54 @@ def read(path, kind):
         raise ValueError(f"{path} is not a plain file")
     with open(path, encoding="utf-8-sig") as file:
         content = json.load(file, object_pairs_hook=once)
-    if not isinstance(content, dict) or (content.get("format"), content.get("version")) != (kind, 1):
-        raise ValueError(f"{path} does not have the format {kind}, version 1")
+    versions = (1, 2) if kind == "apas-certificates" else (1,)
+    version = content.get("version") if isinstance(content, dict) and content.get("format") == kind else None
+    if type(version) is not int or version not in versions:
+        raise ValueError(f"{path} does not have the format {kind}, version {versions[-1]} or older")
     json.dumps(content, allow_nan=False, ensure_ascii=False).encode()  # fails where half a character stands alone
     return content
+
+
+def hashed(what, **fields):
+    """SHA-256 of fields, each with its name and its length."""
+    parts = [(name, value if isinstance(value, bytes) else str(value).encode()) for name, value in fields.items()]
+    text = b"".join(f"/{name}/{len(value)}/".encode() + value for name, value in parts)
+    return hashlib.sha256(f"apas/derived/1/{what}".encode() + text).digest()
+
+
+def derive(model, shifts, x, k, c):
+    """The seed that follows from a model's digest, the shifts, a row in model units, its class and its certificate."""
+    claim, e = c["claim"], c["evidence"]
+    row, delta = ((np.asarray(v, dtype="<f8") + 0.0).astype("<f8").tobytes() for v in (x, c["delta"]))  # no -0.0
+    root = hashed("record", row=row, target=k, delta=delta)
+    for sibling in e["siblings"]:  # on the way to the root of the hash tree over all rows
+        root = hashed("node", children=b"".join(sorted([root, bytes.fromhex(sibling)])))
+    test = e["test"] if e["test"] != "fixed" else f"fixed/{e['samples']}"
+    shifts, share = json.dumps(shifts, sort_keys=True, separators=(",", ":")), Fraction(repr(claim["coverage"]))
+    about = {"model": bytes.fromhex(model), "shifts": shifts, "records": root, "coverage": share}
+    about |= {"bits": claim["bits"], "test": test, "rows": claim["rows"], "tries": claim["tries"]}
+    return int.from_bytes(hashed("seed", **about, question="certify"), "big")
+
+
+def numbers(stream, at, count):
+    """Words number `at` and on: those of SHAKE-128, 1024 for each of its inputs, or of PCG64DXSM in a state."""
+    if isinstance(stream, str):
+        inputs = (f"{stream}/{i}".encode() for i in range(at // 1024, -(-(at + count) // 1024)))
+        output = b"".join(hashlib.shake_128(text).digest(8192) for text in inputs)
+        return np.frombuffer(output, "<u8")[at % 1024 :][:count]
+    bits = np.random.PCG64DXSM()
+    bits.state = {"bit_generator": "PCG64DXSM", "state": stream, "has_uint32": 0, "uinteger": 0}
+    bits.advance(at)
+    return bits.random_raw(count).astype("<u8")
+
+
+LINF = {"kind": "linf", "relative": False, "kinds": ["weight", "bias"], "layers": None, "scale": None, "floor": 0.0}
+CLAIM = {"coverage": 0.995, "bits": 64, "rows": 1, "tries": 1}
+MADE = {"test": "fixed", "samples": 20000, "siblings": ["11" * 32, "ee" * 32]}
+#: What `derive` is given, and what it gives; and words 0 and 1024 of that seed's stream.
+VECTOR = ("00" * 32, LINF, [1.0, -0.0, 0.1], 1, {"delta": 0.05, "claim": CLAIM, "evidence": MADE})
+VECTOR_SEED = 0x6B258FC0FA46CB5A2293B2F97B4D8026650B2171C49EB0659CAF09669BEADAE6
+VECTOR_WORDS = [0xBF5EF40BBD51B91C, 0xA2DF29178AF004A6]
 
 
 class Net:
@@ -199,10 +249,7 @@ class Net:
         width, tile = k + (kind == "lp"), 128 if k <= 1024 else 1
         first, last = start // tile, -(-stop // tile)
         at, count = first * tile * width, (last - first) * tile * width
-        bits = np.random.PCG64DXSM()
-        bits.state = {"bit_generator": "PCG64DXSM", "state": stream, "has_uint32": 0, "uinteger": 0}
-        bits.advance(at // 2 if box else at)
-        words = bits.random_raw(count // 2 + 1 if box else count).astype("<u8")
+        words = numbers(stream, at // 2, count // 2 + 1) if box else numbers(stream, at, count)
         u = words.view("<i4")[at % 2 :][:count] * 2.0**-31 if box else words
         u = u.reshape(-1, width, tile).transpose(0, 2, 1).reshape(-1, width)[start - first * tile :][: stop - start]
         if not box:
@@ -217,10 +264,8 @@ class Net:
 
     def sparse_draws(self, stream, start, stop, moving, count):
         """The same for sparse shifts: which parameters move, by Floyd's way to draw a set, and then by how much."""
-        bits, out = np.random.PCG64DXSM(), np.zeros((stop - start, len(self.theta)))
-        bits.state = {"bit_generator": "PCG64DXSM", "state": stream, "has_uint32": 0, "uinteger": 0}
-        bits.advance(2 * count * start)
-        words = (bits.random_raw(2 * count * len(out)) >> np.uint64(11)).reshape(len(out), 2, count)
+        out = np.zeros((stop - start, len(self.theta)))
+        words = (numbers(stream, 2 * count * start, 2 * count * len(out)) >> np.uint64(11)).reshape(len(out), 2, count)
         for row, (picks, sizes) in zip(out, words.tolist(), strict=True):
             taken = {}
             for i, (pick, size) in enumerate(zip(picks, sizes, strict=True), len(moving) - count):
@@ -234,6 +279,7 @@ class Net:
         """Which draws fail for each row, which of them beyond rounding, and the margins on the first one."""
         d = hashlib.sha256(f"apas/1/{purpose}/{entropy}".encode()).digest()
         stream = {"state": int.from_bytes(d[:16], "little"), "inc": int.from_bytes(d[16:], "little") | 1}
+        stream = f"apas/{purpose}/{entropy:064x}" if purpose.startswith("derived/") else stream
         step = max(1, 2**21 // (len(self.theta) + len(X) * max(map(max, self.shapes))) // 128 * 128)
         band = self.band(X, delta * self.radii * (8.4 if self.shifts["kind"] == "gaussian" else 1.0))
         found = []
@@ -259,9 +305,9 @@ class Net:
 
 
 @cache
-def plan(coverage, confidence, parts, n):
+def plan(coverage, risk, n):
     """How many failures certify at most and refute at least, from a binomial distribution with 80 digits."""
-    shares = Fraction(repr(coverage)), (1 - Fraction(repr(confidence))) / parts
+    shares = Fraction(repr(coverage)), risk
     with localcontext(Context(prec=80, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         p, risk = (Decimal(f.numerator) / f.denominator for f in shares)
         term, below, allowed, j = p**n, Decimal(0), -1, 0
@@ -272,6 +318,50 @@ def plan(coverage, confidence, parts, n):
     return allowed, max(j, allowed + 1)
 
 
+PRIORS = {  # odds ratios and weights of the anytime test, which a file must not bring itself
+    "certify": "0 6/20, 1/8 3/20, 1/4 3/20, 1/2 3/20, 3/4 3/20, 7/8 2/20",
+    "refute": "5/4 2/10, 3/2 2/10, 2 2/10, 4 2/10, 16 1/10, 256 1/10",
+}
+
+
+def crosses(side, n, k, coverage, risk):
+    """Whether a mixture of likelihood ratios reaches 1 / risk with k failures of n draws."""
+    q = 1 - Fraction(repr(coverage))
+    with localcontext(Context(prec=80, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+        prior = [map(Fraction, pair.split()) for pair in PRIORS[side].split(",")]
+        terms = [(g, w, 1 + (g - 1) * q) for g, w in prior if g or not k]
+        ratio = lambda f: Decimal(f.numerator) / f.denominator  # noqa: E731
+        value = sum(ratio(w) * (ratio(g) ** k if k else 1) / ratio(base) ** n for g, w, base in terms)
+        beyond = value * risk.numerator / risk.denominator - 1
+        if abs(beyond) > (abs(beyond) + 1) * 8 * (n + k + 9) * Decimal(10) ** -79:
+            return beyond > 0
+    return sum(w * g**k / base**n for g, w, base in terms) * risk >= 1  # a tie
+
+
+def anytime(coverage, risk, drawn, draws, samples):
+    """Verdict, deciding draw, and failing draws up to it, of the anytime test after a number of draws."""
+    where, count, clear = np.flatnonzero(drawn[0][:draws]).tolist(), 0, 0
+    for at in where:
+        if crosses("certify", at, count, coverage, risk):
+            return "CERTIFIED", at, count  # or even before
+        count, clear = count + 1, clear + int(drawn[1][at])
+        if drawn[1][at] and crosses("refute", at + 1, clear, coverage, risk):
+            return "REFUTED", at + 1, count
+        if count - clear >= 1000 and crosses("refute", at + 1, count, coverage, risk):
+            return "UNKNOWN", at + 1, count
+    if crosses("certify", draws, count, coverage, risk):
+        return "CERTIFIED", draws - crosses("certify", draws - 1, count, coverage, risk), count  # or even before
+    return "UNKNOWN", samples, count
+
+
+def risk_of(claim):
+    """How often such a claim may be false; 0 if it never is, and NaN if it is none."""
+    if "bits" in claim:
+        return Fraction(1, 2 ** claim["bits"]) if type(claim["bits"]) is int and 0 < claim["bits"] <= 256 else math.nan
+    sure = claim.get("confidence", 1)
+    return 1 - Fraction(repr(sure)) if 0 < sure <= 1 else math.nan
+
+
 def sampled(c, drawn, together, lower):
     """Count the draws again; `lower` is how many ranks from 0 on the file holds of this seed."""
     claim, e, n = c["claim"], c["evidence"], c["evidence"]["samples"]
@@ -280,12 +370,30 @@ def sampled(c, drawn, together, lower):
     rank, number = (int(text or 0) for text in test.groups())
     before = max(1, number * (number + 1))  # what tests cost when ranks had no price yet
     price = before * max(1, rank * (rank + 1))
-    share, sure, rows, tries = (claim[key] for key in ("coverage", "confidence", "rows", "tries"))
-    paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED")
+    share, rows, tries, risk = claim["coverage"], claim["rows"], claim["tries"], risk_of(claim)
+    derived = "siblings" in e  # then a search tests each row on draws that follow from it, and pays what it likes
+    same = derived == ("bits" in claim) == e["purpose"].startswith("derived/")
+    need(same, "the claim, the stream and the seed do not agree on whether the seed was derived")
+    price = tries if derived else price
+    fixed = e.get("test", "fixed") == "fixed"
+    paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED" and fixed)
     whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and paid
-    need(whole and 0 < share < 1 and 0 < sure < 1 and (rows == 1 or together <= rows), "the claim hides tests or rows")
-    allowed, refuting = plan(share, sure, rows * tries, n)
-    enough = plan(share, sure, rows * price, n)[0]
+    whole = whole and tries > 0 and 0 < share < 1 and 0 < risk < 1
+    need(whole and (rows == 1 or together <= rows), "the claim hides tests or rows")
+    if not fixed:
+        at = e["draws"]
+        verdict, draws, count = anytime(share, risk / (rows * tries), drawn, at, n)
+        where = np.flatnonzero(drawn[0][:at])
+        beyond = drawn[1][where]
+        first = int(where[beyond][0]) if beyond.any() else None
+        found = (None, None, draws, count, int((~beyond).sum()), first)
+        whole = all(type(e[key]) in (int, type(None)) for key in COUNTS) and type(n) is int
+        same = whole and found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"] and 0 < at <= n
+        need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
+        need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another")
+        return f"drawn again: {count} of {draws} failed (anytime test)"
+    allowed, refuting = plan(share, risk / (rows * tries), n)
+    enough = plan(share, risk / (rows * price), n)[0]
     where = np.flatnonzero(drawn[0])
     sure = drawn[1][where]
     ends = (np.cumsum(sure) == refuting) | (np.arange(1, len(where) + 1) == 10 * refuting)
@@ -383,11 +491,11 @@ def checked(net, x, k, entry, drawn, *shared):
 
 def possible(claim):
     """Whether a claim is one that could be made."""
-    shares = [claim["coverage"], claim["confidence"]] if claim["kind"] == "most" else []
-    return claim["kind"] in ("every", "most") and all(0 < s <= 1 for s in shares) and claim["rows"] > 0
+    share = claim.get("coverage", 1)
+    return claim["kind"] in ("every", "most") and 0 < share <= 1 > risk_of(claim) and claim["rows"] > 0
 
 
-def streams(net, entries):
+def streams(net, entries, version):
     """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
     for c in (entry["certificate"] for entry in entries):
         if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration", "partition"):
@@ -397,8 +505,11 @@ def streams(net, entries):
         if not re.fullmatch("0x[0-9a-f]{1,1024}", seed):
             raise ValueError("an entropy is a hexadecimal number")
         k = [i for i, label in enumerate(net.classes) if c and repr(label) == repr(c["target"])]
-        shared = [claim.get(key) for key in ("coverage", "confidence", "rows", "tries")]
-        yield (*k, None)[0], (e.get("purpose", "probe"), int(seed, 16), e.get("samples", 1)), (*shared, int(seed, 16))
+        shared = [claim.get(key) for key in ("coverage", "confidence", "bits", "rows", "tries")]
+        if (e and (version == 1) != ("test" not in e)) or e.get("test", "fixed") not in ("fixed", "anytime/1"):
+            raise ValueError("a sampling test is fixed or anytime/1, and its file says which from version 2 on")
+        made = e.get("samples" if e.get("test", "fixed") == "fixed" else "draws", 1)
+        yield (*k, None)[0], (e.get("purpose", "probe"), int(seed, 16), made), (*shared, int(seed, 16))
 
 
 def check(file, net):
@@ -414,7 +525,7 @@ def check(file, net):
     X = [[row[j] for j in order] for row in given]
     X = np.array(X, dtype=float).reshape(-1, wide)
     known = net.radii is not None and net.shifts.get("p", 1) in (1, 2) and set(net.act) <= set(ACTIVATIONS)
-    asked = list(streams(net, entries))
+    asked = list(streams(net, entries, file["version"]))
     for i, (k, stream, _) in enumerate(asked):
         if k is not None and known and 0 < stream[2] <= MOST:
             part = i // max(1, 10**7 // stream[2])  # for what fits into memory
@@ -431,9 +542,13 @@ def check(file, net):
             need(np.array_equal(X[i], np.array(entry["encoded"], dtype=float)), "its values in model units are others")
             e = c["evidence"] if c else {"kind": None}
             shown = e["kind"] != "sampling" or c["verdict"] != "CERTIFIED" or e["draws"] == e["samples"]
+            shown = shown or e.get("test") == "anytime/1"
             need(shown, "a certified row has seen all its draws")
             alone = e["kind"] != "sampling" or c["method"] == "sampling"
             need(alone, "its method is not one sample; a cascade may have drawn until one passed")
+            k, (_, seed, _), _ = asked[i]
+            same = "siblings" not in e or derive(file["model"]["digest"], net.shifts, X[i], k, c) == seed
+            need(same, "its seed is not the one that model, shifts, row and claim lead to")
             usable = c and net.radii is not None and (c["evidence"]["kind"] != "sampling" or i in drawn)
             need(not c or (asked[i][0] is not None and c["delta"] > 0), "its target is no class of the model")
             need(usable and set(net.act) <= set(ACTIVATIONS), "a statement or a network of another kind", "NOT CHECKED")
@@ -449,7 +564,8 @@ def claims(entry):
     """The certificate of a row or else its largest shift, whether it promises anything, and what; 1 for every shift."""
     c = entry["certificate"] or entry["max_shift"]
     claim, alone = c["claim"], (c.get("trace") or {}).get("claim") == "per test"
-    sure = math.nan if alone else claim.get("confidence", 1)  # of each test alone, not of the delta they led to
+    sure = 1 - 2.0 ** -min(claim["bits"], 53) if "bits" in claim else claim.get("confidence", 1)
+    sure = math.nan if alone else sure  # of each test alone, not of the delta they led to
     promise = c.get("verdict", "CERTIFIED") == "CERTIFIED" and c["delta"] > 0
     return c, promise, {"coverage": claim.get("coverage", 1), "confidence": sure, "delta": c["delta"]}
 
@@ -462,6 +578,8 @@ def missing(entry, required):
     for name, want in ((name, getattr(required, name)) for name in told):
         if want is not None and not (promise and told[name] >= want):  # also if one of them is no number
             return f"{f'claims {name} {told[name]}' if promise else 'certifies nothing'}, {want} is required"
+    if required.derived and "entropy" in c.get("evidence", c.get("trace")) and c["claim"].get("bits", 0) < 64:
+        return "a seed that nobody can choose is required, for a risk of at most 2^-64"
     return None if promise or required.target is None else f"certifies nothing, {required.target!r} is required"
 
 
@@ -470,11 +588,11 @@ def shown(entry, net):
     c, _, told = claims(entry)
     claim, r, alone = c["claim"], net.radii, math.isnan(told["confidence"])
     words = [f"target {c['target']}", f"delta {told['delta']}", f"coverage {told['coverage']}"]
-    words += ["confidence of each test alone" if alone else f"confidence {told['confidence']}"]
+    sure = f"1 - 2^-{claim['bits']}, seed derived" if "bits" in claim else told["confidence"]
+    words += ["confidence of each test alone" if alone else f"confidence {sure}"]
     words += [f"for {claim['rows']} rows together"] * (claim["rows"] > 1)
     if not alone and (parts := claim["rows"] * claim.get("tries", 1)) > 1 and claim["kind"] == "most":
-        risk = (1 - Fraction(repr(told["confidence"]))) / parts
-        words += [f"tested at {math.floor((1 - risk) * 10**15) / 10**15}"]
+        words += [f"tested at {math.floor((1 - risk_of(claim) / parts) * 10**15) / 10**15}"]
     words += [f"shifts {net.shifts['kind']} {net.shifts.get('p', '')}".strip()]
     if r is not None:
         reach = f"{r[r > 0].min():.6g} to {r.max():.6g}"
@@ -509,6 +627,7 @@ def main(words):
     parser.add_argument("model")
     for name in ("coverage", "confidence", "delta", "target"):
         parser.add_argument(f"--require-{name}", dest=name, type=str if name == "target" else float)
+    parser.add_argument("--require-derived", dest="derived", action="store_true")
     required = parser.parse_args(words)
     try:
         words = required.certificates, required.model
@@ -516,6 +635,9 @@ def main(words):
         text = json.dumps({key: file[key] for key in file if key != "digest"}, sort_keys=True, separators=(",", ":"))
         if hashlib.sha256(text.encode()).hexdigest() != file["digest"]:
             raise ValueError(f"{words[0]} was damaged or edited: its digest does not match what it holds")
+        first = numbers(f"apas/derived/1/certify/{derive(*VECTOR):064x}", 0, 1025)
+        if derive(*VECTOR) != VECTOR_SEED or first[::1024].tolist() != VECTOR_WORDS:
+            raise ValueError("seeds are not derived here as they must be")
         net = Net(model, file["shifts"])
         behind, whole = file["model"]["preprocessing"], net.digest == file["model"]["digest"]
         if whole == behind or (behind and net.digest != file["model"]["network"]):

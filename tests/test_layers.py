@@ -141,7 +141,7 @@ def test_certifying_a_numpy_network_needs_no_frames():
 
 PUBLIC = """
 ApasError Attack AuditReport Candidate CandidateSource Cascade Certificate Certificates Counterfactual
-Counterfactuals Enumeration Evaluation Every Exact Feature FeatureSpace FeedForward FractionCurve FractionCurves
+Counterfactuals DerivedSeed Enumeration Evaluation Every Exact Feature FeatureSpace FeedForward FractionCurve FractionCurves
 GaussianShifts Given GuaranteeWarning InputError InputNoise IntervalBounds IntervalNetwork Ledger LinearBounds LinfShifts LpShifts
 MaxShift MaxShifts MilpSource MissingExtra Model Most NearestNeighbours ObservedShifts OutputRange OutputRanges ParametricModel Predictor
 Parameters Prototype RetrainedModels Roar RobustOptimum Sampling ShiftReport ShiftSet SparseShifts Status UnsafeFile

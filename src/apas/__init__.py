@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from apas.certification.api import certify as certify
     from apas.certification.certificate import Certificate as Certificate
     from apas.certification.claims import Every as Every, Most as Most, Verdict as Verdict
+    from apas.certification.derived_seed import DerivedSeed as DerivedSeed
     from apas.certification.interval_network import IntervalNetwork as IntervalNetwork
     from apas.certification.max_shift.api import max_shift as max_shift
     from apas.certification.max_shift.result import MaxShift as MaxShift, MaxShifts as MaxShifts
@@ -94,6 +95,7 @@ _DEFINED_IN = {
     "certification.api": "certify",
     "certification.certificate": "Certificate",
     "certification.claims": "Every Most Verdict",
+    "certification.derived_seed": "DerivedSeed",
     "certification.interval_network": "IntervalNetwork",
     "certification.max_shift.api": "max_shift",
     "certification.max_shift.result": "MaxShift MaxShifts",

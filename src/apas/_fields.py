@@ -75,6 +75,10 @@ class Fields:
             raise self.wrong(key, "a SHA-256 in hexadecimal digits")
         return value
 
+    def digests(self, key: str) -> tuple[str, ...]:
+        """Several of them."""
+        return tuple(Fields({key: value}, self.where).digest(key) for value in self.items(key))
+
     def entropy(self, key: str) -> int:
         """An integer of any size as hexadecimal text, which begins with 0x."""
         value = self.content.get(key)

@@ -2,7 +2,9 @@
 
 NumPy promises that the *bit streams* of its bit generators do not change, but makes no such promise for the
 numbers that `numpy.random.Generator` derives from them. So the words come from `PCG64DXSM.random_raw`, whose
-state is set from a SHA-256 digest rather than by NumPy's seeding, and the few lines below turn them into numbers.
+state is set from a SHA-256 digest rather than by NumPy's seeding, and the few lines below turn them into numbers. For
+seeds that were derived (`apas.certification.derived_seed`) the words come from SHAKE-128 instead: there an attacker may
+choose the model, and so which function of the words counts as a failure, against which no fast generator was designed.
 
 With coordinates g_i of density proportional to ``exp(-abs(x)**p)`` and a standard exponential E, all independent, the
 point ``g / (sum(abs(g)**p) + E)**(1/p)`` is uniform in the unit ball of the L_p norm.
@@ -35,6 +37,9 @@ from apas._typing import Floats
 from apas.errors import InputError
 
 _LOCAL = threading.local()
+#: How purposes of streams begin that are drawn from SHAKE-128, and how many words of them one hash gives. Both say
+#: which word is which, and so never change: a later version would have another name.
+DERIVED, HASHED = "derived/1/", 1024
 #: What turns a signed 32-bit integer into a number of [-1, 1).
 UNIT = 2.0**-31
 
@@ -68,22 +73,43 @@ class Stream:
     _state: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.is_derived:
+            return
         digest = hashlib.sha256(f"apas/1/{self.purpose}/{self.entropy}".encode()).digest()
         state = int.from_bytes(digest[:16], "little")
         increment = int.from_bytes(digest[16:], "little") | 1  # the generator needs an odd one
         object.__setattr__(self, "_state", {"state": state, "inc": increment})
 
     @classmethod
-    def seeded(cls, rng: int | np.random.Generator | None, purpose: str) -> Stream:
+    def seeded(cls, rng: object, purpose: str) -> Stream:
         """The stream of a purpose for what a user passed as `rng`."""
         return cls(entropy_of(rng), purpose)
 
+    @property
+    def is_derived(self) -> bool:
+        """Whether its words come from SHAKE-128, for a seed that nobody chose."""
+        return self.purpose.startswith(DERIVED)
+
+    def part(self, name: str) -> Stream:
+        """The stream of a part of its purpose."""
+        return Stream(self.entropy, f"{self.purpose}/{name}")
+
     def words(self, start: int, count: int) -> NDArray[np.uint64]:
         """Words number `start` to `start + count` (exclusive)."""
+        if self.is_derived:
+            return self._hashed(int(start), int(start) + int(count))
         bits = _bit_generator()
         bits.state = {"bit_generator": "PCG64DXSM", "state": self._state, "has_uint32": 0, "uinteger": 0}
         bits.advance(int(start))
         return bits.random_raw(int(count))  # type: ignore[no-any-return]
+
+    def _hashed(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """The same for derived seeds: the output of SHAKE-128 for one number after the other, joined."""
+        about, parts = f"apas/{self.purpose}/{self.entropy:064x}/", []
+        for number in range(start // HASHED, -(-stop // HASHED)):
+            length = min(stop - number * HASHED, HASHED)  # of the last one no more than is asked for
+            parts.append(hashlib.shake_128(f"{about}{number}".encode()).digest(8 * length))
+        return np.frombuffer(b"".join(parts), dtype="<u8")[start % HASHED :]
 
     def integers(self, start: int, count: int) -> NDArray[np.int32]:
         """Signed 32-bit numbers `start` to `start + count`: the two halves of each word, the low one first."""

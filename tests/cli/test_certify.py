@@ -54,6 +54,30 @@ def test_json_is_what_the_library_gives(files, capsys):
     assert json.loads(out) == apas.certify(net, X, 0.05, target=1, rng=1).to_dict()
 
 
+def test_derived_seeds(files, capsys):
+    net, X = files
+    asked = (*ASK[:-2], "--derived")
+    code, out, _ = run(capsys, *asked, "--bits", "80", "--json")
+    assert code == 0
+    assert json.loads(out) == apas.certify(net, X, 0.05, target=1, rng=apas.DerivedSeed(80)).to_dict()
+    run(capsys, *asked, "--save", "derived.json")
+    code, out, _ = run(capsys, "verify", "derived.json", "model.json", "--require-derived")
+    assert (code, "Seed: derived (" in out) == (0, True)
+    run(capsys, *ASK, "--save", "chosen.json")
+    code, out, _ = run(capsys, "verify", "chosen.json", "model.json", "--require-derived")
+    assert (code, "Seed: chosen by the issuer (" in out) == (1, True)
+    refused = {
+        ("--seed", "1"): "`--seed` goes without `--derived`",
+        ("--confidence", "0.999"): "`confidence` is 0.999; leave it out",
+        ("--bits", "20"): "`bits` of DerivedSeed must be an integer of at least 64, got 20",
+        ("--method", "exact"): 'goes with method="sampling", got Exact',
+    }
+    for words, message in refused.items():
+        code, _, err = run(capsys, *asked, *words)
+        assert (code, message in " ".join(err.split())) == (2, True), err
+    assert run(capsys, *ASK, "--bits", "70")[0] == 2
+
+
 def test_options_reach_the_method(files, capsys):
     options = ("--coverage", "0.9", "--confidence", "0.95", "--samples", "500", "--simultaneous", "--relative")
     _, out, _ = run(capsys, *ASK, "--json", "--only", "weight", *options)
@@ -321,3 +345,29 @@ def test_help_names_the_worst_case(capsys):
 def test_version(capsys):
     code, out, _ = run(capsys, "--version")
     assert (code, out.strip()) == (0, apas.__version__)
+
+
+def test_open_rows_are_continued(files, capsys):
+    net, X = files
+    ask = ("certify", "model.json", "rows.csv", "--target", "predicted", "--delta", "0.2", "--seed", "1")
+    assert run(capsys, *ask, "--samples", "1000", "--test", "anytime", "--save", "few.json")[0] == 0
+    assert "UNKNOWN" in {c.verdict.name for c in apas.load_certificates("few.json")}
+    further = ("certify", "model.json", "--continue", "few.json")
+    code, out, _ = run(capsys, *further, "--samples", "40000", "--save", "more.json")
+    assert code == 0
+    assert "so few certify at any time (anytime test)" in out
+    method = apas.Sampling(test="anytime", n_samples=40_000)
+    assert apas.load_certificates("more.json") == apas.certify(net, X, 0.2, target="predicted", method=method, rng=1)
+    for words, message in [
+        (further, "Missing option '--samples'"),
+        ((*further, "--samples", "10"), "must be at least 1000"),
+        ((*further, "--samples", "9000", "--target", "1"), "`--target` goes without `--continue`"),
+        ((*further, "--samples", "9000", "--relative"), "`--relative` goes without `--continue`"),
+        ((*further, "--samples", "9000", "--save", "few.json"), "must be another file"),
+        (("certify", "model.json"), "Missing argument 'ROWS'"),
+        (("certify", "model.json", "rows.csv"), "Missing option '--target'"),
+        ((*ask, "--method", "exact", "--test", "fixed"), "`--test` goes with `--method sampling`"),
+    ]:
+        code, _, error = run(capsys, *words)
+        assert code == 2
+        assert message in error

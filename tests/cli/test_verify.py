@@ -87,7 +87,7 @@ def test_fresh_draws_are_the_verifiers(folder, capsys):
     entropies = set()
     for _ in range(2):  # without a seed nobody can know the draws beforehand
         _, out, _ = run(capsys, "verify", "certs.json", "model.json", "--fresh", "--samples", "3000", "--json")
-        entropies.add(json.loads(out)["notes"][0].split("entropy ")[1].split(")")[0])
+        entropies.add(json.loads(out)["notes"][1].split("entropy ")[1].split(")")[0])
     assert len(entropies) == 2
     code, _, err = run(capsys, "verify", "certs.json", "model.json", "--samples", "10")
     assert (code, "`--samples` goes with `--fresh`" in err) == (2, True)

@@ -178,7 +178,7 @@ def test_the_checker_plans_as_apas_does_and_always_ends():
     plan = checker_in_process().plan
     for coverage, n in [(0.995, 20_000), (0.5, 300), (1e-70, 20_000), (1e-300, 5), (1 - 2**-53, 1000), (0.995, 1)]:
         expected = [f(n, coverage=coverage, confidence=0.999) for f in (allowed_failures, refuting_failures)]
-        assert list(plan(coverage, 0.999, 1, n)) == [expected[0], max(expected[1], expected[0] + 1)]
+        assert list(plan(coverage, Fraction(1, 1000), n)) == [expected[0], max(expected[1], expected[0] + 1)]
 
 
 def test_keys_that_occur_twice_are_refused(tmp_path):

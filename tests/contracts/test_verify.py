@@ -373,16 +373,16 @@ def test_fresh_draws_are_as_many_as_the_verifier_wants():
     found = breaking(0.4, seed=2, coverage=0.01, confidence=0.01, n_samples=1)
     assert found.certified.all()
     report = apas.verify(found, BIAS, fresh=True, rng=1, samples=1000)
-    assert "1000 models were drawn afresh for each certified row (entropy 0x1)" in report.notes[0]
+    assert "1000 models were drawn afresh for each certified row (entropy 0x1)" in report.notes[1]
     assert "of 1000 failed" in report.rows[0].reason
     few = apas.verify(breaking(0.0, coverage=0.9, confidence=0.9), BIAS, fresh=True, rng=1, samples=3)
     assert few.rows[0].check is Checked.NOT_CHECKED
     assert few.rows[0].reason.endswith("0 of 3 failed, so few draws certify nothing, 3 would refute")
     alone = apas.verify(breaking(0.0, coverage=0.9, confidence=0.9), BIAS, fresh=True, rng=1, samples=1)
-    assert alone.notes[0].endswith("(entropy 0x1): too few to refute a coverage of 0.9.")
+    assert alone.notes[1].endswith("(entropy 0x1): too few to refute a coverage of 0.9.")
     default = apas.verify(breaking(0.0), BIAS, fresh=True)
-    assert "28630 models were drawn afresh" in default.notes[0]
-    assert "182 failures refute a coverage of 0.995" in default.notes[0]
+    assert "28630 models were drawn afresh" in default.notes[1]
+    assert "182 failures refute a coverage of 0.995" in default.notes[1]
     assert default.ok
 
 
@@ -403,7 +403,7 @@ def test_models_that_exist_cannot_be_drawn_afresh():
     found = apas.certify(base, rows(1), None, target="predicted", shifts=shifts, method=method)
     report = apas.verify(found, base, fresh=True)
     assert report.rows[0].reason.endswith("; there are no other models of these to draw")
-    assert report.notes == ()
+    assert [note.split(" (")[0] for note in report.notes] == ["Seed: models as given"]
 
 
 def test_what_is_claimed_is_shown():
@@ -548,7 +548,7 @@ def test_a_row_that_makes_no_sense_does_not_hide_the_others(tmp_path):
     assert [row.check.name for row in apas.verify(path, net)] == ["HOLDS", "FAILS", "HOLDS"]
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("v1-*.json")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("v*.json")), ids=lambda p: p.stem)
 def test_files_of_older_versions_load_and_hold(path):
     net = apas.load_model(FIXTURES / "model.json")
     assert apas.verify(path, net).ok
@@ -558,3 +558,4 @@ def test_files_of_older_versions_load_and_hold(path):
 
 def test_there_are_fixtures():
     assert len(list(FIXTURES.glob("v1-*.json"))) == 5
+    assert len(list(FIXTURES.glob("v2-*.json"))) == 3

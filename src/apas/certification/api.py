@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from apas._random import Stream
+from apas.certification.derived_seed import DerivedSeed, decide_derived
 from apas.certification.question import Method, Question, decide
 from apas.certification.results import Certificates
 from apas.models.base import Named, offers
@@ -24,7 +25,7 @@ def certify(
     method: Method | str = "sampling",
     simultaneous: bool = False,
     n_jobs: int = 1,
-    rng: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | DerivedSeed | str | None = None,
 ) -> Certificates:
     """Certify that rows keep their class while the model's parameters shift by up to `delta`.
 
@@ -49,8 +50,9 @@ def certify(
         Let the confidence hold for all rows together rather than for each by itself.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The certificates do not depend on it.
-    rng : None, int or numpy.random.Generator
-        Seed of the draws; recorded in the certificates. None takes 128 bits from the operating system.
+    rng : None, int, numpy.random.Generator, "derived" or DerivedSeed
+        Seed of the draws; recorded in the certificates. None takes 128 bits from the operating system. A `DerivedSeed`
+        ("derived") follows from model, rows and claim, so that nobody can choose it; the risk is then 2^-64.
 
     Returns
     -------
@@ -81,9 +83,12 @@ def certify(
     question = Question.ask(
         model, X, target=target, delta=delta, shifts=shifts, method=method, simultaneous=simultaneous, n_jobs=n_jobs
     )
-    net = question.model
+    net, derived = question.model, DerivedSeed.wanted(rng)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
-        items = decide(question, question.method, Stream.seeded(rng, "certify"))
+        if derived is None:
+            items = decide(question, question.method, Stream.seeded(rng, "certify"))
+        else:
+            items = decide_derived(derived.ask(question), derived)
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet; a copy of each would cost more than deciding it
         object.__setattr__(item, "seconds", seconds)

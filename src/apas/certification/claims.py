@@ -170,11 +170,16 @@ class Most:
     tries : int, default 1
         By what the remaining risk was divided once more because the row was found by a search that may have tested
         others before it, see `search_tries`.
+    bits : int, optional
+        That the seed was derived (`DerivedSeed`) and the risk is ``2**-bits``, which a float `confidence` need not be
+        able to say: it is then the largest one that is not above, whatever was given.
 
     Examples
     --------
     >>> str(Most(0.995, 0.999, "uniform on a box"))
     'at least 99.5 % of the shifts, confidence 0.999'
+    >>> str(Most(0.995, 0.999, "uniform on a box", bits=64))
+    'at least 99.5 % of the shifts, confidence 1 - 2^-64'
     """
 
     coverage: float
@@ -182,12 +187,18 @@ class Most:
     measure: str
     rows: int = 1
     tries: int = 1
+    bits: int | None = None
     kind: ClassVar[str] = "most"
     #: Why a row that the model itself gives its class is refuted.
     against: ClassVar[str] = "with too small a share"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", check_probability(self.coverage, "coverage", "Most"))
+        if self.bits is not None:
+            if check_integer(self.bits, "bits", "Most", least=1) > 256:  # a seed has no more
+                raise InputError(f"`bits` of Most must be at most 256, got {self.bits}.")
+            # 1 - 2**-54 and what is closer to 1 would be rounded to 1
+            object.__setattr__(self, "confidence", 1 - 2.0 ** -min(self.bits, 53))
         if self.confidence != 1.0:  # 1 where the share was computed rather than estimated
             object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Most"))
         check_integer(self.rows, "rows", "Most", least=1)
@@ -196,12 +207,16 @@ class Most:
     @property
     def risk(self) -> Fraction:
         """In what share of all samples such a claim may be false, exactly as the confidence was typed."""
+        if self.bits is not None:
+            return Fraction(1, 2**self.bits)
         return 1 - Fraction(repr(self.confidence))
 
     @property
     def row_confidence(self) -> Fraction:
         """The confidence at which each single row is tested, exactly."""
         parts = self.rows * self.tries
+        if self.bits is not None:
+            return 1 - self.risk / parts
         if parts == 1 or self.confidence == 1.0:  # what is certain is so for any number of rows
             return Fraction(repr(self.confidence))
         return simultaneous(self.confidence, parts)
@@ -214,7 +229,7 @@ class Most:
         return f"{exact:f} %" if exact > Decimal("1e-6") else f"{exact:e} %"
 
     def __str__(self) -> str:
-        return f"at least {self.share} of the shifts, {self.sureness().removeprefix('with ')}"
+        return f"at least {self.share} of the shifts, {self._level().removeprefix('with ')}"
 
     def among(self, count: int, what: str = "row") -> str:
         """The claim in words, as one of so many: whether its confidence is for each by itself or for all together.
@@ -232,10 +247,25 @@ class Most:
         return f"{'fewer than' if refuted else 'at least'} {self.share} of the shifts keep"
 
     def sureness(self) -> str:
-        """The confidence, and for how many rows it holds together."""
+        """The confidence, for how many rows it holds together, and what a derived seed is good for."""
+        return f"{self._level()}{self.variants}"
+
+    def _level(self) -> str:
         if self.confidence == 1.0:
             return "for certain"
-        return f"with confidence {self.confidence!r}{f' for all {self.rows} rows together' if self.rows > 1 else ''}"
+        together = f" for all {self.rows} rows together" if self.rows > 1 else ""
+        return f"with confidence {self.shown_confidence}{together}"
+
+    @property
+    def shown_confidence(self) -> float | str:
+        """The confidence as it was typed, or a text where no float can say it."""
+        return self.confidence if self.bits is None else f"1 - 2^-{self.bits}"
+
+    @property
+    def variants(self) -> str:
+        """What a derived seed is good for, in words; empty for one that was chosen."""
+        told = f"whoever tries N variants gets a false certificate with probability at most N / 2^{self.bits}"
+        return f" (derived seed: {told})" if self.bits else ""
 
     def meaning(self, size: str, *, per_test: bool = False) -> str:
         """What a reader is told that it means; a delta that tests searched for has no confidence of its own."""
@@ -245,18 +275,22 @@ class Most:
         if per_test:
             asked, sure = f"each test of the published search asks whether {share}", repr(self.confidence)
             return f"{asked}. The confidence of {sure} holds for each test of the search, not for its result."
-        return f"{share}, {self.sureness()}{'' if self.rows > 1 else ' for each explanation by itself'}."
+        return f"{share}, {self._level()}{'' if self.rows > 1 else ' for each explanation by itself'}{self.variants}."
 
     def to_dict(self) -> dict[str, Any]:
-        """The claim as JSON values."""
-        return {"kind": self.kind, **vars(self)}
+        """The claim as JSON values; of a derived seed with the logarithm of the risk in place of the confidence."""
+        told = {"kind": self.kind, **vars(self)}
+        del told["confidence" if self.bits else "bits"]
+        return told
 
     @classmethod
     def from_dict(cls, about: Fields) -> Most:
         """The claim that a file describes."""
-        about.only("kind", "coverage", "confidence", "measure", "rows", "tries")
-        shares = about.number("coverage"), about.number("confidence")
-        return cls(*shares, about.text("measure"), about.integer("rows", 1), about.integer("tries", 1))
+        derived = "bits" in about.content
+        about.only("kind", "coverage", "bits" if derived else "confidence", "measure", "rows", "tries")
+        bits = about.integer("bits", 1) if derived else None
+        shares = about.number("coverage"), 0.5 if derived else about.number("confidence")
+        return cls(*shares, about.text("measure"), about.integer("rows", 1), about.integer("tries", 1), bits)
 
 
 def search_tries(rank: int, test: int) -> int:

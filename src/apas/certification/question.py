@@ -103,10 +103,10 @@ def check_agreement(
         )
 
 
-def _check_listed(shifts: sets.ShiftSet, listed: Sequence[Model], model: Model, points: Any) -> None:
+def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0) -> None:
     """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
-    warned, ours = False, model.describe().get("threshold") if offers(model, models.Described) else None
-    for number, other in enumerate(listed):
+    warned, ours = first > 0, model.describe().get("threshold") if offers(model, models.Described) else None
+    for number, other in enumerate(shifts.models[first:], first):
         name = f"`models[{number}]` of {type(shifts).__name__}"
         theirs = other.describe().get("threshold") if ours is not None and offers(other, models.Described) else None
         if None not in (ours, theirs) and ours != theirs and not warned:
@@ -141,6 +141,8 @@ class Question:
         How many rows the confidence must hold for together.
     tries : int
         By what the risk is divided because the rows stem from a search, see `Most`.
+    bits : int or None
+        That the seed is derived and the risk is ``2**-bits``, see `Most`.
     n_jobs : int
     points : array_like, data frame or None
         The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
@@ -158,6 +160,7 @@ class Question:
     n_jobs: int = 1
     points: Any = None
     method: Any = None
+    bits: int | None = None
 
     @classmethod
     def ask(
@@ -196,10 +199,18 @@ class Question:
             raise Unsupported(complaint)
         if rows:
             if question.listed is not None:
-                _check_listed(shift_set, question.listed, net, points)
+                _check_listed(shift_set, net, points)  # type: ignore[arg-type]
             if offers(net, models.LibraryBacked):
                 check_agreement(net, points, encoded, margins=question._towards_class_1)
         return question
+
+    def grow(self, count: int) -> bool:
+        """Have so many models listed, the last of them checked like the others; whether there are so many."""
+        grown = len(self.shifts.models) < count  # type: ignore[attr-defined]
+        there: bool = self.shifts.grow(count)  # type: ignore[attr-defined]
+        if grown and there and self.points is not None:
+            _check_listed(self.shifts, self.model, self.points, count - 1)  # type: ignore[arg-type]
+        return there
 
     def __len__(self) -> int:
         return len(self.X)
@@ -218,6 +229,11 @@ class Question:
         # to take parts of a frame costs more than many a margin
         points = _part(self.points, rows) if self.on_points else None
         return replace(self, X=self.X[rows], target=self.target[rows], delta=self.delta[rows], points=points)
+
+    def for_claim(self, claim: Claim) -> Question:
+        """The same question, to be answered at the risk of a claim that was made."""
+        tries, bits = getattr(claim, "tries", 1), getattr(claim, "bits", None)
+        return replace(self, claim_rows=claim.rows, tries=tries, bits=bits)
 
     def at(self, delta: float | Floats) -> Question:
         """The same question at another delta, one for all rows or one per row."""
@@ -447,6 +463,25 @@ class Draws(Protocol):
 
     def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
+
+
+@runtime_checkable
+class LeastDraws(Protocol):
+    """A method that draws and knows with how few draws it could certify a claim; else a fixed number is assumed."""
+
+    def least_draws(self, claim: Most) -> int:
+        """The least number of draws with which the claim can be certified."""
+
+
+@runtime_checkable
+class NamesTest(Draws, Protocol):
+    """A method that says which test it will make, before it draws: what derived seeds ask for.
+
+    Its claim takes `Question.bits` over, and it refuses them beside a confidence that somebody asked for.
+    """
+
+    def test_name(self, question: Question, claim: Most, *, largest: bool = False) -> str:
+        """The test with all that decides when it passes; `largest` if the largest shift is asked for."""
 
 
 @runtime_checkable

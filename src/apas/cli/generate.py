@@ -42,7 +42,8 @@ def generate_command(
     k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
     max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
     time_limit: Annotated[float | None, Option(help="Seconds for the searches of all rows.")] = None,
-    seed: options.Seed = None,
+    simultaneous: options.Simultaneous = False,
+    seeds: options.SeedOptions,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
     jobs: options.Jobs = None,
@@ -91,8 +92,9 @@ def generate_command(
             k=k,
             max_candidates=max_candidates,
             time_limit=time_limit,
+            simultaneous=simultaneous,
             n_jobs=n_jobs,
-            rng=seed,
+            rng=seeds.pick(),
         )
     if out is not None:
         _write(found, out)

@@ -37,7 +37,7 @@ def max_shift_command(
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many directions to draw (sampling).")] = None,
     time_limit: options.TimeLimit = None,
-    seed: options.Seed = None,
+    seeds: options.SeedOptions,
     limit: Annotated[
         float | None, optional("Where to stop looking.", "10 times the largest parameter; 10 if relative")
     ] = None,
@@ -56,7 +56,9 @@ def max_shift_command(
     check_outputs({"--save": common.save}, model, rows)
     how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
     way = None if search is None else search.value
-    common.answer(max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=seed)
+    common.answer(
+        max_shift, print_max_shifts, model, rows, target, method=how, search=way, limit=limit, rng=seeds.pick()
+    )
 
 
 def print_max_shifts(found: MaxShifts) -> None:

@@ -126,6 +126,7 @@ GOES_WITH = {
     "coverage": ("sampling", "enumeration"),
     "confidence": ("sampling",),
     "samples": ("sampling",),
+    "test": ("sampling",),
     "time_limit": ("exact", "cascade", "enumeration"),
 }
 #: By what evidence.
@@ -134,7 +135,7 @@ MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
 Kind = StrEnum("Kind", "weight bias")
 
 
-def pick_method(name: StrEnum, **options: float | None) -> Method | str:
+def pick_method(name: StrEnum, **options: float | str | None) -> Method | str:
     """What the library takes as its method; an option that does not go with it is refused."""
     from apas import Cascade, Enumeration, Exact, Sampling
 
@@ -167,7 +168,8 @@ def optional(help: str, otherwise: str = "none") -> Any:
 ModelFile = Annotated[
     Path, Argument(help="Model file (.json, .safetensors, .onnx, .apas, .skops, .ubj, .txt, .cbm, .pt or .pth).")
 ]
-RowsFile = Annotated[Path, Argument(help="CSV file with a header line and a row per explanation.")]
+ROWS = Argument(help="CSV file with a header line and a row per explanation.")
+RowsFile = Annotated[Path, ROWS]
 Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')]
 Delta = Annotated[float | None, optional("How far the parameters may move.", "needed; 1 with --refits")]
 
@@ -180,6 +182,8 @@ CertificatesFile = Annotated[Path, Argument(help="Certificate file (.json, writt
 Confidence = Annotated[float | None, optional("Confidence of the statement (sampling).", "0.999")]
 TimeLimit = Annotated[float | None, optional("Seconds to search for a proof, per row (exact, cascade).", "60")]
 Seed = Annotated[int | None, Option(min=0, help="Seed of the draws, to repeat a run.")]
+Derived = Annotated[bool, Option("--derived", help="Let model, rows and claim decide the seed; the risk is 2^-64.")]
+Bits = Annotated[int | None, optional("The risk of --derived is 2^-BITS.", "64")]
 Simultaneous = Annotated[bool, Option("--simultaneous", help="Let the confidence hold for all rows together.")]
 
 # What may move, and how.
@@ -213,6 +217,27 @@ class LayerOptions:
         names: Any = None if self.activation is None else split_words(self.activation)
         activation = names[0] if names and len(names) == 1 else names
         return load_model(path, activation=activation, output=self.output, **said)
+
+
+@dataclass(eq=False, repr=False)
+class SeedOptions:
+    """Where the draws come from."""
+
+    seed: Seed = None
+    derived: Derived = False
+    bits: Bits = None
+
+    def pick(self) -> Any:
+        """What the library takes as its `rng`."""
+        from apas import DerivedSeed
+
+        if self.bits is not None and not self.derived:
+            raise InputError("`--bits` goes with `--derived`; leave it out.")
+        if self.seed is not None and self.derived:
+            raise InputError(
+                "`--seed` goes without `--derived`, which leaves nothing to choose; leave one of them out."
+            )
+        return DerivedSeed(*([] if self.bits is None else [self.bits])) if self.derived else self.seed
 
 
 @dataclass(eq=False, repr=False)
@@ -263,6 +288,15 @@ class QuestionOptions(ShiftOptions):
     save: Save = None
     as_json: Json = False
 
+    def layers(self) -> LayerOptions:
+        """What was said about the layers of the model."""
+        return LayerOptions(self.activation, self.output)
+
+    def changed(self) -> dict[str, bool]:
+        """Which of the options that say what is asked were given."""
+        told = {"--shifts": self.shifts != "linf", "--relative": self.relative, "--only": self.only is not None}
+        return {**told, "--refits": self.refits is not None, "--simultaneous": self.simultaneous}
+
     def answer(
         self, ask: Callable[..., Any], show: Callable[[Any], None], model: Path, rows: Path, target: str, **more: Any
     ) -> None:
@@ -270,7 +304,7 @@ class QuestionOptions(ShiftOptions):
         from apas.cli.workers import workers
 
         shifts = self.pick()
-        net = LayerOptions(self.activation, self.output).read(model)
+        net = self.layers().read(model)
         table, label = read_rows(rows, net), parse_target(target, net)
         with workers(self.jobs, self.dask) as n_jobs:
             found = ask(net, table, target=label, shifts=shifts, simultaneous=self.simultaneous, n_jobs=n_jobs, **more)

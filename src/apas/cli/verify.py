@@ -35,6 +35,9 @@ def verify_command(
     require_target: Annotated[
         str | None, Option(help="Fail rows that are about another class than this, as printed.")
     ] = None,
+    require_derived: Annotated[
+        bool, Option("--require-derived", help="Fail rows whose draws come from a seed that somebody could choose.")
+    ] = False,
     fresh: Annotated[
         bool, Option("--fresh", help="Test claims by sampling on models that are drawn now, too.")
     ] = False,
@@ -75,6 +78,7 @@ def verify_command(
         require_confidence=require_confidence,
         require_delta=require_delta,
         require_target=require_target,
+        require_derived=require_derived,
         fresh=fresh,
         samples=samples,
         rng=seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -15,6 +16,7 @@ from apas._random import entropy_of
 from apas._validation import check_flag, check_integer, check_number, is_path
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BaseEvidence, BoundEvidence, Certificate, Rechecked
 from apas.certification.claims import CLAIMS, Claim, Verdict
+from apas.certification.derived_seed import LEAST_BITS, source_of_seed, wrong_seed
 from apas.certification.max_shift.result import MaxShift, MaxShifts
 from apas.certification.methods import METHODS
 from apas.certification.methods.enumeration import EnumerationEvidence
@@ -62,6 +64,10 @@ class VerifyRow:
     check : Checked
     reason : str
         What was recomputed, or what differs.
+    seed : str or None
+        Where the draws come from: "derived", "chosen" by the issuer, or "models as given"; None if there are none.
+    bits : int or None
+        Of a derived seed: its risk is ``2**-bits``.
     """
 
     statement: str
@@ -75,6 +81,8 @@ class VerifyRow:
     shifts: str
     check: Checked
     reason: str
+    seed: str | None = None
+    bits: int | None = None
 
     @property
     def is_promise(self) -> bool:
@@ -86,6 +94,8 @@ class VerifyRow:
         if self.confidence is None:
             return "of each test alone"
         together = f" for {self.rows} rows together" if self.rows > 1 else ""
+        if self.bits is not None:
+            return f"1 - 2^-{self.bits}{together}"
         tested = f", tested at {self.tested_at}" if self.tested_at != self.confidence else ""
         return f"{exactly(self.confidence)}{together}{tested}"
 
@@ -102,16 +112,18 @@ class Required:
     confidence: float | None
     delta: float | None
     target: str | None
+    derived: bool
 
     @classmethod
-    def of(cls, coverage: Any, confidence: Any, delta: Any, target: Any) -> Required:
+    def of(cls, coverage: Any, confidence: Any, delta: Any, target: Any, derived: Any) -> Required:
         """What was asked for, checked."""
         asked = {"coverage": (coverage, 1), "confidence": (confidence, 1), "delta": (delta, None)}
         checked = {
             name: None if value is None else check_number(value, f"require_{name}", "verify", above=0, most=most)
             for name, (value, most) in asked.items()
         }
-        return cls(**checked, target=None if target is None else str(plain(target)))
+        check_flag(derived, "require_derived")
+        return cls(**checked, target=None if target is None else str(plain(target)), derived=derived)
 
     def apply(self, line: VerifyRow) -> VerifyRow:
         """The line, which fails if it claims less."""
@@ -133,6 +145,8 @@ class Required:
             if claimed < value:
                 together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
                 return f"claims {name} {exactly(claimed)}{together}, {shown} is required"
+        if self.derived and line.seed is not None and (line.bits or 0) < LEAST_BITS:
+            return f"its draws could be chosen, a derived seed of {LEAST_BITS} bits is required"
         return None
 
 
@@ -146,7 +160,7 @@ class VerifyReport(RowResults[VerifyRow]):
     complaint : str
         Why the model is not the one that a file without rows is about; else empty, since each row says so itself.
     notes : tuple of str
-        What fresh draws could show.
+        Whether seeds were derived or chosen, and what fresh draws could show.
     """
 
     FORMAT = "apas-verify-report"
@@ -185,7 +199,7 @@ class VerifyReport(RowResults[VerifyRow]):
         return f"{total}: {parts}{f'; first failure: {first.reason}' if first else ''}."
 
     def _line(self, item: VerifyRow) -> dict[str, Any]:
-        return item.to_dict()
+        return item.to_dict() if item.bits is None else {**item.to_dict(), "confidence": f"1 - 2^-{item.bits}"}
 
     def _about(self) -> dict[str, Any]:
         return {"ok": self.ok, "notes": list(self.notes)}
@@ -209,6 +223,7 @@ def verify(
     require_confidence: float | None = None,
     require_delta: float | None = None,
     require_target: Any = None,
+    require_derived: bool = False,
     fresh: bool = False,
     samples: int | None = None,
     rng: int | np.random.Generator | None = None,
@@ -230,6 +245,9 @@ def verify(
         of the claim, for all its rows together. Deltas are sizes in the set that the row names, in its norm and scales.
     require_target : label, optional
         The class that each row must be about, compared as text.
+    require_derived : bool, default False
+        Fail rows whose draws do not come from a derived seed (`DerivedSeed`) at a risk of at most 2^-64. What was
+        decided without draws has no seed to choose.
     fresh : bool, default False
         Test the claims of rows that were certified by sampling once more, on draws that are made now. A seed that was
         chosen by trying many passes `verify`, but not this.
@@ -269,7 +287,7 @@ def verify(
         check_integer(samples, "samples", "verify", least=1)
         if not fresh:
             raise InputError("`samples` of verify goes with fresh=True; leave it out, or draw afresh.")
-    required = Required.of(require_coverage, require_confidence, require_delta, require_target)
+    required = Required.of(require_coverage, require_confidence, require_delta, require_target, require_derived)
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InputError(f"`models` must be a list of models, those of ObservedShifts, got {type(models).__name__}.")
     net, parts = as_model(model), _parts(certificates)
@@ -283,7 +301,10 @@ def verify(
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
         lines += [required.apply(line) for line in told]
     report = _report(lines, parts)
-    report.notes = tuple(drawn.notes)
+    counts = Counter((line.seed, line.bits) for line in lines if line.seed is not None)
+    which = {key: f"{count} of {len(lines)} statements" for key, count in counts.items()}
+    seeds = [f"Seed: {_SEEDS[seed].format(rows, bits)}" for (seed, bits), rows in which.items()]
+    report.notes = (*seeds, *drawn.notes)
     if not lines and model_digest(net) != parts[0].model_digest:
         report.complaint = "this is not the model that the file is about"
     return report
@@ -298,7 +319,18 @@ def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
     sure = (None if alone else claim.confidence, claim.rows, tested, _set_words(claim, shifts, net))
     kind = "certificate" if is_certificate else "largest shift"
     claimed = item.verdict.name if is_certificate else f"delta {item.written()}"
-    return VerifyRow(kind, claimed, item.target, item.delta, claim.coverage, *sure, *answer)
+    seed = source_of_seed(item) if answer[0] is not Checked.FAILS else None
+    seed = "models as given" if seed and offers(shifts, Fingerprinted) else seed
+    bits = getattr(claim, "bits", None)
+    return VerifyRow(kind, claimed, item.target, item.delta, claim.coverage, *sure, *answer, seed, bits)
+
+
+#: What a reader is told about each source of draws.
+_SEEDS = {
+    "derived": "derived ({}); whoever tries N variants gets a false certificate with probability at most N / 2^{}.",
+    "chosen": 'chosen by the issuer ({}); who tries many finds one that passes: ask for rng="derived", or draw afresh.',
+    "models as given": "models as given ({}); whether others were left out cannot be seen.",
+}
 
 
 def _set_words(claim: Claim, shifts: Any, net: Model) -> str:
@@ -352,6 +384,10 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
         question, told = ask_again(found, matched)
         with np.errstate(over="ignore", invalid="ignore"):
             wrong = row_complaints(found, question, told)
+            alone = [question.take(slice(i, i + 1)) for i in range(len(found))]
+            about = (found.model_digest, matched.unidentified)
+            seeds = [wrong_seed(one, found[i], *about) for i, one in enumerate(alone)]
+            wrong = [said or seed for said, seed in zip(wrong, seeds, strict=True)]
             if isinstance(found, MaxShifts):
                 own = None if found.model is None else _recheck_itself
                 answers = dict(enumerate(again.searched_again(question, list(found), own)))

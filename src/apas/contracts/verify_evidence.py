@@ -15,21 +15,23 @@ from typing import Any
 import numpy as np
 
 from apas._fields import Fields
-from apas._random import Stream
+from apas._random import DERIVED, Stream
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
+from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.exact import Exact
-from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
+from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence
 from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
 from apas.shifts.base import Ball, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
+from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
 
 
@@ -61,20 +63,25 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
     for i in rows:
         evidence, claim = _sampling_evidence(items[i]), items[i].claim
         complaint = _accounts(items[i], evidence, question, together[claim, evidence.entropy])
+        # what the anytime test has decided stays so, however many draws there might have been
+        ended = evidence.anytime and items[i].verdict is not Verdict.UNKNOWN and evidence.samples > MOST_DRAWS
+        samples = evidence.draws if ended and evidence.draws else evidence.samples
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
-        elif evidence.samples > MOST_DRAWS:
-            answers[i] = Checked.NOT_CHECKED, f"{evidence.samples} draws are more than are made again ({MOST_DRAWS})"
+        elif samples > MOST_DRAWS:
+            answers[i] = Checked.NOT_CHECKED, f"{samples} draws are more than are made again ({MOST_DRAWS})"
         else:
-            groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
-    for (claim, samples, entropy, purpose), part in groups.items():
+            stream = (samples, evidence.entropy, evidence.purpose, evidence.anytime)
+            groups.setdefault((claim, *stream), []).append(i)
+    for (claim, samples, entropy, purpose, anytime), part in groups.items():
         # how many ranks from 0 on have a row that was tested on draws of this seed
         ranks = {_test_of(e)[0] for e in map(_sampling_evidence, (items[i] for i in rows)) if e.entropy == entropy}
         known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
-        some = replace(question.take(np.array(part, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
+        some = question.take(np.array(part, dtype=np.intp)).for_claim(claim)
         found: Sequence[Certificate | str]
         try:
-            method = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
+            test = {"n_samples": samples, "test": "anytime" if anytime else "fixed"}
+            method = Sampling(coverage=claim.coverage, confidence=claim.confidence, **test)
             found = decide(some, method, Stream(entropy, purpose))
         except InputError as error:
             found = [str(error)] * len(part)
@@ -189,10 +196,13 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
     rank, test = _test_of(evidence)
     if rank < 0:
         return f"nothing is certified on the stream {evidence.purpose!r}"
-    if item.is_certified and evidence.draws != evidence.samples:
+    if item.is_certified and evidence.draws != evidence.samples and not evidence.anytime:
         return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
-    before = search_tries(0, test) if item.is_certified and not _is_listed(question) else None
-    if claim.tries not in (before, _tries(question, evidence)):
+    # what tests cost when ranks had no price yet; there was no anytime test then
+    priced = evidence.anytime or not item.is_certified or _is_listed(question)
+    before = None if priced else search_tries(0, test)
+    # a search with derived seeds tests each candidate on draws that follow from it, and pays what it likes
+    if evidence.siblings is None and claim.tries not in (before, _tries(question, evidence)):
         return _rank_complaint(question, evidence, claim)
     return too_many_rows(claim, together)
 
@@ -200,7 +210,8 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
 def _test_of(evidence: SamplingEvidence) -> tuple[int, int]:
     """Rank and number of the test that a stream is for; (0, 0) for that of `certify`, a rank of -1 if for none."""
     found = _TEST.fullmatch(evidence.purpose)
-    return (int(found[1]), int(found[2])) if found else (0 if evidence.purpose == "certify" else -1, 0)
+    known = evidence.purpose in ("certify", f"{DERIVED}certify")
+    return (int(found[1]), int(found[2])) if found else (0 if known else -1, 0)
 
 
 def _is_listed(question: Question) -> bool:
@@ -225,7 +236,7 @@ def _charge_rank(question: Question, item: Certificate, answer: _Answer, known: 
     evidence, claim = _sampling_evidence(item), item.claim
     assert isinstance(claim, Most)
     tries, rank = _tries(question, evidence), _test_of(evidence)[0]
-    if answer[0] is not Checked.HOLDS or claim.tries == tries:
+    if answer[0] is not Checked.HOLDS or claim.tries == tries or evidence.siblings is not None:
         return answer
     confidence = replace(claim, tries=tries).row_confidence
     allowed = allowed_failures(evidence.samples, coverage=claim.coverage, confidence=confidence)
@@ -256,6 +267,8 @@ def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
         }
         for c in (item, now)
     )
+    if _sampling_evidence(item).anytime and now.verdict is not Verdict.UNKNOWN:
+        found["samples"] = max(told["samples"], told["draws"])
     for key, value in found.items():
         if told.get(key) != value:
             return Checked.FAILS, f"drawn again, {key} is {value!r}, the file says {told.get(key)!r}"
@@ -466,7 +479,7 @@ def _check_radius(
     told = item.trace.get("method") in _PROOFS if item.claim.coverage == 1 else item.trace.get("search") in _SEARCHES
     if own is not None and not (told and CLAIMS.know(item.claim)):
         return own(alone, item)
-    some = replace(alone, claim_rows=item.claim.rows)
+    some = alone.for_claim(item.claim)
     try:
         now = _search_again(some, item)
     except ApasError as error:
@@ -495,9 +508,11 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
         return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"
     if search == "rays" and network is None and "rungs" not in item.trace:
         return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
-    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
-    found = sampler.largest_shift(alone, Stream(trace.entropy("entropy"), "max_shift"), limit=limit, search=search)[0]
-    return replace(found, trace={**found.trace, "limit": limit})
+    how: dict[str, Any] = {"test": "fixed"}
+    if "test" in trace.content:
+        how = {"test": trace.choice("test", ANYTIME).partition("/")[0], "tolerance": trace.number("tolerance", above=0)}
+    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples, **how)
+    return item.found_again(sampler.largest_shift(alone, item.stream, limit=limit, search=search)[0])
 
 
 def _compared_largest(item: MaxShift, now: MaxShift) -> _Answer:

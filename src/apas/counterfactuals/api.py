@@ -14,6 +14,7 @@ from apas._parallel import in_parallel, workers
 from apas._random import entropy_of
 from apas._typing import Floats
 from apas._validation import check_integer
+from apas.certification.derived_seed import DerivedSeed
 from apas.certification.methods import METHODS
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
@@ -69,8 +70,9 @@ def generate(
     k: int = 1,
     max_candidates: int = 200,
     time_limit: float | None = None,
+    simultaneous: bool = False,
     n_jobs: int = 1,
-    rng: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | DerivedSeed | str | None = None,
 ) -> Counterfactuals:
     """Find counterfactual explanations that are certified to survive shifts of the model by up to `delta`.
 
@@ -103,10 +105,13 @@ def generate(
     time_limit : float, optional
         Seconds for the searches of all rows, which begin when the models have been read and checked; what is not found
         by then has status BUDGET.
+    simultaneous : bool, default False
+        Let the confidence hold for all ``len(X) * k`` counterfactuals together rather than for each by itself.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The result does not depend on it.
-    rng : None, int or numpy.random.Generator
-        Seed of the draws; recorded in the certificates.
+    rng : None, int, numpy.random.Generator, "derived" or DerivedSeed
+        Seed of the draws; recorded in the certificates. A `DerivedSeed` ("derived") cannot be chosen by anybody: each
+        candidate is tested on draws that follow from it.
 
     Returns
     -------
@@ -161,7 +166,8 @@ def generate(
         raise Unsupported(f'{what}; fill them, or use source="neighbours" or apas.Given.')
     if offers(origin, ForRows):
         origin.check_rows(len(inputs))
-    entropy = entropy_of(rng)
+    derived = DerivedSeed.wanted(rng)
+    entropy = entropy_of(rng) if derived is None else 0  # what a search draws decides nothing
     sizes = np.asarray(delta, dtype=object).ravel().tolist()
     unshifted = bool(sizes) and all(isinstance(d, Real) and not isinstance(d, bool) and d == 0 for d in sizes)
     if unshifted:  # what is asked of the model itself is asked of a list of one model
@@ -169,19 +175,23 @@ def generate(
         shift_set, method, delta = ObservedShifts([bound]), "exact", 1.0 + np.asarray(delta)
     task = Task(bound, space, distance, known, entropy, np.inf, unshifted, inputs)
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
+    options["simultaneous"] = simultaneous
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
+    if derived is not None:
+        derived.ask(question)
     chosen, targets, deltas = question.method, question.target, question.delta
     _check_method(chosen, question)
     complaint = origin.unsupported(task)
     if complaint is not None:
         raise Unsupported(complaint)
-    searched = None
+    # further counterfactuals of a row are claims of their own
+    searched, together = None, max(1, len(inputs) * counts[0]) if simultaneous else 1
     if offers(shift_set, Listed) and offers(chosen, Draws):
         alone = bound if offers(origin, OnModelAlone) and origin.on_model_alone else None
-        searched, shift_set = split_models(shift_set, chosen, alone)
+        searched, shift_set = split_models(shift_set, chosen, together, alone)
     kind = UnshiftedTest if unshifted else CertifyingTest
-    test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)))
+    test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)), together, derived)
     _check_tests(test, origin, counts[0])
     if searched is not None and (deltas == 1).any():
         _ = test.listed_models

@@ -15,22 +15,29 @@ from __future__ import annotations
 
 import reprlib
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apas._random import Stream
+from apas._typing import Indices
+from apas._validation import check_integer
+from apas.certification.claims import Most
+from apas.certification.derived_seed import DerivedSeed
 from apas.certification.max_shift.confirm import confirm_rows, published_search
 from apas.certification.max_shift.grid import along_grid
 from apas.certification.max_shift.proved import proved_deltas
 from apas.certification.max_shift.rays import along_rays
-from apas.certification.max_shift.result import MaxShift, MaxShifts, not_valid, within_rounding
+from apas.certification.max_shift.result import MaxShift, MaxShifts, Plan, Trace, not_valid, within_rounding
 from apas.certification.question import Draws, FindsLargestShift, Method, Question
 from apas.errors import InputError, Unsupported
 from apas.models.base import Named, offers
 from apas.shifts.base import Listed, OtherMoves, Region, ShiftSet
 from apas.stats import sample_size
+from apas.stats.sequential import ANYTIME, boundary
 
 if TYPE_CHECKING:
     from apas.certification.methods.sampling import Sampling
@@ -49,7 +56,7 @@ def max_shift(
     limit: float | None = None,
     simultaneous: bool = False,
     n_jobs: int = 1,
-    rng: int | np.random.Generator | None = None,
+    rng: int | np.random.Generator | DerivedSeed | str | None = None,
 ) -> MaxShifts:
     """Find the largest shift of the model at which each row is certified to keep its class.
 
@@ -76,8 +83,8 @@ def max_shift(
         Let the confidence hold for all rows together.
     n_jobs : int, default 1
         Number of processes; the answer does not depend on it.
-    rng : None, int or numpy.random.Generator
-        Seed of the draws; recorded in the result.
+    rng : None, int, numpy.random.Generator, "derived" or DerivedSeed
+        Seed of the draws; recorded in the result. A `DerivedSeed` ("derived") cannot be chosen by anybody.
 
     Returns
     -------
@@ -116,7 +123,16 @@ def max_shift(
         raise InputError(f"`search` must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}.")
     if search not in (None, "rays") and not offers(chosen, Draws):  # the name of the default does no harm
         raise InputError('`search` goes with method="sampling"; leave it out.')
-    farthest, stream = _limit(limit, question), Stream.seeded(rng, "max_shift")
+    farthest, derived, ways = _limit(limit, question), DerivedSeed.wanted(rng), None
+    if derived is None:
+        stream = Stream.seeded(rng, "max_shift")
+    else:
+        question, search = derived.ask(question), search or default_search(question, chosen)
+        if search == "paper":
+            why = "whose tests have a confidence, but not the delta that they lead to"
+            raise InputError(f'`rng="derived"` cannot be used with search="paper", {why}; leave `search` out.')
+        stream, found = derived.derive(question, "max_shift", f"{search}/1", farthest)
+        ways = iter(found)
     claim, near = question.method.claim(question), question.doubtful_rows()
     ok = question.valid_rows() & ~near if len(question) else near
     answers: list[MaxShift] = []
@@ -131,7 +147,8 @@ def max_shift(
     seconds = (time.perf_counter() - began) / max(1, len(items))
     for item in items:  # made a moment ago and seen by nobody yet
         object.__setattr__(item, "seconds", seconds)
-        object.__setattr__(item, "trace", {**item.trace, "limit": farthest})
+        way = {} if ways is None else {"siblings": " ".join(next(ways))}
+        object.__setattr__(item, "trace", {**item.trace, **(way if item.trace else {}), "limit": farthest})
     names = net.feature_names if offers(net, Named) else None
     return MaxShifts(items, **question.context, feature_names=names, model=net)
 
@@ -151,29 +168,44 @@ def _limit(limit: float | None, question: Question) -> float:
 MANY = 100_000
 
 
+def default_search(question: Question, sampler: Any) -> str:
+    """How the largest shift is looked for by draws, unless somebody says it."""
+    return "rays" if len(question.model.parameters) <= MANY or sampler.test == "anytime" else "confirm"
+
+
 def sampled_answers(
-    question: Question, sampler: Sampling, entropy: int, limit: float, search: str | None = None
+    question: Question, sampler: Sampling, stream: Stream, limit: float, search: str | None = None
 ) -> list[MaxShift]:
     """The largest deltas that draws certify, for rows that are valid on the model itself."""
-    if search is None:
-        search = "rays" if len(question.model.parameters) <= MANY else "confirm"
+    search = search or default_search(question, sampler)
+    if search != "rays" and sampler.test == "anytime":
+        raise InputError(f'`search` must be "rays" with the anytime test, which ends by itself, got {search!r}.')
     claim = sampler.claim(question)
     # first failures along rays, and proved deltas, are those of a dense network in a bounded set
     network = question.network if isinstance(question.geometry, Region) else None
     proved, _, broken = proved_deltas(question, network, limit)
-    plan = samples, allowed, refuting = sampler.plan(question, claim)
-    if search == "rays":
-        trace = {"search": "rays", "entropy": hex(entropy), "samples": samples}
-        trace |= {"allowed": allowed, "refuting": refuting, "claim": "pathwise"}
+
+    def look(rows: Indices, plan: Plan, told: Trace) -> list[MaxShift]:
+        """What a number of rays says about some rows."""
+        trace = {"search": "rays", "entropy": hex(stream.entropy), "samples": plan[0]}
+        trace |= {"allowed": plan[1], "refuting": plan[2], "claim": "pathwise"} | told
+        some = question if len(rows) == len(question) else question.take(rows)
         if network is None:
-            return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
-        return along_rays(question, claim, entropy, plan, limit, proved, broken, trace)
+            return along_grid(some, claim, stream, plan, limit, trace | {"exact_roots": False})
+        return along_rays(some, claim, stream, plan, limit, proved[rows], broken[rows], trace)
+
+    if sampler.test == "anytime":
+        return _until_tight(question, sampler, claim, look)
+    plan = sampler.plan(question, claim)
+    samples = plan[0]
+    if search == "rays":
+        return look(np.arange(len(question)), plan, {})
     if search == "confirm":
-        found = confirm_rows(question, claim, entropy, samples, limit, proved)
+        found = confirm_rows(question, claim, stream, samples, limit, proved)
     else:
         if sampler.n_samples is None:  # as published: no more draws than the claim needs
             samples = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
-        found = published_search(question, entropy, samples, limit)
+        found = published_search(question, stream, samples, limit)
     answers = []
     for i, target in enumerate(question.target):
         delta = max(float(found.delta[i]), float(proved[i]))
@@ -181,3 +213,60 @@ def sampled_answers(
         ends = (delta, np.inf, float(proved[i]), float(broken[i]), False, delta >= limit)
         answers.append(MaxShift(*ends, claim, target, reason, found.trace[i]))
     return answers
+
+
+def _until_tight(
+    question: Question, sampler: Sampling, claim: Most, look: Callable[[Indices, Plan, Trace], list[MaxShift]]
+) -> list[MaxShift]:
+    """Twice as many rays again and again, until `upper` is close to `delta` or the cap is reached.
+
+    With Y = [D <= q] of the proof above, "D_(c+1) > q with c = max{k: N_k <= n}" says that so few of n draws have Y
+    that the anytime test certifies. So with the stated confidence all these deltas are valid together, and so is the
+    largest of them; likewise all upper ends, from the failures that refute.
+    """
+    test, cap = boundary(claim.coverage, claim.row_confidence), sampler.cap(question, claim)
+    draws, rows = test.needed(0), np.arange(len(question))
+    if cap < draws:
+        raise InputError(
+            f"`n_samples` of Sampling must be at least {draws} for the anytime test along rays, got {cap}."
+        )
+    told = {"samples": cap, "test": ANYTIME, "tolerance": sampler.tolerance}
+    best: dict[int, MaxShift] = {}
+    while len(rows):
+        found = look(rows, (draws, test.most(draws), test.least(draws)), {**told, "draws": draws})
+        for row, now in zip(rows.tolist(), found, strict=True):
+            old = best.get(row, now)
+            larger = now if now.delta >= old.delta else old
+            upper, broken = max(min(old.upper, now.upper), larger.delta), min(old.broken_at, now.broken_at)
+            best[row] = replace(larger, upper=upper, broken_at=broken, trace={**larger.trace, "draws": draws})
+        wide = [best[row].upper > (1 + sampler.tolerance) * best[row].delta for row in rows.tolist()]
+        rows = rows[np.array(wide, dtype=bool) & (draws < cap)]
+        draws = min(2 * draws, cap)
+    return [best[row] for row in range(len(question))]
+
+
+def continue_shifts(question: Question, items: Sequence[MaxShift], n_samples: Any) -> list[MaxShift]:
+    """Largest shifts that the anytime test left wide, looked at with more rays of the same stream."""
+    cap = check_integer(n_samples, "n_samples", "continued", least=1)
+    from apas.certification.methods.sampling import Sampling as sampler  # which imports this module
+
+    found = list(items)
+    groups: dict[Any, list[int]] = {}
+    for i, item in enumerate(items):
+        if item.trace.get("test") == ANYTIME:
+            groups.setdefault((item.claim, *(item.trace[key] for key in ("entropy", "limit", "tolerance"))), []).append(
+                i
+            )
+    if not groups:
+        raise InputError('only the anytime test can be continued; use Sampling(test="anytime") in max_shift.')
+    made = max(items[i].trace["samples"] for rows in groups.values() for i in rows)
+    if cap < made:
+        raise InputError(f"`n_samples` of continued must be at least {made}, as before, got {cap}; draw more.")
+    for (claim, _, limit, tolerance), rows in groups.items():
+        told = {"coverage": claim.coverage, "confidence": claim.confidence, "n_samples": cap, "tolerance": tolerance}
+        some = question.take(np.array(rows, dtype=np.intp)).at(1.0).for_claim(claim)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
+            answers = sampled_answers(some, sampler(test="anytime", **told), items[rows[0]].stream, limit, "rays")
+        for i, answer in zip(rows, answers, strict=True):
+            found[i] = items[i].found_again(answer)
+    return found

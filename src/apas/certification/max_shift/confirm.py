@@ -11,8 +11,8 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices
 from apas.certification.claims import Most
+from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.grid import NONE, candidates, climb, ladder
-from apas.certification.methods.sampling import first_failures
 from apas.certification.question import Question
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
 
@@ -33,7 +33,7 @@ class Searched:
     trace: list[dict[str, Any]]
 
 
-def confirm_rows(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Searched:
+def confirm_rows(question: Question, claim: Most, own: Stream, samples: int, limit: float, floor: Floats) -> Searched:
     """Search on one stream, then test the candidate on fresh ones until it passes.
 
     A draw fails a test if it fails at any rung between the proved delta and the candidate; the rungs are fixed before
@@ -41,7 +41,7 @@ def confirm_rows(question: Question, claim: Most, entropy: int, samples: int, li
     before; these risks add up to ``1 - confidence``, so that whichever candidate passes is certified at the full
     confidence, at all its rungs together.
     """
-    candidate = candidates(question, claim, Stream(entropy, "max_shift/search"), samples, limit, floor)
+    candidate = candidates(question, claim, own.part("search"), samples, limit, floor)
     delta, tests = np.zeros(len(question)), np.zeros(len(question), dtype=int)
     rungs: list[list[float]] = [[] for _ in delta]
     reason = ["the search found no delta that was worth a test"] * len(delta)
@@ -57,7 +57,7 @@ def confirm_rows(question: Question, claim: Most, entropy: int, samples: int, li
         # from the top, where most candidates fail that do, then from below
         values = np.roll(ladder(start, candidate[rows], RUNGS), 1, axis=1)
         failed = [NONE] * len(rows)
-        fresh = Stream(entropy, f"max_shift/confirm/{j}")
+        fresh = own.part(f"confirm/{j}")
         climbed = climb(question.take(rows), values, fresh, drawn, allowed, failed)
         tests[rows] += 1
         passed = climbed == RUNGS
@@ -70,12 +70,12 @@ def confirm_rows(question: Question, claim: Most, entropy: int, samples: int, li
             else:
                 candidate[row] = SHRINK * values[i, climbed[i]]
         rows = rows[~passed & (candidate[rows] > floor[rows])]
-    common = {"search": "confirm", "claim": "pathwise", "exact_roots": False, "entropy": hex(entropy)}
+    common = {"search": "confirm", "claim": "pathwise", "exact_roots": False, "entropy": hex(own.entropy)}
     trace = [{**common, "samples": samples, "tests": int(t), "rungs": r} for t, r in zip(tests, rungs, strict=True)]
     return Searched(delta, reason, trace)
 
 
-def published_search(question: Question, entropy: int, samples: int, limit: float) -> Searched:
+def published_search(question: Question, stream: Stream, samples: int, limit: float) -> Searched:
     """Algorithm 1 as published: double from 1e-4 while no draw fails, then bisect to 1e-4.
 
     Every test draws anew. The confidence holds for each test by itself, not for the delta that comes out: that one was
@@ -88,15 +88,15 @@ def published_search(question: Question, entropy: int, samples: int, limit: floa
         passed = np.empty(len(rows), dtype=bool)
         for number in np.unique(tests[rows]):  # a row's draws depend on its own tests alone
             some = tests[rows] == number
-            stream = Stream(entropy, f"max_shift/paper/{number}")
+            fresh = stream.part(f"paper/{number}")
             here = replace(question.take(rows[some]), delta=delta[some])
-            passed[some] = np.diff(first_failures(here, stream, samples, 1, 1).starts) == 0
+            passed[some] = np.diff(first_failures(here, fresh, samples, 1, 1).starts) == 0
         return passed
 
     # a bracket of the published width, up to rounding, is closed
     found = double_and_bisect(passes, len(question), limit, PUBLISHED * (1 + 1e-9))
     reason = ["as published: the confidence holds for each of its tests, not for the delta they led to"] * len(question)
-    common = {"search": "paper", "claim": "per test", "entropy": hex(entropy), "samples": samples}
+    common = {"search": "paper", "claim": "per test", "entropy": hex(stream.entropy), "samples": samples}
     trace = [{**common, "tests": int(t), "forward_passes": int(t) * samples} for t in tests]
     return Searched(found, reason, trace)
 

@@ -14,8 +14,8 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
+from apas.certification.failing_draws import drawn_blocks, first_failures
 from apas.certification.max_shift.result import MaxShift, Plan, Trace
-from apas.certification.methods.sampling import drawn_blocks, first_failures
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.stats import allowed_failures
@@ -25,8 +25,8 @@ from apas.stats import allowed_failures
 STEPS, HALVINGS, LEAST = 24, 7, 1e-6
 #: Shares of the pilot's answer below and around it, and how fast the grid grows beyond.
 COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
-#: How many rows are looked at together.
-TOGETHER = 64
+#: How many rows are looked at together, and for how many rays the grid of the anytime test is laid.
+TOGETHER, PLANNED = 64, 50_000
 #: No draw has failed yet.
 NONE = np.empty(0, dtype=np.int64)
 
@@ -94,9 +94,9 @@ def candidates(question: Question, claim: Most, stream: Stream, planned: int, li
     return found
 
 
-def lay_grid(question: Question, claim: Most, entropy: int, samples: int, limit: float, floor: Floats) -> Floats:
+def lay_grid(question: Question, claim: Most, stream: Stream, samples: int, limit: float, floor: Floats) -> Floats:
     """Grid of each row, ascending and ending at `limit`, shape (rows, rungs)."""
-    found = candidates(question, claim, Stream(entropy, "max_shift/pilot"), samples, limit, floor)
+    found = candidates(question, claim, stream.part("pilot"), samples, limit, floor)
     # fine from 0.8 to 1.6 times the pilot's answer; then 39 steps up to 28,000 times that, and the limit at the latest
     fine = 0.8 * FINE ** np.arange(int(np.ceil(np.log(2.0) / np.log(FINE))) + 1)
     far = fine[-1] * BEYOND ** np.arange(1, 40)
@@ -138,13 +138,14 @@ def _failing_draws(question: Question, stream: Stream, samples: int) -> Bools:
     return failing
 
 
-def along_grid(question: Question, claim: Most, entropy: int, plan: Plan, limit: float, trace: Trace) -> list[MaxShift]:
+def along_grid(question: Question, claim: Most, own: Stream, plan: Plan, limit: float, trace: Trace) -> list[MaxShift]:
     """First failures on rungs along rays, as an answer per row, for models that can only be asked for margins."""
-    answers, (samples, allowed, refuting), rays = list[MaxShift](), plan, Stream(entropy, "max_shift/rays")
+    answers, (samples, allowed, refuting), rays = list[MaxShift](), plan, own.part("rays")
     with Progress(len(question), "looking along rays") as progress:
         for begin in range(0, len(question), TOGETHER):
             part = question.take(slice(begin, begin + TOGETHER))
-            grid = lay_grid(part, claim, entropy, samples, limit, np.zeros(len(part)))
+            # a test that may be continued must have one grid, however many rays it will see
+            grid = lay_grid(part, claim, own, PLANNED if "test" in trace else samples, limit, np.zeros(len(part)))
             rungs = grid.shape[1]
             for i, (certify_at, refute_at) in enumerate(crossings(part, rays, grid, samples, (allowed + 1, refuting))):
                 delta = float(grid[i, certify_at - 1]) if certify_at else 0.0

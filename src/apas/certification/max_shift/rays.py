@@ -214,7 +214,7 @@ BELOW = 1 - 1e-9
 def along_rays(
     question: Question,
     claim: Most,
-    entropy: int,
+    stream: Stream,
     plan: Plan,
     limit: float,
     proved: Floats,
@@ -224,7 +224,7 @@ def along_rays(
     """The order statistic of first failures along rays, as an answer per row."""
     network = question.network
     assert network is not None  # it alone has rays
-    stream, (samples, allowed, refuting) = Stream(entropy, "max_shift/rays"), plan
+    stream, (samples, allowed, refuting) = stream.part("rays"), plan
     start = np.where(proved > 0, proved, limit * 1e-6)  # where a grid begins of which nothing is proved
     exact = has_exact_roots(network)
     if question.n_jobs == 1 or len(start) == 1:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from apas._fields import Fields
+from apas._random import DERIVED, Stream
 from apas._typing import Floats
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_TODAY, NOT_VALID
 from apas.certification.claims import CLAIMS, Claim, Most, is_proof
@@ -78,6 +79,17 @@ class MaxShift:
         return self.reason != NOT_VALID
 
     @property
+    def stream(self) -> Stream:
+        """The stream that its draws are parts of."""
+        purpose = f"{DERIVED}max_shift" if "siblings" in self.trace else "max_shift"
+        return Stream(Fields(dict(self.trace), "trace").entropy("entropy"), purpose)
+
+    def found_again(self, now: MaxShift) -> MaxShift:
+        """The answer of the same search once more, with what such a search does not know: its limit, its seed."""
+        known = {key: self.trace[key] for key in ("siblings", "limit") if key in self.trace}
+        return replace(now, trace={**now.trace, **known}, seconds=self.seconds)
+
+    @property
     def per_test(self) -> bool:
         """Whether the confidence is that of each test of a search, and not that of the delta they led to."""
         return self.trace.get("claim") == PER_TEST and (self.delta > self.provable or not self.delta)
@@ -127,7 +139,7 @@ class MaxShift:
         if not self.delta:
             return f"nothing is certified for {who}: {self.reason}."
         if isinstance(self.claim, Most):
-            what = f"{self.claim}, keep {who} at delta = {self.written()} ({self.claim.measure})"
+            what = f"{self.claim}{self.claim.variants}, keep {who} at delta = {self.written()} ({self.claim.measure})"
         elif is_proof(self.claim):
             what = f"every shift by up to delta = {self.written()} keeps {who} ({self.claim.measure})"
         else:
@@ -225,6 +237,15 @@ class MaxShifts(UnderShifts[MaxShift]):
         not_today = sum(not item.valid_today for item in self)
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
         return f"{self._counted()}: largest delta {low} to {high}, median {middle}{but} ({claims}; {measures})."
+
+    def continued(self, *, n_samples: int, model: Any = None, n_jobs: int = 1) -> MaxShifts:
+        """Look along more rays of the same stream, up to `n_samples`: see `Certificates.continued`.
+
+        The answers are those that `max_shift` gives with the same seed and that number.
+        """
+        from apas.certification.max_shift.api import continue_shifts  # which makes such results
+
+        return self._continued(continue_shifts, n_samples, model, n_jobs)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""

@@ -30,8 +30,9 @@ from apas._random import Stream
 from apas._typing import Array, Floats
 from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, Verdict, search_tries
-from apas.certification.methods.sampling import block_size
-from apas.certification.question import Draws, Method, Question, decide
+from apas.certification.derived_seed import DerivedSeed, decide_derived
+from apas.certification.failing_draws import block_size
+from apas.certification.question import Draws, LeastDraws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.observed_split import listed_as_they_are, models_together, quick_encoder
 from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, SideBySide, StackedNetworks
@@ -199,6 +200,8 @@ class CertifyingTest:
     entropy: int
     searched: ShiftSet | None = None
     n_deltas: int = 1  # how many different deltas the rows of the call have
+    together: int = 1  # how many counterfactuals the confidence must hold for
+    seed: DerivedSeed | None = None
 
     @cached_property
     def draws(self) -> Draws | None:
@@ -210,7 +213,9 @@ class CertifyingTest:
     ) -> Question:
         """The question about candidates, as `certify` would ask it about the same rows in raw units."""
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
-        return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
+        risk = {"claim_rows": self.together, "tries": tries, "bits": self.seed.bits if self.seed else None}
+        about: dict[str, Any] = {**risk, "points": raw, "method": self.method}
+        return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **about)
 
     def can_test(self, rank: int, number: int) -> bool:
         """Whether test number `number` of a rank (0: that of a path) could certify anything: with few draws not all."""
@@ -219,6 +224,8 @@ class CertifyingTest:
         if self.draws is None or self.draws.n_samples is None:
             return True
         claim = self._claim(self.draws, search_tries(rank, number))
+        if offers(self.draws, LeastDraws):
+            return self.draws.n_samples >= self.draws.least_draws(claim)
         return self.draws.n_samples >= sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
 
     def look(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
@@ -237,6 +244,9 @@ class CertifyingTest:
         # listed models certify one candidate of a row once, so that there is nothing to divide the risk among
         tries = 1 if self.searched is not None else search_tries(rank, number)
         question = self.question(points, targets, deltas, tries=tries)
+        if self.seed is not None:  # that of each candidate follows from it alone, so that its draws are fresh
+            alone = [question.take(slice(i, i + 1)) for i in range(len(question))]
+            return [c for one in alone for c in decide_derived(one, self.seed)]
         return self.decided(question, Stream(self.entropy, f"generate/{rank}/{number}"))
 
     def decided(self, question: Question, stream: Stream) -> list[Certificate]:
@@ -309,7 +319,8 @@ class CertifyingTest:
 
     def _claim(self, method: Draws, tries: int = 1) -> Most:
         """What a test of so many tries claims, without words: nobody reads it."""
-        return Most(method.coverage, method.confidence, "", tries=tries)
+        bits = None if self.seed is None else self.seed.bits
+        return Most(method.coverage, method.confidence, "", self.together, tries, bits)
 
     def _look_at_draws(self, method: Draws, question: Question, points: Floats) -> list[Look]:
         """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
@@ -317,7 +328,7 @@ class CertifyingTest:
         samples = method.samples(question, claim)
         allowed = _most_failures(samples, claim)
         if allowed < 0:  # enough for the one test of a path only, which has the whole risk
-            allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
+            allowed = max(0, _most_failures(samples, self._claim(method)))
         # the largest m with m + CAUTION sqrt(m) <= allowed: counts of failures have a standard deviation of about
         # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
         bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)

@@ -17,7 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from apas._typing import Floats, Indices
-from apas.certification.question import Draws
+from apas.certification.claims import Most
+from apas.certification.question import Draws, LeastDraws
 from apas.counterfactuals.search.stacked import NetworkStack, SideBySide, StackedNetworks
 from apas.counterfactuals.sources.base import Task
 from apas.counterfactuals.space.encoder import CodedModel, Piece, Pieces, pieces_of
@@ -25,7 +26,7 @@ from apas.errors import ApasError, InputError, Unsupported
 from apas.models.base import Dense, Model, Raw, class_indices, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Listed, ShiftSet
+from apas.shifts.base import Listed, ShiftSet, in_training_order
 from apas.stats import sample_size
 
 
@@ -62,21 +63,26 @@ def listed_as_they_are(shifts: ShiftSet | None, delta: float) -> Sequence[Model]
     return shifts.models if delta == 1 and offers(shifts, Listed) and offers(shifts, AsTheyAre) else None
 
 
-def split_models(shifts: Listed, method: Draws, alone: Model | None = None) -> tuple[Any, Any]:
-    """The models to search with, and the last ones, as many as the claim needs, to certify on.
+def split_models(shifts: Listed, method: Draws, together: int, alone: Model | None = None) -> tuple[Any, Any]:
+    """The models to search with, and the last ones, as many as a claim about rows together needs, to certify on.
 
     With `alone` that model is the one to search with, and all others certify unless fewer are asked for.
     """
     models, name = shifts.models, type(shifts).__name__
-    needed = sample_size(coverage=method.coverage, confidence=method.confidence)
+    if in_training_order(shifts):
+        raise Unsupported("generate searches on some models and certifies on others, so that it needs a list: retrain.")
+    claim = Most(method.coverage, method.confidence, "", together)
+    needed = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
+    needed = method.least_draws(claim) if offers(method, LeastDraws) else needed
     certifying = method.n_samples or (needed if alone is None else max(needed, len(models)))
     if certifying < needed or len(models) < certifying + (alone is None):
         count = f"{'more than' if alone is None else 'at least'} {max(needed, certifying)}"
         few = "retrain more, or search on the model alone with source=apas.RobustOptimum(alone=True)"
         told = f"that many certify, and the search needs others; {few}" if alone is None else "retrain more"
+        rows = f" for {together} rows together" * (together > 1)
         raise InputError(
             f"`models` of {name} must number {count} to generate with coverage {method.coverage} and confidence "
-            f"{method.confidence}, got {len(models)}: {told}."
+            f"{method.confidence}{rows}, got {len(models)}: {told}."
         )
     searched = models[:-certifying] if alone is None else [alone]
     parts = [relisted(shifts, part) for part in (searched, models[-certifying:])]

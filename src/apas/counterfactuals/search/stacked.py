@@ -19,7 +19,7 @@ import numpy as np
 
 from apas._random import Stream
 from apas._typing import Floats, Indices
-from apas.certification.methods.sampling import block_size
+from apas.certification.failing_draws import block_size
 from apas.certification.question import Question
 from apas.models.base import class_indices
 from apas.models.feedforward import FeedForward
