@@ -113,10 +113,8 @@ def pipeline(X: pd.DataFrame, name: str) -> Any:
 class Opaque(ModelWrapper):
     """A model that hides its trees."""
 
-    trees = None
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
+    def trees(self) -> None:
+        """None, as if they could not be read."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ RUNGS = (5.0, 4.5, 4.0, 3.5, 3.0, 2.75, 2.5, 2.25, 2.0, 1.8, 1.65, 1.5, 1.4, 1.3
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 BEAM, STEPS, PATIENCE = 8, 30, 2  # states kept, steps at most, and steps after the last gain
 EACH = 1  # values per feature that a state hands on
+CLIMB = 12  # moves towards a safer row than any that is known
 PAIRS = 24  # first moves of pairs that are tried together
 KNOWN = 24  # known rows from which a search starts as well
 DEEP = 0.75  # half of them have margins above this quantile
@@ -117,6 +118,7 @@ class RefitSearch:
         The search is for `demands`; `rungs`, which may lie closer, are looked for among all rows that it came across.
         """
         self.look([self.grid.start, *starts])
+        starts = [*starts, *self._climb(demands[0], starts)]
         last: tuple[float, Indices | None] = (np.inf, None)
         for demand, (cost, state) in zip(demands, self._beams(demands), strict=True):
             last = (cost, state) if cost < last[0] else last
@@ -135,6 +137,19 @@ class RefitSearch:
                 kept.append(self.grid.point(state))
                 cheapest = cost
         return np.array(kept).reshape(len(kept), len(self.grid.start))
+
+    def _climb(self, demand: Demand, starts: Sequence[Indices] | Integers) -> list[Indices]:
+        """States on the way from the safest start to a safer one, where no start is safe enough."""
+        found: list[Indices] = []
+        state = max(starts, key=lambda s: self.slack(s, demand), default=self.grid.start)
+        for _ in range(CLIMB):
+            slacks = self.slacks(state, demand)
+            if self.expired() or self.slack(state, demand) >= 0 or slacks.max() <= self.slack(state, demand):
+                break
+            state = self.grid.moved(state, int(slacks.argmax()))
+            found.append(state)
+            self.look([state])
+        return found
 
     def _cheapest_met(self, demand: Demand) -> tuple[float, Indices | None]:
         """The cheapest of all rows that were looked at which satisfies a demand."""

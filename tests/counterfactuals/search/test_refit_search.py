@@ -1,0 +1,151 @@
+"""Rows that refits accept: near the optimum, by trees or by predictions, certified on refits that nobody searched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import library
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from tree_refits import Problem, behind_encoder, loans
+
+import apas
+from apas.counterfactuals.search.leaf_table import EDGE
+from apas.counterfactuals.search.refit_search import Demand, RefitSearch, _known_states, rows_of_class, spread
+from apas.models.base import ModelWrapper
+
+CLAIM = apas.Sampling(coverage=0.8, confidence=0.8)  # 8 refits, none of which may fail
+
+
+class Watched(ModelWrapper):
+    """A model without readable trees that notes how many rows it is asked about."""
+
+    def trees(self):
+        return None
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.calls = []
+
+    def margin(self, X, target):
+        self.calls.append(len(X))
+        return self._inner.margin(X, target)
+
+
+def boosted(refits, rows=4):
+    return Problem(behind_encoder(GradientBoostingClassifier(n_estimators=12, subsample=0.8)), *loans(), refits, rows)
+
+
+def offers_of(problem, **options):
+    options = {"shifts": apas.ObservedShifts(problem.refits), "method": CLAIM, "rng": 0} | options
+    model = options.pop("model", problem.estimator)
+    return apas.generate(model, problem.rejected, None, space=problem.space, background=problem.frame, **options)
+
+
+def test_offers_are_found_and_accepted_by_the_refits_that_certify():
+    problem = boosted(20)
+    found = offers_of(problem)
+    assert [c.is_found for c in found] == [True] * len(found)
+    rows = found.points
+    accept = np.array([m.library_classes(rows) == 1 for m in list(problem.refits)[-8:]])
+    assert accept.all()
+    assert (rows["age"].to_numpy() == problem.rejected["age"].to_numpy()).all()
+    assert (rows["income"].to_numpy() >= problem.rejected["income"].to_numpy()).all()
+
+
+def test_a_row_has_the_same_offer_alone():
+    problem = boosted(20)
+    found = offers_of(problem)
+    problem.rejected = problem.rejected.iloc[2:3]
+    np.testing.assert_array_equal(offers_of(problem).numbers[0], found.numbers[2])
+
+
+def test_black_boxes_are_asked_about_500_rows_at_a_time():
+    problem = boosted(12, rows=1)
+    watched = [Watched(m) for m in problem.refits]
+    found = offers_of(problem, model=Watched(apas.as_model(problem.estimator)), shifts=apas.ObservedShifts(watched))
+    assert found[0].tests == 1
+    searched, certifying = watched[:4], watched[4:]
+    asked = [n for m in searched for n in m.calls if n > 8]  # others are checks that the models can read the rows
+    assert asked
+    assert min(asked) >= 500
+    assert max(n for m in certifying for n in m.calls) <= 64  # these see the path alone
+
+
+def test_the_model_alone_leaves_all_refits_to_certify():
+    problem = boosted(8)
+    with pytest.raises(apas.InputError, match=r"more than 8 .*got 8.*RobustOptimum\(alone=True\)"):
+        offers_of(problem)
+    found = offers_of(problem, source=apas.RobustOptimum(alone=True))
+    assert sum(c.is_found for c in found) >= len(found) - 1
+    assert all(c.certificate.evidence.draws == 8 for c in found if c.is_found)
+    problem.refits = list(problem.refits)[:7]
+    with pytest.raises(apas.InputError, match=r"at least 8 .*got 7"):
+        offers_of(problem, source=apas.RobustOptimum(alone=True))
+
+
+def test_rows_with_missing_cells_have_offers():
+    frame, y = loans()
+    frame = frame.assign(home=(frame["home"] == "own").astype(int), cards=frame["cards"].astype(float))
+    frame.loc[::3, "debt"] = np.nan
+    problem = Problem(HistGradientBoostingClassifier(max_iter=12), frame, y, 16, rows=6)
+    assert np.isnan(problem.inputs).any()
+    found = offers_of(problem)
+    assert sum(c.is_found for c in found) >= 4
+
+
+def test_every_listed_refit_can_be_asked_for():
+    problem = boosted(5)
+    found = offers_of(problem, method="exact")
+    assert [c.is_found for c in found] == [True] * len(found)
+    for model in problem.refits:
+        assert (model.library_classes(found.points) == 1).all()
+
+
+def test_models_that_are_no_trees_are_searched_by_their_answers():
+    found = offers_of(Problem(behind_encoder(KNeighborsClassifier(15)), *loans(), 14, rows=2))
+    assert any(c.is_found for c in found)
+
+
+def optimum(grid, passes, need):
+    """The least cost on the grid at which every refit has a margin of `need`, by CP-SAT, in millionths."""
+    library("ortools")
+    from ortools.sat.python import cp_model as cp
+
+    model, unit = cp.CpModel(), 10**6
+    at = [[model.new_bool_var("") for _ in range(n)] for n in grid.sizes]
+    for values in at:
+        model.add_exactly_one(values)
+    margins = [[] for _ in passes.base]
+    for box, (first, count) in enumerate(zip(passes.starts, passes.counts, strict=True)):
+        holds, outside = model.new_bool_var(""), []
+        for f in passes.feature[first : first + count]:
+            low, high = passes.low[f, box], passes.high[f, box]
+            model.add_bool_or(at[f][low : high + 1]).only_enforce_if(holds)
+            outside += at[f][:low] + at[f][high + 1 :]
+        model.add_bool_or([holds, *outside])
+        margins[passes.refit[box]].append(round(passes.value[box, 0] * unit) * holds)
+    for base, terms in zip(passes.base[:, 0], margins, strict=True):
+        model.add(sum(terms) >= round((need - base) * unit))
+    costs = [round(c * unit) for c in grid.cost]
+    model.minimize(sum(c * v for c, v in zip(costs, (v for values in at for v in values), strict=True)))
+    solver = cp.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model) == cp.OPTIMAL
+    return solver.objective_value / unit
+
+
+@pytest.mark.parametrize("refits", [1, pytest.param(3, marks=pytest.mark.validity)])
+def test_against_an_exact_solver(refits):
+    problem = boosted(3, rows=6)
+    table = problem.table(refits)
+    optimal = 0
+    for row in range(6):
+        grid, passes = problem.sweeps(table, row)
+        looking = RefitSearch(grid, lambda states, passes=passes: [spread(passes.margins(s)) for s in states])
+        known = rows_of_class(problem.task, 1)
+        rows = looking.path([Demand(None)], _known_states(grid.search, grid, known))
+        least = optimum(grid, passes, EDGE)
+        assert grid.search.cost(rows[0]) >= least - 1e-5  # in millionths, of which each feature may round one
+        optimal += grid.search.cost(rows[0]) <= least + 1e-5
+    assert optimal >= 5
