@@ -71,6 +71,8 @@ def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[A
     if names is not None and _names(model) not in (None, names) and not is_frame(points):
         import pandas as pd
 
+        if np.ndim(points) != 2 or np.shape(points)[1] != len(names):
+            raise InputError(f"the rows must have a value for each of the {len(names)} features that are named.")
         points = pd.DataFrame(points, columns=list(names))
     return encoded_rows(model, points)
 
