@@ -27,10 +27,10 @@ _Phases = NDArray[np.int8]
 _Arrays = list[Floats]
 #: Ascent steps per round of cases.
 STEPS = 6
-#: Rounds without a split, in which only slopes are improved, before giving up.
+#: Rounds without a split, in which only the slopes of a case are improved, before giving up.
 PATIENCE = 6
-#: Cases at most; what is left then is for the solver.
-CASES = 2000
+#: Cases that are bounded together at most, and the products of a round (a tenth of a second, so that a deadline is kept).
+CHUNK, WORK = 512, 10**8
 
 
 @dataclass(frozen=True)
@@ -116,16 +116,94 @@ class _Tree:
 
 @dataclass
 class _Cases:
-    """The open cases: their phases, one array per kind of split, and their slopes, two arrays per layer but one."""
+    """Open cases: their phases, one array per kind of split, and slopes, two arrays per layer but one.
+
+    `bound` is what was proved of each, `stuck` counts the rounds in which it could not be split.
+    """
 
     phases: list[_Phases]
     slopes: list[tuple[Floats, Floats]]
+    bound: Floats
+    stuck: Indices
 
     def __len__(self) -> int:
-        return len(self.slopes[0][0])
+        return len(self.bound)
 
-    def take(self, items: Indices) -> _Cases:
-        return _Cases([p[items] for p in self.phases], [(down[items], up[items]) for down, up in self.slopes])
+    def take(self, items: Indices | slice) -> _Cases:
+        slopes = [(down[items], up[items]) for down, up in self.slopes]
+        return _Cases([p[items] for p in self.phases], slopes, self.bound[items], self.stuck[items])
+
+
+class _Search:
+    """Depth-first branch and bound of one row against one rival, a chunk of cases at a time.
+
+    Of the cases that wait, the newest chunk comes next, so that at most one chunk waits per depth: memory grows with
+    the depth of the tree, not with the number of cases.
+    """
+
+    def __init__(self, tree: _Tree, pushes: RivalPushes, allowance: float, deadline: float) -> None:
+        self.tree, self.pushes, self.allowance, self.deadline = tree, pushes, allowance, deadline
+        self.nodes, self.floor = 1, np.inf
+        self.least, self.best = np.inf, None
+        work = STEPS * sum(layer.middle.size for layer in tree.layers[1:])
+        self.chunk = int(np.clip(WORK // max(work, 1), 4, CHUNK))
+
+    def run(self, first: _Cases) -> PhaseResult:
+        waiting, given_up = [first], False
+        while waiting and not given_up:
+            cases_ = waiting.pop()
+            if len(cases_) > self.chunk:  # the worst last, to be looked at first
+                cases_ = cases_.take(np.argsort(-cases_.bound, kind="stable"))
+                waiting += [cases_.take(slice(0, -self.chunk))]
+                cases_ = cases_.take(slice(-self.chunk, None))
+            left = self._round(cases_)
+            if len(left):
+                waiting.append(left)
+            given_up = self.least < -self.allowance or bool((left.stuck > PATIENCE).any())
+            given_up = given_up or time.monotonic() > self.deadline
+        bound = min([self.floor, *(float(c.bound.min()) for c in waiting)])
+        return PhaseResult(not waiting, bound - self.allowance, self.best, self.least, self.nodes)
+
+    def _round(self, cases_: _Cases) -> _Cases:
+        """Bound some cases, attack where they point to, and split those that stay open."""
+        tree, pushes, goal = self.tree, self.pushes, self.pushes.objective
+        goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (goal.lin, goal.rho, goal.const)))
+        current, top = tree.lines(cases_.phases, cases_.slopes), len(tree.base) - 1
+        carried = linear.carried_back(tree.layers, current, goal, top)
+        self._note(_attack(pushes, carried.coefficients))
+        highest = np.maximum(cases_.bound, carried.bound)  # a part of a case is bounded by what the whole was
+        means: list[Floats] = []
+        # the slopes that a row comes with have been improved before
+        for step in range(STEPS if self.nodes > 1 else 1):
+            done = (highest > self.allowance).all() or self.least < -self.allowance
+            if done or time.monotonic() > self.deadline:
+                break
+            # the least margin lies between the bound and what the attack found
+            target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * self.least)
+            current, _, points = linear.ascend(tree.layers, current, carried, target)
+            means = [m + (p - m) / (step + 1) for m, p in zip(means, points, strict=True)] if means else points
+            carried = linear.carried_back(tree.layers, current, goal, top)
+            highest = np.maximum(highest, carried.bound)
+        closed = highest > self.allowance
+        self.floor = min(self.floor, float(highest[closed].min(initial=np.inf)))
+        slopes = [(line.down_slope, line.up_slope) for line in current[1:]]
+        open_cases = np.flatnonzero(~closed)
+        left = _Cases(cases_.phases, slopes, highest, cases_.stuck).take(open_cases)
+        if not len(left) or not means or time.monotonic() > self.deadline:
+            return left
+        # the points at which the bound was least, on average: where the least margin is not at a corner
+        self._note(_try_activations(pushes, [m[open_cases] for m in means]))
+        if self.least < -self.allowance:
+            return left
+        _, arguments, points = linear.ascend(tree.layers, current, carried, carried.bound)
+        gaps = tree.gaps(cases_.phases, current, carried, arguments, points)
+        left = _branch(left, [g[open_cases] for g in gaps])
+        self.nodes += len(left)
+        return left
+
+    def _note(self, found: tuple[float, list[Floats]]) -> None:
+        if found[0] < self.least:
+            self.least, self.best = found
 
 
 def split_phases(
@@ -138,53 +216,10 @@ def split_phases(
 ) -> PhaseResult:
     """Decide one row against one rival."""
     tree = _Tree(relaxation, units, lines)
-    objective, top = pushes.objective, len(units) - 1
-    cases_ = _Cases(
-        [np.zeros((1, len(can)), dtype=np.int8) for can in tree.splittable],
-        [(line.down_slope, line.up_slope) for line in lines[1:]],
-    )
-    nodes, floor, least, best, patience = 1, np.inf, np.inf, None, PATIENCE
-    while len(cases_):
-        goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (objective.lin, objective.rho, objective.const)))
-        current = tree.lines(cases_.phases, cases_.slopes)
-        carried = linear.carried_back(tree.layers, current, goal, top)
-        found, shift = _attack(pushes, carried.coefficients)
-        if found < least:
-            least, best = found, shift
-        highest = carried.bound
-        if least < -allowance:
-            break
-        means: list[Floats] = []
-        # the slopes that a row comes with have been improved before
-        for step in range(STEPS if nodes > 1 else 1):
-            if (highest > allowance).all():
-                break
-            # the least margin lies between the bound and what the attack found
-            target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * least)
-            current, _, points = linear.ascend(tree.layers, current, carried, target)
-            means = [m + (p - m) / (step + 1) for m, p in zip(means, points, strict=True)] if means else points
-            carried = linear.carried_back(tree.layers, current, goal, top)
-            highest = np.maximum(highest, carried.bound)
-        closed = highest > allowance
-        floor = min(floor, float(highest[closed].min(initial=np.inf)))
-        open_cases = np.flatnonzero(~closed)
-        if not len(open_cases):
-            return PhaseResult(True, floor - allowance, best, least, nodes)
-        # the points at which the bound was least, on average: where the least margin is not at a corner
-        found, shift = _try_activations(pushes, [m[open_cases] for m in means])
-        if found < least:
-            least, best = found, shift
-        if least < -allowance or nodes >= CASES or time.monotonic() > deadline:
-            break
-        _, arguments, points = linear.ascend(tree.layers, current, carried, carried.bound)
-        gaps = tree.gaps(cases_.phases, current, carried, arguments, points)
-        cases_ = _Cases(cases_.phases, [(line.down_slope, line.up_slope) for line in current[1:]]).take(open_cases)
-        cases_, split = _branch(cases_, [g[open_cases] for g in gaps])
-        nodes += len(cases_)
-        patience -= 0 if split else 1
-        if patience < 0:
-            break
-    return PhaseResult(False, min(float(highest.min()), floor) - allowance, best, least, nodes)
+    phases = [np.zeros((1, len(can)), dtype=np.int8) for can in tree.splittable]
+    slopes = [(line.down_slope, line.up_slope) for line in lines[1:]]
+    first = _Cases(phases, slopes, np.full(1, -np.inf), np.zeros(1, dtype=np.intp))
+    return _Search(tree, pushes, allowance, deadline).run(first)
 
 
 def _attack(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
@@ -207,11 +242,13 @@ def _try_activations(pushes: RivalPushes, points: list[Floats]) -> tuple[float, 
     return float(margins[i]), [s[i] for s in starts]
 
 
-def _branch(open_cases: _Cases, gaps: list[Floats]) -> tuple[_Cases, bool]:
+def _branch(open_cases: _Cases, gaps: list[Floats]) -> _Cases:
     """Split each case where that promises most; few cases are split several times, to bound many at once."""
     total = np.hstack(gaps) if gaps else np.zeros((len(open_cases), 0))
-    if not total.size or not total.any():
-        return open_cases, False
+    stays = np.ones(len(open_cases), dtype=bool) if not total.size else ~total.any(axis=1)
+    open_cases.stuck[stays] += 1
+    if stays.all():
+        return open_cases
     offsets = np.cumsum([0, *(g.shape[1] for g in gaps)])
     for _ in range(3 if len(open_cases) <= 4 else 2 if len(open_cases) <= 32 else 1):
         where = total.argmax(axis=1)
@@ -223,4 +260,4 @@ def _branch(open_cases: _Cases, gaps: list[Floats]) -> tuple[_Cases, bool]:
             mine = np.flatnonzero((where >= begin) & (where < offsets[kind + 1]) & (phase > 0))
             open_cases.phases[kind][mine, where[mine] - begin] = phase[mine]
         total[np.arange(len(where)), where] = 0.0
-    return open_cases, True
+    return open_cases
