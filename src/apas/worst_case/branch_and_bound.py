@@ -25,12 +25,14 @@ from apas.worst_case.linear import CarriedBound, LayerLines, Objective, Pencil, 
 
 _Phases = NDArray[np.int8]
 _Arrays = list[Floats]
-#: Ascent steps per round of cases.
-STEPS = 6
+#: Ascent steps per round: of cases that are split, where another step costs more than the cases it saves, and of those
+#: in which nothing is left to split, whose bounds are as good as their slopes.
+STEPS, STUCK_STEPS = 1, 8
 #: Rounds without a split, in which only the slopes of a case are improved, before giving up.
 PATIENCE = 6
-#: Cases that are bounded together at most, and the products of a round (a tenth of a second, so that a deadline is kept).
-CHUNK, WORK = 512, 10**8
+#: Cases that are bounded together: at most so many, with at most so many products (some hundredths of a second, so that
+#: a deadline is kept), and few of them once those that wait hold so many bytes.
+CHUNK, WORK, FEW, STORE = 512, 10**8, 4, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,10 @@ class _Cases:
     def __len__(self) -> int:
         return len(self.bound)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in [*self.phases, *(side for pair in self.slopes for side in pair)])
+
     def take(self, items: Indices | slice) -> _Cases:
         slopes = [(down[items], up[items]) for down, up in self.slopes]
         return _Cases([p[items] for p in self.phases], slopes, self.bound[items], self.stuck[items])
@@ -137,25 +143,27 @@ class _Cases:
 class _Search:
     """Depth-first branch and bound of one row against one rival, a chunk of cases at a time.
 
-    Of the cases that wait, the newest chunk comes next, so that at most one chunk waits per depth: memory grows with
-    the depth of the tree, not with the number of cases.
+    Of the cases that wait, the newest come next, so that about one chunk waits per depth: memory grows with the depth
+    of the tree, not with the number of cases.
     """
 
     def __init__(self, tree: _Tree, pushes: RivalPushes, allowance: float, deadline: float) -> None:
         self.tree, self.pushes, self.allowance, self.deadline = tree, pushes, allowance, deadline
         self.nodes, self.floor = 1, np.inf
         self.least, self.best = np.inf, None
-        work = STEPS * sum(layer.middle.size for layer in tree.layers[1:])
-        self.chunk = int(np.clip(WORK // max(work, 1), 4, CHUNK))
+        work = sum(layer.middle.size for layer in tree.layers[1:])
+        self.chunk = int(np.clip(WORK // max(work, 1), FEW, CHUNK))
 
     def run(self, first: _Cases) -> PhaseResult:
         waiting, given_up = [first], False
         while waiting and not given_up:
-            cases_ = waiting.pop()
-            if len(cases_) > self.chunk:  # the worst last, to be looked at first
+            cases_, size = waiting.pop(), self.chunk
+            if sum(c.nbytes for c in waiting) > STORE:
+                size = FEW
+            if len(cases_) > size:  # the worst last, to be looked at first
                 cases_ = cases_.take(np.argsort(-cases_.bound, kind="stable"))
-                waiting += [cases_.take(slice(0, -self.chunk))]
-                cases_ = cases_.take(slice(-self.chunk, None))
+                waiting.append(cases_.take(slice(0, -size)))
+                cases_ = cases_.take(slice(-size, None))
             left = self._round(cases_)
             if len(left):
                 waiting.append(left)
@@ -173,8 +181,7 @@ class _Search:
         self._note(_attack(pushes, carried.coefficients))
         highest = np.maximum(cases_.bound, carried.bound)  # a part of a case is bounded by what the whole was
         means: list[Floats] = []
-        # the slopes that a row comes with have been improved before
-        for step in range(STEPS if self.nodes > 1 else 1):
+        for step in range(STUCK_STEPS if cases_.stuck.any() else STEPS):
             done = (highest > self.allowance).all() or self.least < -self.allowance
             if done or time.monotonic() > self.deadline:
                 break

@@ -197,18 +197,19 @@ class _RowVerdicts:
 
     def _split_row(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
         """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
-        finding = self.found[row]
-        proved, step = [], "splitting"
-        for pair in sorted(pairs, key=lambda p: float(p.bound[0])):
-            if pair.bound[0] > 0:
-                proved.append(float(pair.bound[0]))
+        finding, step = self.found[row], "splitting"
+        reached = [float(pair.bound[0]) for pair in pairs]
+        for k in np.argsort(reached).tolist():
+            pair = pairs[k]
+            if reached[k] > 0:
                 continue
             allowance = float(pair.allowance[0])
             outcome = split_phases(self.relaxation, pair.units, pair.current, pair.pushes, allowance, deadline)
             finding.nodes += outcome.nodes
+            reached[k] = max(reached[k], outcome.bound)
             if outcome.proved:
-                proved.append(outcome.bound)
                 continue
+            finding.bound = max(finding.bound, min(reached))
             pushes = outcome.pushes if outcome.least <= 0 else None
             if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "splitting"):
                 return
@@ -217,9 +218,8 @@ class _RowVerdicts:
             bound = self._solver(row, pair, deadline, min(outcome.least, float(pair.least[0])))
             if bound is None:
                 return
-            step = "solver"
-            proved.append(bound)
-        finding.prove(step, min(proved))
+            step, reached[k] = "solver", bound
+        finding.prove(step, min(reached))
 
     def _solver(self, row: int, pair: RivalBounds, deadline: float, known: float) -> float | None:
         """A lower bound above 0 from the solver, or None once its point was tried; `known` is the margin of a shift."""
