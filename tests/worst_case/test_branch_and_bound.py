@@ -79,9 +79,10 @@ def test_against_all_activation_patterns(sizes, activation, seed):
 
 
 def deep_question(seed):
+    """Lifted so far that the shift found first no longer breaks it, and the first bound does not yet prove it."""
     net, x, wanted, radii, delta = question((3, 8, 8, 8, 1), "relu", seed)
-    least = net.margin(x[None, :], net.classes[wanted])[0]
-    return lifted(net, wanted, 0.5 - least), x, wanted, 0, radii, delta
+    root, _ = decided(net, x, wanted, 0, radii, delta, 0.0)
+    return lifted(net, wanted, 0.2 * (root.least - root.bound) - root.least), x, wanted, 0, radii, delta
 
 
 def test_no_time_ends_without_an_answer_but_with_a_bound():
