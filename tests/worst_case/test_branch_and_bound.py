@@ -12,7 +12,7 @@ from problems import network
 from apas import FeedForward
 from apas.worst_case import branch_and_bound as phases
 from apas.worst_case.attack.unit_pushes import output_push, pushed_parameters
-from apas.worst_case.branch_and_bound import split_phases
+from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import rivals
 from apas.worst_case.linear import Relaxation
@@ -46,8 +46,8 @@ def decided(net, x, wanted, rival, radii, delta, seconds=10.0):
     pair = RivalBounds(relaxation, x[None, :], np.array([wanted]), np.array([rival]), relaxed)
     pair.linear()
     allowance = float(pair.allowance[0])
-    outcome = split_phases(relaxation, pair.units, pair.current, pair.pushes, allowance, time.monotonic() + seconds)
-    return outcome, relaxation
+    search = PhaseSearch(relaxation, pair.units, pair.current, pair.pushes, allowance)
+    return search.run(time.monotonic() + seconds), relaxation
 
 
 @pytest.mark.parametrize(("sizes", "activation"), SHAPES, ids=str)

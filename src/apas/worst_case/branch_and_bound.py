@@ -140,37 +140,50 @@ class _Cases:
         return _Cases([p[items] for p in self.phases], slopes, self.bound[items], self.stuck[items])
 
 
-class _Search:
+class PhaseSearch:
     """Depth-first branch and bound of one row against one rival, a chunk of cases at a time.
 
     Of the cases that wait, the newest come next, so that about one chunk waits per depth: memory grows with the depth
-    of the tree, not with the number of cases.
+    of the tree, not with the number of cases. A search that ran out of time or cases can be run on.
     """
 
-    def __init__(self, tree: _Tree, pushes: RivalPushes, allowance: float, deadline: float) -> None:
-        self.tree, self.pushes, self.allowance, self.deadline = tree, pushes, allowance, deadline
-        self.nodes, self.floor = 1, np.inf
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        units: list[Units],
+        lines: list[LayerLines],
+        pushes: RivalPushes,
+        allowance: float,
+    ) -> None:
+        self.tree, self.pushes, self.allowance = _Tree(relaxation, units, lines), pushes, allowance
+        self.nodes, self.floor, self.deadline = 1, np.inf, np.inf
         self.least, self.best = np.inf, None
-        work = sum(layer.middle.size for layer in tree.layers[1:])
+        phases = [np.zeros((1, len(can)), dtype=np.int8) for can in self.tree.splittable]
+        slopes = [(line.down_slope, line.up_slope) for line in lines[1:]]
+        self.waiting = [_Cases(phases, slopes, np.full(1, -np.inf), np.zeros(1, dtype=np.intp))]
+        self.stuck = False  # whether some case can neither be closed nor split: no more time would help
+        work = sum(layer.middle.size for layer in relaxation.layers[1:])
         self.chunk = int(np.clip(WORK // max(work, 1), FEW, CHUNK))
 
-    def run(self, first: _Cases) -> PhaseResult:
-        waiting, given_up = [first], False
-        while waiting and not given_up:
-            cases_, size = waiting.pop(), self.chunk
-            if sum(c.nbytes for c in waiting) > STORE:
+    def run(self, deadline: float, cases: float = np.inf) -> PhaseResult:
+        """Go on until the row is decided, the deadline, or so many cases in all."""
+        self.deadline = deadline
+        while self.waiting and not self.stuck and self.nodes < cases:
+            cases_, size = self.waiting.pop(), self.chunk
+            if sum(c.nbytes for c in self.waiting) > STORE:
                 size = FEW
             if len(cases_) > size:  # the worst last, to be looked at first
                 cases_ = cases_.take(np.argsort(-cases_.bound, kind="stable"))
-                waiting.append(cases_.take(slice(0, -size)))
+                self.waiting.append(cases_.take(slice(0, -size)))
                 cases_ = cases_.take(slice(-size, None))
             left = self._round(cases_)
             if len(left):
-                waiting.append(left)
-            given_up = self.least < -self.allowance or bool((left.stuck > PATIENCE).any())
-            given_up = given_up or time.monotonic() > self.deadline
-        bound = min([self.floor, *(float(c.bound.min()) for c in waiting)])
-        return PhaseResult(not waiting, bound - self.allowance, self.best, self.least, self.nodes)
+                self.waiting.append(left)
+            self.stuck = bool((left.stuck > PATIENCE).any())
+            if self.least < -self.allowance or time.monotonic() > deadline:
+                break
+        bound = min([self.floor, *(float(c.bound.min()) for c in self.waiting)])
+        return PhaseResult(not self.waiting, bound - self.allowance, self.best, self.least, self.nodes)
 
     def _round(self, cases_: _Cases) -> _Cases:
         """Bound some cases, attack where they point to, and split those that stay open."""
@@ -211,22 +224,6 @@ class _Search:
     def _note(self, found: tuple[float, list[Floats]]) -> None:
         if found[0] < self.least:
             self.least, self.best = found
-
-
-def split_phases(
-    relaxation: Relaxation,
-    units: list[Units],
-    lines: list[LayerLines],
-    pushes: RivalPushes,
-    allowance: float,
-    deadline: float,
-) -> PhaseResult:
-    """Decide one row against one rival."""
-    tree = _Tree(relaxation, units, lines)
-    phases = [np.zeros((1, len(can)), dtype=np.int8) for can in tree.splittable]
-    slopes = [(line.down_slope, line.up_slope) for line in lines[1:]]
-    first = _Cases(phases, slopes, np.full(1, -np.inf), np.zeros(1, dtype=np.intp))
-    return _Search(tree, pushes, allowance, deadline).run(first)
 
 
 def _attack(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
