@@ -12,7 +12,7 @@ from problems import network
 from apas import FeedForward
 from apas.worst_case import branch_and_bound as phases
 from apas.worst_case.attack.unit_pushes import output_push, pushed_parameters
-from apas.worst_case.branch_and_bound import split_phases
+from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import rivals
 from apas.worst_case.linear import Relaxation
@@ -46,8 +46,8 @@ def decided(net, x, wanted, rival, radii, delta, seconds=10.0):
     pair = RivalBounds(relaxation, x[None, :], np.array([wanted]), np.array([rival]), relaxed)
     pair.linear()
     allowance = float(pair.allowance[0])
-    outcome = split_phases(relaxation, pair.units, pair.current, pair.pushes, allowance, time.monotonic() + seconds)
-    return outcome, relaxation
+    search = PhaseSearch(relaxation, pair.units, pair.current, pair.pushes, allowance)
+    return search.run(time.monotonic() + seconds), relaxation
 
 
 @pytest.mark.parametrize(("sizes", "activation"), SHAPES, ids=str)
@@ -78,18 +78,39 @@ def test_against_all_activation_patterns(sizes, activation, seed):
                 assert margin == pytest.approx(outcome.least, abs=1e-9 * (1 + abs(least)))
 
 
-def test_no_time_and_few_cases_end_without_an_answer(monkeypatch):
-    monkeypatch.setattr(phases, "CASES", 1)
-    proved = 0
+def deep_question(seed):
+    """Lifted so far that the shift found first no longer breaks it, and the first bound does not yet prove it."""
+    net, x, wanted, radii, delta = question((3, 8, 8, 8, 1), "relu", seed)
+    root, _ = decided(net, x, wanted, 0, radii, delta, 0.0)
+    return lifted(net, wanted, 0.2 * (root.least - root.bound) - root.least), x, wanted, 0, radii, delta
+
+
+def test_no_time_ends_without_an_answer_but_with_a_bound():
+    open_ends = 0
     for seed in range(6):
-        net, x, wanted, radii, delta = question((3, 8, 8, 8, 1), "relu", seed)
-        least = net.margin(x[None, :], net.classes[wanted])[0]
-        for seconds in (0.0, 10.0):
-            outcome, _ = decided(lifted(net, wanted, 0.5 - least), x, wanted, 0, radii, delta, seconds)
-            proved += outcome.proved
-            assert outcome.nodes <= 16
-            assert outcome.bound <= outcome.least
-    assert proved < 12
+        ended, _ = decided(*deep_question(seed), seconds=0.0)
+        whole, _ = decided(*deep_question(seed))
+        assert ended.nodes == 1
+        assert -np.inf < ended.bound <= min(ended.least, whole.least)
+        assert not ended.proved or whole.proved
+        open_ends += not ended.proved and whole.proved
+    assert open_ends
+
+
+@pytest.mark.parametrize(("chunk", "store"), [(1, 1 << 26), (5, 0)])
+def test_the_number_of_cases_at_a_time_changes_no_answer(monkeypatch, chunk, store):
+    most = 0
+    for seed in range(8):
+        whole, _ = decided(*deep_question(seed))
+        with monkeypatch.context() as patch:
+            patch.setattr(phases, "CHUNK", chunk)
+            patch.setattr(phases, "FEW", min(chunk, phases.FEW))
+            patch.setattr(phases, "STORE", store)
+            part, _ = decided(*deep_question(seed))
+        assert part.proved == whole.proved
+        assert part.bound <= whole.least
+        most = max(most, part.nodes)
+    assert most > 3 * chunk
 
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu", "hard_tanh", "identity"])

@@ -25,12 +25,14 @@ from apas.worst_case.linear import CarriedBound, LayerLines, Objective, Pencil, 
 
 _Phases = NDArray[np.int8]
 _Arrays = list[Floats]
-#: Ascent steps per round of cases.
-STEPS = 6
-#: Rounds without a split, in which only slopes are improved, before giving up.
+#: Ascent steps per round: of cases that are split, where another step costs more than the cases it saves, and of those
+#: in which nothing is left to split, whose bounds are as good as their slopes.
+STEPS, STUCK_STEPS = 1, 8
+#: Rounds without a split, in which only the slopes of a case are improved, before giving up.
 PATIENCE = 6
-#: Cases at most; what is left then is for the solver.
-CASES = 2000
+#: Cases that are bounded together: at most so many, with at most so many products (some hundredths of a second, so that
+#: a deadline is kept), and few of them once those that wait hold so many bytes.
+CHUNK, WORK, FEW, STORE = 512, 10**8, 4, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -116,75 +118,112 @@ class _Tree:
 
 @dataclass
 class _Cases:
-    """The open cases: their phases, one array per kind of split, and their slopes, two arrays per layer but one."""
+    """Open cases: their phases, one array per kind of split, and slopes, two arrays per layer but one.
+
+    `bound` is what was proved of each, `stuck` counts the rounds in which it could not be split.
+    """
 
     phases: list[_Phases]
     slopes: list[tuple[Floats, Floats]]
+    bound: Floats
+    stuck: Indices
 
     def __len__(self) -> int:
-        return len(self.slopes[0][0])
+        return len(self.bound)
 
-    def take(self, items: Indices) -> _Cases:
-        return _Cases([p[items] for p in self.phases], [(down[items], up[items]) for down, up in self.slopes])
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in [*self.phases, *(side for pair in self.slopes for side in pair)])
+
+    def take(self, items: Indices | slice) -> _Cases:
+        slopes = [(down[items], up[items]) for down, up in self.slopes]
+        return _Cases([p[items] for p in self.phases], slopes, self.bound[items], self.stuck[items])
 
 
-def split_phases(
-    relaxation: Relaxation,
-    units: list[Units],
-    lines: list[LayerLines],
-    pushes: RivalPushes,
-    allowance: float,
-    deadline: float,
-) -> PhaseResult:
-    """Decide one row against one rival."""
-    tree = _Tree(relaxation, units, lines)
-    objective, top = pushes.objective, len(units) - 1
-    cases_ = _Cases(
-        [np.zeros((1, len(can)), dtype=np.int8) for can in tree.splittable],
-        [(line.down_slope, line.up_slope) for line in lines[1:]],
-    )
-    nodes, floor, least, best, patience = 1, np.inf, np.inf, None, PATIENCE
-    while len(cases_):
-        goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (objective.lin, objective.rho, objective.const)))
-        current = tree.lines(cases_.phases, cases_.slopes)
+class PhaseSearch:
+    """Depth-first branch and bound of one row against one rival, a chunk of cases at a time.
+
+    Of the cases that wait, the newest come next, so that about one chunk waits per depth: memory grows with the depth
+    of the tree, not with the number of cases. A search that ran out of time or cases can be run on.
+    """
+
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        units: list[Units],
+        lines: list[LayerLines],
+        pushes: RivalPushes,
+        allowance: float,
+    ) -> None:
+        self.tree, self.pushes, self.allowance = _Tree(relaxation, units, lines), pushes, allowance
+        self.nodes, self.floor, self.deadline = 1, np.inf, np.inf
+        self.least, self.best = np.inf, None
+        phases = [np.zeros((1, len(can)), dtype=np.int8) for can in self.tree.splittable]
+        slopes = [(line.down_slope, line.up_slope) for line in lines[1:]]
+        self.waiting = [_Cases(phases, slopes, np.full(1, -np.inf), np.zeros(1, dtype=np.intp))]
+        self.stuck = False  # whether some case can neither be closed nor split: no more time would help
+        work = sum(layer.middle.size for layer in relaxation.layers[1:])
+        self.chunk = int(np.clip(WORK // max(work, 1), FEW, CHUNK))
+
+    def run(self, deadline: float, cases: float = np.inf) -> PhaseResult:
+        """Go on until the row is decided, the deadline, or so many cases in all."""
+        self.deadline = deadline
+        while self.waiting and not self.stuck and self.nodes < cases:
+            cases_, size = self.waiting.pop(), self.chunk
+            if sum(c.nbytes for c in self.waiting) > STORE:
+                size = FEW
+            if len(cases_) > size:  # the worst last, to be looked at first
+                cases_ = cases_.take(np.argsort(-cases_.bound, kind="stable"))
+                self.waiting.append(cases_.take(slice(0, -size)))
+                cases_ = cases_.take(slice(-size, None))
+            left = self._round(cases_)
+            if len(left):
+                self.waiting.append(left)
+            self.stuck = bool((left.stuck > PATIENCE).any())
+            if self.least < -self.allowance or time.monotonic() > deadline:
+                break
+        bound = min([self.floor, *(float(c.bound.min()) for c in self.waiting)])
+        return PhaseResult(not self.waiting, bound - self.allowance, self.best, self.least, self.nodes)
+
+    def _round(self, cases_: _Cases) -> _Cases:
+        """Bound some cases, attack where they point to, and split those that stay open."""
+        tree, pushes, goal = self.tree, self.pushes, self.pushes.objective
+        goal = Objective(*(np.repeat(v, len(cases_), axis=0) for v in (goal.lin, goal.rho, goal.const)))
+        current, top = tree.lines(cases_.phases, cases_.slopes), len(tree.base) - 1
         carried = linear.carried_back(tree.layers, current, goal, top)
-        found, shift = _attack(pushes, carried.coefficients)
-        if found < least:
-            least, best = found, shift
-        highest = carried.bound
-        if least < -allowance:
-            break
+        self._note(_attack(pushes, carried.coefficients))
+        highest = np.maximum(cases_.bound, carried.bound)  # a part of a case is bounded by what the whole was
         means: list[Floats] = []
-        # the slopes that a row comes with have been improved before
-        for step in range(STEPS if nodes > 1 else 1):
-            if (highest > allowance).all():
+        for step in range(STUCK_STEPS if cases_.stuck.any() else STEPS):
+            done = (highest > self.allowance).all() or self.least < -self.allowance
+            if done or time.monotonic() > self.deadline:
                 break
             # the least margin lies between the bound and what the attack found
-            target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * least)
+            target = np.maximum(0.1 * np.abs(carried.bound), 0.5 * self.least)
             current, _, points = linear.ascend(tree.layers, current, carried, target)
             means = [m + (p - m) / (step + 1) for m, p in zip(means, points, strict=True)] if means else points
             carried = linear.carried_back(tree.layers, current, goal, top)
             highest = np.maximum(highest, carried.bound)
-        closed = highest > allowance
-        floor = min(floor, float(highest[closed].min(initial=np.inf)))
+        closed = highest > self.allowance
+        self.floor = min(self.floor, float(highest[closed].min(initial=np.inf)))
+        slopes = [(line.down_slope, line.up_slope) for line in current[1:]]
         open_cases = np.flatnonzero(~closed)
-        if not len(open_cases):
-            return PhaseResult(True, floor - allowance, best, least, nodes)
+        left = _Cases(cases_.phases, slopes, highest, cases_.stuck).take(open_cases)
+        if not len(left) or not means or time.monotonic() > self.deadline:
+            return left
         # the points at which the bound was least, on average: where the least margin is not at a corner
-        found, shift = _try_activations(pushes, [m[open_cases] for m in means])
-        if found < least:
-            least, best = found, shift
-        if least < -allowance or nodes >= CASES or time.monotonic() > deadline:
-            break
+        self._note(_try_activations(pushes, [m[open_cases] for m in means]))
+        if self.least < -self.allowance:
+            return left
         _, arguments, points = linear.ascend(tree.layers, current, carried, carried.bound)
         gaps = tree.gaps(cases_.phases, current, carried, arguments, points)
-        cases_ = _Cases(cases_.phases, [(line.down_slope, line.up_slope) for line in current[1:]]).take(open_cases)
-        cases_, split = _branch(cases_, [g[open_cases] for g in gaps])
-        nodes += len(cases_)
-        patience -= 0 if split else 1
-        if patience < 0:
-            break
-    return PhaseResult(False, min(float(highest.min()), floor) - allowance, best, least, nodes)
+        left = _branch(left, [g[open_cases] for g in gaps])
+        self.nodes += len(left)
+        return left
+
+    def _note(self, found: tuple[float, list[Floats]]) -> None:
+        if found[0] < self.least:
+            self.least, self.best = found
 
 
 def _attack(pushes: RivalPushes, coefficients: list[Floats]) -> tuple[float, list[Floats]]:
@@ -207,11 +246,13 @@ def _try_activations(pushes: RivalPushes, points: list[Floats]) -> tuple[float, 
     return float(margins[i]), [s[i] for s in starts]
 
 
-def _branch(open_cases: _Cases, gaps: list[Floats]) -> tuple[_Cases, bool]:
+def _branch(open_cases: _Cases, gaps: list[Floats]) -> _Cases:
     """Split each case where that promises most; few cases are split several times, to bound many at once."""
     total = np.hstack(gaps) if gaps else np.zeros((len(open_cases), 0))
-    if not total.size or not total.any():
-        return open_cases, False
+    stays = np.ones(len(open_cases), dtype=bool) if not total.size else ~total.any(axis=1)
+    open_cases.stuck[stays] += 1
+    if stays.all():
+        return open_cases
     offsets = np.cumsum([0, *(g.shape[1] for g in gaps)])
     for _ in range(3 if len(open_cases) <= 4 else 2 if len(open_cases) <= 32 else 1):
         where = total.argmax(axis=1)
@@ -223,4 +264,4 @@ def _branch(open_cases: _Cases, gaps: list[Floats]) -> tuple[_Cases, bool]:
             mine = np.flatnonzero((where >= begin) & (where < offsets[kind + 1]) & (phase > 0))
             open_cases.phases[kind][mine, where[mine] - begin] = phase[mine]
         total[np.arange(len(where)), where] = 0.0
-    return open_cases, True
+    return open_cases

@@ -20,10 +20,10 @@ from apas._typing import Floats, Indices
 from apas.models.feedforward import FeedForward
 from apas.optimize.highs import advise, verified_bound
 from apas.worst_case.attack.unit_pushes import RivalPushes, UnitPushes, output_push, pushed_parameters
-from apas.worst_case.branch_and_bound import split_phases
+from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.intervals import Boxes, is_exact, rivals, worst_corners
 from apas.worst_case.linear import Relaxation, Relaxed, ascend, carried_back
-from apas.worst_case.milp import reduced_program, tolerance
+from apas.worst_case.milp import WorstCaseProgram, reduced_program, tolerance
 
 #: Ascent steps of the linear bounds of rows that are still open.
 STEPS = 6
@@ -70,6 +70,8 @@ class RivalBounds:
 
 
 ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
+#: Cases of branch and bound before the solver has its first turn.
+FIRST_CASES = 2000
 #: Rows whose linear bounds are computed together.
 BLOCK = 64
 
@@ -196,38 +198,55 @@ class _RowVerdicts:
         return pushed_parameters(self.relaxation, self.X[row], pushes, output)
 
     def _split_row(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
-        """Every rival by branch and bound, those it leaves open by the solver; the row is proved if all are."""
-        finding = self.found[row]
-        proved, step = [], "splitting"
-        for pair in sorted(pairs, key=lambda p: float(p.bound[0])):
-            if pair.bound[0] > 0:
-                proved.append(float(pair.bound[0]))
-                continue
-            allowance = float(pair.allowance[0])
-            outcome = split_phases(self.relaxation, pair.units, pair.current, pair.pushes, allowance, deadline)
-            finding.nodes += outcome.nodes
-            if outcome.proved:
-                proved.append(outcome.bound)
-                continue
-            pushes = outcome.pushes if outcome.least <= 0 else None
-            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "splitting"):
-                return
-            if "solver" not in self.steps:
-                return
-            bound = self._solver(row, pair, deadline, min(outcome.least, float(pair.least[0])))
-            if bound is None:
-                return
-            step = "solver"
-            proved.append(bound)
-        finding.prove(step, min(proved))
+        """Every rival by branch and bound in turns with the solver; the row is proved if all are."""
+        finding, reached = self.found[row], [float(pair.bound[0]) for pair in pairs]
+        steps = set()
+        for k in np.argsort(reached).tolist():
+            if reached[k] <= 0:
+                bound, step = self._decide_pair(row, pairs[k], deadline)
+                reached[k] = max(reached[k], bound)
+                steps.add(step)
+                if not finding.open or reached[k] <= 0:
+                    finding.bound = max(finding.bound, min(reached)) if finding.open else finding.bound
+                    return
+        finding.prove("solver" if "solver" in steps else "splitting", min(reached))
 
-    def _solver(self, row: int, pair: RivalBounds, deadline: float, known: float) -> float | None:
+    def _decide_pair(self, row: int, pair: RivalBounds, deadline: float) -> tuple[float, str]:
+        """A lower bound on the margin against one rival, and what proved it; or the row is broken on the way.
+
+        Which of the two is the better one shows only once it has ended: so each in turn gets as much time as the
+        other has had, and the best of both is at most some times away.
+        """
+        allowance, finding, began = float(pair.allowance[0]), self.found[row], time.monotonic()
+        search = PhaseSearch(self.relaxation, pair.units, pair.current, pair.pushes, allowance)
+        program, before, cases_ = None, 0, FIRST_CASES
+        while True:
+            result = search.run(deadline, cases_ if "solver" in self.steps else np.inf)
+            finding.nodes, before = finding.nodes + result.nodes - before, result.nodes
+            if result.proved:
+                return result.bound, "splitting"
+            pushes = result.pushes if result.least <= 0 else None
+            if pushes is not None and self._offer(row, self._direction(row, pushes, pair.rival[0]), "splitting"):
+                break
+            now = time.monotonic()
+            if "solver" not in self.steps or now >= deadline:
+                break
+            until = deadline if search.stuck else min(deadline, now + now - began)
+            program = program or reduced_program(self.relaxation, pair.units, pair.objective)
+            bound = self._solver(row, pair, program, until, min(result.least, float(pair.least[0])))
+            if bound is not None:
+                return bound, "solver"
+            if not finding.open or search.stuck:
+                break
+            cases_ = 4 * search.nodes
+        return result.bound, "none"
+
+    def _solver(
+        self, row: int, pair: RivalBounds, program: WorstCaseProgram, deadline: float, known: float
+    ) -> float | None:
         """A lower bound above 0 from the solver, or None once its point was tried; `known` is the margin of a shift."""
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return None
-        program = reduced_program(self.relaxation, pair.units, pair.objective)
         margin = tolerance(self.relaxation, pair.units, pair.objective)
+        left = max(deadline - time.monotonic(), 0.0)
         advice = advise(program, enough=margin, target=-margin, time_limit=left)
         allowance = float(pair.allowance[0])
         if allowance < advice.bound <= known + margin:  # above the margin of a shift that is known, it would be wrong

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,10 @@ NUMBERS = 1 << 21
 RAISES = (0.0, 1e-8, 1e-6, 1e-4)
 #: Relative width at which the bracket around a largest delta counts as closed.
 CLOSED = 1e-6
+#: Share of the time limit for the first questions at a delta, which doubles once they leave only gaps of this width.
+SHARE, NARROW = 1 / 32, 0.01
+#: At how many deltas the shift that broke a row is tried again.
+FOLLOWED = 64
 #: What proves a delta, in words.
 REASONS = {
     "interval": "proved by interval arithmetic",
@@ -126,48 +132,103 @@ def proved_answer(low: float, high: float, limit: float, claim: Every, target: A
     return MaxShift(low, high, low, high, sharp, ended, claim, target, text, trace)
 
 
+@dataclass
+class _Bracket:
+    """The largest delta of one row: proved up to `low`, broken at `broken`, asked in between until the deadline.
+
+    What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested.
+    """
+
+    alone: Question
+    low: float
+    broken: float
+    limit: float
+    deadline: float
+
+    def __post_init__(self) -> None:
+        assert self.alone.network is not None
+        self.network = self.alone.network
+        self.direction: Floats | None = None  # of the last shift that broke the row
+
+    def decide(self, delta: float, steps: Sequence[str], seconds: float = np.inf) -> bool | None:
+        """True if proved at `delta`, False if broken by a shift, else None; either moves an end of the bracket."""
+        here = self.alone.at(delta)
+
+        def accept(_: int, direction: Floats) -> bool:
+            values = inside_box(self.network.parameters.values, self.alone.reach, delta, direction)
+            self.direction = direction
+            return confirmed_witness(here, 0, values) is not None
+
+        left = max(min(seconds, self.deadline - time.monotonic()), 0.0)
+        asked = (self.network, self.alone.X, self.alone.wanted, self.alone.radii, delta)
+        found = worst_cases(*asked, steps=steps, accept=accept, time_limit=left)[0]
+        if found.proved:
+            self.low = max(self.low, delta)
+        elif found.broken:
+            self.broken = min(self.broken, delta, self._follow(delta))
+        return None if found.open else found.proved
+
+    def _follow(self, delta: float) -> float:
+        """The least delta at which the direction of the shift that broke the row at `delta` breaks it, as far as seen."""
+        assert self.direction is not None
+        ends = np.linspace(self.low, delta, FOLLOWED + 2)[1:-1]
+        moves = np.tile(self.direction * self.alone.radii, (FOLLOWED, 1))
+        many = self.alone.take(np.zeros(FOLLOWED, dtype=np.intp))
+        return float(first_break(many, moves, ends).min())
+
+    def close_linear(self) -> None:
+        """Bisect what linear bounds prove; a delta that they do not prove bounds the search, and says nothing else."""
+        steps, high = ("interval", "linear"), min(self.broken, self.limit)
+        # what is not proved at 1e-12 of the limit counts as not proved at all: no bisection would end
+        if self.low == 0.0 and self.decide(1e-12 * self.limit, steps) is not True:
+            return
+        if high == self.limit and self.broken > self.limit and self.decide(self.limit, steps) is True:
+            return
+        while high - self.low > CLOSED * high:
+            middle = _between(self.low, high)
+            if not self.low < middle < high:
+                break
+            high = high if self.decide(middle, steps) is True else middle
+
+    def close_exactly(self, time_limit: float) -> None:
+        """Close in from both ends; a delta that stays open in its share of the time is gone round on either side."""
+        share, open_deltas, tried = SHARE * time_limit, list[float](), np.inf
+        while time.monotonic() < self.deadline:
+            high = min(self.broken, self.limit)
+            if high - self.low <= CLOSED * high:
+                return
+            open_deltas = [d for d in open_deltas if self.low < d < high]
+            if open_deltas:
+                # the wider of the gaps below and above what is open
+                below, above = (self.low, min(open_deltas)), (max(open_deltas), high)
+                gap = max(below, above, key=lambda ends: (ends[1] - ends[0]) / ends[1])
+                if gap[1] - gap[0] <= NARROW * gap[1]:
+                    share, open_deltas = 2 * share, []
+                    continue
+                delta = _between(*gap)
+            elif self.broken < tried * (1 - 2 * CLOSED):
+                # just below what is broken, for the shift that is known is often the worst one; or all that was asked
+                delta = self.limit if self.broken > self.limit else high * (1 - CLOSED)
+                tried = self.broken
+            else:
+                delta = _between(self.low, high)
+            if not self.low < delta <= high:
+                return
+            if self.decide(delta, ALL_STEPS, share) is None:
+                open_deltas.append(delta)
+
+
+def _between(low: float, high: float) -> float:
+    """By orders of magnitude where the bracket is wide: below a factor of 4 the two means hardly differ."""
+    return float((low * high) ** 0.5 if 0 < 4 * low < high else 0.5 * (low + high))
+
+
 def _close_bracket(
     alone: Question, kind: str, time_limit: float, proved: float, broken: float, limit: float
 ) -> tuple[float, float]:
-    """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row.
-
-    What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested;
-    a delta that nobody could decide ends an exact search and bounds one that only proves.
-    """
-    network, steps = alone.network, ("interval", "linear") if kind == "linear" else ALL_STEPS
-    assert network is not None
-    deadline = time.monotonic() + time_limit
-
-    def decide(delta: float) -> bool | None:  # True if proved, False if broken by a shift, else None
-        here = alone.at(delta)
-
-        def accept(_: int, direction: Floats) -> bool:
-            values = inside_box(network.parameters.values, alone.reach, delta, direction)
-            return confirmed_witness(here, 0, values) is not None
-
-        left = max(deadline - time.monotonic(), 0.0)
-        asked = (network, alone.X, alone.wanted, alone.radii, delta)
-        found = worst_cases(*asked, steps=steps, accept=accept, time_limit=left)[0]
-        return None if found.open else found.proved
-
-    low, high = float(proved), min(float(broken), limit)
-    # what is not proved at 1e-12 of the limit counts as not proved at all
-    if low == 0.0 and decide(1e-12 * limit) is not True:  # then no bisection by orders of magnitude would end
-        return proved, broken
-    if high == limit and broken > limit and decide(limit) is True:
-        return limit, broken
-    while high - low > CLOSED * high:
-        # by orders of magnitude where the bracket is wide: below a factor of 4 the two means hardly differ
-        middle = (low * high) ** 0.5 if 0 < 4 * low < high else 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        answer = decide(middle)
-        if answer is True:
-            low = middle
-        else:
-            high = middle
-            if answer is False:
-                broken = min(broken, middle)
-            elif kind == "exact":
-                break
-    return low, broken
+    """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row."""
+    bracket = _Bracket(alone, float(proved), float(broken), limit, time.monotonic() + time_limit)
+    bracket.close_linear()
+    if kind == "exact" and bracket.low:
+        bracket.close_exactly(time_limit)
+    return bracket.low, bracket.broken

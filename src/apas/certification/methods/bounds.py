@@ -136,6 +136,7 @@ def certificate(
         verdict, reason = Verdict.UNKNOWN, "there is no bound on the margin"
         if np.isfinite(time_limit):
             reason = f"neither a proof nor a failing shift was found (time limit {time_limit:g} s)"
+            reason += f"; every margin is at least {written}" if written is not None else ""
         elif written is not None:
             reason = f"the bound on the margin, {written}, is not above 0, and no failing shift is known"
     evidence = BoundEvidence(finding.step, bound, finding.nodes, finding.exact)
