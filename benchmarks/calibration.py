@@ -176,7 +176,7 @@ def backtest(world: str, seed: int) -> Iterator[tuple[int, bool, bool, float]]:
     anew for each step from the applications of its month.
     """
     slow, fast = WORLDS[world]
-    drift, tables, models, steps = 0.0, [], [], []
+    drift, tables, models, steps = 0.0, [], [], list[float]()
     for month in range(WINDOW + MONTHS + 3):
         tables.append(make_loans(600, drift=min(drift, 5.0), rng=1000 * seed + month))
         drift += slow if month < WINDOW + BREAK else fast

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from apas.contracts.ledger import Ledger as Ledger
     from apas.contracts.verify import VerifyReport as VerifyReport, verify as verify
     from apas.counterfactuals.api import generate as generate
+    from apas.counterfactuals.calibrated_offers import calibrate_offers as calibrate_offers
     from apas.counterfactuals.result import (
         Counterfactual as Counterfactual,
         Counterfactuals as Counterfactuals,
@@ -118,6 +119,7 @@ _DEFINED_IN = {
     "contracts.ledger": "Ledger",
     "contracts.verify": "VerifyReport verify",
     "counterfactuals.api": "generate",
+    "counterfactuals.calibrated_offers": "calibrate_offers",
     "counterfactuals.result": "Counterfactual Counterfactuals Status",
     "counterfactuals.sources.base": "Candidate CandidateSource",
     "counterfactuals.sources.given": "Given",

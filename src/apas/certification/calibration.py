@@ -111,7 +111,7 @@ class NextUpdate:
     @property
     def scored(self) -> str:
         """What a score is called."""
-        return str(self.score["kind"])
+        return "delta" if self.score["kind"] == "offers" else str(self.score["kind"])
 
     @property
     def results(self) -> type[Certificates]:
@@ -236,8 +236,9 @@ class CalibrationEvidence:
         if (self.draws, self.failures) != (len(fails), int(fails.sum())):
             return False, f"{int(fails.sum())} of {len(fails)} updates break it, the file says {self.failures}"
         again, bases = _score_again(question, claim, question.model), np.full(len(fails), self.score)
-        for i in np.flatnonzero(fails) if claim.steps is not None else ():
-            own = _score_again(question, claim, question.listed[claim.steps[i][0]])
+        steps = claim.steps or ()
+        for i in np.flatnonzero(fails) if steps else ():
+            own = _score_again(question, claim, question.listed[steps[i][0]])
             if own is None:
                 return None, "how the bases of the updates that break it scored it cannot be computed again"
             bases[i] = own
@@ -307,7 +308,7 @@ class Calibration(Certificates):
     def delta(self) -> float:
         """The least delta that is covered: rows of a score of at least this are kept. Infinite if none can be."""
         limit = self.claim.threshold
-        if self.claim.scored == "offers":  # of which there are some at the deltas of the grid alone
+        if self.claim.score["kind"] == "offers":  # of which there are some at the deltas of the grid alone
             return min((d for d in self.claim.score["grid"] if d > limit), default=math.inf)
         return 0.0 if limit == -math.inf else float(np.nextafter(limit, math.inf))
 
@@ -385,7 +386,7 @@ def calibrate_delta(
     [False, False, True]
     """
     coverage, confidence = check_level(coverage, confidence, "calibrate_delta")
-    listed, steps = list_updates(model, updates)
+    listed, steps = list_updates(updates)
     rank(len(listed.models) if steps is None else len(steps), coverage, confidence)
     made: Any = getattr(rows, "certificates", rows)  # counterfactuals, certificates, or a plain table
     points = getattr(made, "points", made)
@@ -448,7 +449,7 @@ def check_level(coverage: Any, confidence: Any, owner: str) -> tuple[float, floa
     return check_probability(coverage, "coverage", owner), level
 
 
-def list_updates(model: Any, updates: Any) -> tuple[ObservedShifts, tuple[tuple[int, int], ...] | None]:
+def list_updates(updates: Any) -> tuple[ObservedShifts, tuple[tuple[int, int], ...] | None]:
     """The updates as a set of listed models; of pairs every model once, and where each pair stands."""
     listed = isinstance(updates, Sequence | np.ndarray) and not isinstance(updates, str)
     if not listed or not len(updates):
