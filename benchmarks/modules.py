@@ -19,7 +19,7 @@ from torch.func import functional_call
 import apas
 from apas import LinfShifts, Sampling
 from apas._random import Stream
-from apas.certification.methods.sampling import block_size
+from apas.certification.failing_draws import block_size
 from apas.certification.question import Question
 from apas.models.base import Model
 from benchmarks.timing import interleaved, ratio

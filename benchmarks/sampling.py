@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import apas
 from apas import FeedForward, LinfShifts, Sampling
 from apas._random import Stream
-from apas.certification.methods.sampling import ALIGN, block_size
+from apas.certification.failing_draws import ALIGN, block_size
 from apas.certification.question import Question
 from benchmarks.plain import random_network, sampling_test
 from benchmarks.timing import interleaved, ratio

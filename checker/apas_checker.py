@@ -59,7 +59,8 @@ def once(pairs):
     """An object of a file: no key occurs twice, none of its kind is missing, and none is there that nobody looks at."""
     found = dict(pairs)
     fields = FIELDS.get(str(found.get("kind")))
-    if len(found) < len(pairs) or (fields and {"kind", *fields.split()} != set(found)):
+    known = set(found) - ({"test"} if found.get("kind") == "sampling" else set())  # which is new in version 2
+    if len(found) < len(pairs) or (fields and {"kind", *fields.split()} != known):
         raise ValueError(f"an object must not have the keys {[key for key, _ in pairs][:12]}")
     return found
 
@@ -70,8 +71,10 @@ def read(path, kind):
         raise ValueError(f"{path} is not a plain file")
     with open(path, encoding="utf-8-sig") as file:
         content = json.load(file, object_pairs_hook=once)
-    if not isinstance(content, dict) or (content.get("format"), content.get("version")) != (kind, 1):
-        raise ValueError(f"{path} does not have the format {kind}, version 1")
+    versions = (1, 2) if kind == "apas-certificates" else (1,)
+    version = content.get("version") if isinstance(content, dict) and content.get("format") == kind else None
+    if type(version) is not int or version not in versions:
+        raise ValueError(f"{path} does not have the format {kind}, version {versions[-1]} or older")
     json.dumps(content, allow_nan=False, ensure_ascii=False).encode()  # fails where half a character stands alone
     return content
 
@@ -272,6 +275,42 @@ def plan(coverage, confidence, parts, n):
     return allowed, max(j, allowed + 1)
 
 
+PRIORS = {  # odds ratios and weights of the anytime test, which a file must not bring itself
+    "certify": "0 6/20, 1/8 3/20, 1/4 3/20, 1/2 3/20, 3/4 3/20, 7/8 2/20",
+    "refute": "5/4 2/10, 3/2 2/10, 2 2/10, 4 2/10, 16 1/10, 256 1/10",
+}
+
+
+def crosses(side, n, k, coverage, risk):
+    """Whether a mixture of likelihood ratios reaches 1 / risk with k failures of n draws."""
+    q = 1 - Fraction(repr(coverage))
+    with localcontext(Context(prec=80, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+        prior = [map(Fraction, pair.split()) for pair in PRIORS[side].split(",")]
+        terms = [(g, w, 1 + (g - 1) * q) for g, w in prior if g or not k]
+        ratio = lambda f: Decimal(f.numerator) / f.denominator  # noqa: E731
+        value = sum(ratio(w) * (ratio(g) ** k if k else 1) / ratio(base) ** n for g, w, base in terms)
+        beyond = value * risk.numerator / risk.denominator - 1
+        if abs(beyond) > (abs(beyond) + 1) * 8 * (n + k + 9) * Decimal(10) ** -79:
+            return beyond > 0
+    return sum(w * g**k / base**n for g, w, base in terms) * risk >= 1  # a tie
+
+
+def anytime(coverage, risk, drawn, draws, samples):
+    """Verdict, deciding draw, and failing draws up to it, of the anytime test after a number of draws."""
+    where, count, clear = np.flatnonzero(drawn[0][:draws]).tolist(), 0, 0
+    for at in where:
+        if crosses("certify", at, count, coverage, risk):
+            return "CERTIFIED", at, count  # or even before
+        count, clear = count + 1, clear + int(drawn[1][at])
+        if drawn[1][at] and crosses("refute", at + 1, clear, coverage, risk):
+            return "REFUTED", at + 1, count
+        if count - clear >= 1000 and crosses("refute", at + 1, count, coverage, risk):
+            return "UNKNOWN", at + 1, count
+    if crosses("certify", draws, count, coverage, risk):
+        return "CERTIFIED", draws - crosses("certify", draws - 1, count, coverage, risk), count  # or even before
+    return "UNKNOWN", samples, count
+
+
 def sampled(c, drawn, together, lower):
     """Count the draws again; `lower` is how many ranks from 0 on the file holds of this seed."""
     claim, e, n = c["claim"], c["evidence"], c["evidence"]["samples"]
@@ -281,9 +320,22 @@ def sampled(c, drawn, together, lower):
     before = max(1, number * (number + 1))  # what tests cost when ranks had no price yet
     price = before * max(1, rank * (rank + 1))
     share, sure, rows, tries = (claim[key] for key in ("coverage", "confidence", "rows", "tries"))
-    paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED")
+    fixed = e.get("test", "fixed") == "fixed"
+    paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED" and fixed)
     whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and paid
     need(whole and 0 < share < 1 and 0 < sure < 1 and (rows == 1 or together <= rows), "the claim hides tests or rows")
+    if not fixed:
+        risk, at = (1 - Fraction(repr(sure))) / (rows * tries), e["draws"]
+        verdict, draws, count = anytime(share, risk, drawn, at, n)
+        where = np.flatnonzero(drawn[0][:at])
+        beyond = drawn[1][where]
+        first = int(where[beyond][0]) if beyond.any() else None
+        found = (None, None, draws, count, int((~beyond).sum()), first)
+        whole = all(type(e[key]) in (int, type(None)) for key in COUNTS) and type(n) is int
+        same = whole and found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"] and 0 < at <= n
+        need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
+        need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another")
+        return f"drawn again: {count} of {draws} failed (anytime test)"
     allowed, refuting = plan(share, sure, rows * tries, n)
     enough = plan(share, sure, rows * price, n)[0]
     where = np.flatnonzero(drawn[0])
@@ -387,7 +439,7 @@ def possible(claim):
     return claim["kind"] in ("every", "most") and all(0 < s <= 1 for s in shares) and claim["rows"] > 0
 
 
-def streams(net, entries):
+def streams(net, entries, version):
     """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
     for c in (entry["certificate"] for entry in entries):
         if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration", "partition"):
@@ -398,7 +450,10 @@ def streams(net, entries):
             raise ValueError("an entropy is a hexadecimal number")
         k = [i for i, label in enumerate(net.classes) if c and repr(label) == repr(c["target"])]
         shared = [claim.get(key) for key in ("coverage", "confidence", "rows", "tries")]
-        yield (*k, None)[0], (e.get("purpose", "probe"), int(seed, 16), e.get("samples", 1)), (*shared, int(seed, 16))
+        if (e and (version == 1) != ("test" not in e)) or e.get("test", "fixed") not in ("fixed", "anytime/1"):
+            raise ValueError("a sampling test is fixed or anytime/1, and its file says which from version 2 on")
+        made = e.get("samples" if e.get("test", "fixed") == "fixed" else "draws", 1)
+        yield (*k, None)[0], (e.get("purpose", "probe"), int(seed, 16), made), (*shared, int(seed, 16))
 
 
 def check(file, net):
@@ -414,7 +469,7 @@ def check(file, net):
     X = [[row[j] for j in order] for row in given]
     X = np.array(X, dtype=float).reshape(-1, wide)
     known = net.radii is not None and net.shifts.get("p", 1) in (1, 2) and set(net.act) <= set(ACTIVATIONS)
-    asked = list(streams(net, entries))
+    asked = list(streams(net, entries, file["version"]))
     for i, (k, stream, _) in enumerate(asked):
         if k is not None and known and 0 < stream[2] <= MOST:
             part = i // max(1, 10**7 // stream[2])  # for what fits into memory
@@ -431,6 +486,7 @@ def check(file, net):
             need(np.array_equal(X[i], np.array(entry["encoded"], dtype=float)), "its values in model units are others")
             e = c["evidence"] if c else {"kind": None}
             shown = e["kind"] != "sampling" or c["verdict"] != "CERTIFIED" or e["draws"] == e["samples"]
+            shown = shown or e.get("test") == "anytime/1"
             need(shown, "a certified row has seen all its draws")
             alone = e["kind"] != "sampling" or c["method"] == "sampling"
             need(alone, "its method is not one sample; a cascade may have drawn until one passed")

@@ -548,7 +548,7 @@ def test_a_row_that_makes_no_sense_does_not_hide_the_others(tmp_path):
     assert [row.check.name for row in apas.verify(path, net)] == ["HOLDS", "FAILS", "HOLDS"]
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("v1-*.json")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("v*.json")), ids=lambda p: p.stem)
 def test_files_of_older_versions_load_and_hold(path):
     net = apas.load_model(FIXTURES / "model.json")
     assert apas.verify(path, net).ok
@@ -558,3 +558,4 @@ def test_files_of_older_versions_load_and_hold(path):
 
 def test_there_are_fixtures():
     assert len(list(FIXTURES.glob("v1-*.json"))) == 5
+    assert len(list(FIXTURES.glob("v2-*.json"))) == 2

@@ -448,6 +448,14 @@ class Draws(Protocol):
 
 
 @runtime_checkable
+class LeastDraws(Protocol):
+    """A method that draws and knows with how few draws it could certify a claim; else a fixed number is assumed."""
+
+    def least_draws(self, claim: Most) -> int:
+        """The least number of draws with which the claim can be certified."""
+
+
+@runtime_checkable
 class FindsLargestShift(Protocol):
     """A method that can say how far the model may shift: what `max_shift` asks for."""
 

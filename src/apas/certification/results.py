@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
 
@@ -167,6 +167,26 @@ class UnderShifts(RowResults[Item]):
     def _about(self) -> dict[str, Any]:
         return {"model_digest": self.model_digest, "shifts": self.shifts.to_dict()}
 
+    def _continued(self, go_on: Callable[..., Sequence[Item]], n_samples: Any, model: Any, n_jobs: Any) -> Self:
+        """The answers that `go_on` gives for the question that these are about, and a number of draws."""
+        from apas.certification.question import Question
+
+        base = self.model if model is None else model
+        if base is None:
+            raise InputError("`model` must be given: what was read from a file holds none.")
+        asked: dict[str, Any] = {
+            "target": [vars(item)["target"] for item in self],
+            "shifts": self.shifts,
+            "n_jobs": n_jobs,
+        }
+        sizes = [getattr(item, "delta", 0.0) or 1.0 for item in self]  # largest shifts are asked about at 1
+        question = Question.ask(base, self.points, delta=sizes, method="sampling", **asked)
+        if question.context["model_digest"] != self.model_digest:
+            raise InputError("`model` must be the one that these answers are about, but its fingerprint is another.")
+        more = copy.copy(self)
+        more._items = tuple(go_on(question, self._items, n_samples))
+        return more
+
 
 def cells(rows: Any) -> list[list[Any]]:
     """The cells of an array or a data frame, row by row, as JSON values."""
@@ -250,6 +270,40 @@ class Certificates(UnderShifts[Certificate]):
         others = Counter(c.claim.against for c in self if c.valid_today and c.verdict is Verdict.REFUTED)
         parts = [f"{n} {why}" for why, n in others.items()] + [f"{np.count_nonzero(~self.valid_today)} {NOT_TODAY}"]
         return f" ({', '.join(parts)})"
+
+    def continued(self, *, n_samples: int, model: Any = None, n_jobs: int = 1) -> Certificates:
+        """Draw on for the rows that the anytime test left open, from where it stopped and on the same stream.
+
+        Parameters
+        ----------
+        n_samples : int
+            After how many draws, those made so far included, a row is left open once more.
+        model : object, optional
+            The model that the certificates are about, where they were read from a file: see `as_model`.
+        n_jobs : int, default 1
+
+        Returns
+        -------
+        Certificates
+            The very ones that `certify` gives with the same seed and ``Sampling(test="anytime", n_samples=n_samples)``.
+
+        Notes
+        -----
+        To go on costs no confidence, however often and for whatever reason: the test may be looked at after each draw.
+        To begin anew with another seed is another test, and would.
+
+        Examples
+        --------
+        >>> import apas
+        >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+        >>> few = apas.Sampling(test="anytime", n_samples=1000)
+        >>> certificates = apas.certify(net, [[2.0, 0.5]], 0.1, target=1, method=few, rng=0)
+        >>> certificates[0].verdict.name, certificates.continued(n_samples=50_000)[0].reason
+        ('UNKNOWN', '0 of 1572 draws failed; so few certify at any time (anytime test)')
+        """
+        from apas.certification.methods.sampling import continue_rows  # which makes certificates
+
+        return self._continued(continue_rows, n_samples, model, n_jobs)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw, per row, the range in which the share of valid shifts lies, against the share that is asked for."""

@@ -6,6 +6,7 @@ reader would know (a shift set, a claim or evidence of somebody's own) is refuse
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -33,7 +34,7 @@ from apas.errors import InputError, UnsafeFile
 from apas.models.files.json import parse_json
 from apas.shifts.base import KINDS as SETS
 
-FORMAT, VERSION = "apas-certificates", 1
+FORMAT, VERSION = "apas-certificates", 2
 #: Larger files are refused before they are read; a thousand certificates take one or two million bytes.
 MOST_BYTES = 1 << 28
 
@@ -191,7 +192,7 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
 
 
 def read_content(content: dict[str, Any]) -> Stored:
-    """Make of JSON values what was written; there is only one version so far."""
+    """Make of JSON values what was written, in this or an older version."""
     version = content.get("version")
     if "version" not in content:
         raise InputError("it has no version: this is what --json prints, not a file; write one with --save.")
@@ -204,6 +205,7 @@ def read_content(content: dict[str, Any]) -> Stored:
         raise InputError(
             "its digest does not match what it holds, so it was damaged or edited since it was written; get it again."
         )
+    top = top if version == VERSION else Fields(_upgraded(content))
     about, listed = _about(top), enumerate(top.items("certificates"))
     entries = [Fields.of(entry, f"certificates[{i}]").only(*_ENTRY) for i, entry in listed]
     common: dict[str, Any] = {**about, **_rows(top, entries), "readings": _readings(top, entries)}
@@ -218,6 +220,19 @@ def read_content(content: dict[str, Any]) -> Stored:
     own = getattr(certificates[0].claim, "results", Certificates) if certificates else Certificates
     found = None if radii and not certificates else own(certificates, **common, max_shifts=shifts)
     return Stored(found, shifts, content["digest"], content["versions"])
+
+
+def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
+    """What a file of version 1 says in the words of this version: its sampling tests were fixed, and did not say so."""
+    entries = copy.deepcopy(content["certificates"]) if isinstance(content.get("certificates"), list) else None
+    for entry in entries or ():
+        certificate = entry.get("certificate") if isinstance(entry, dict) else None
+        evidence = certificate.get("evidence") if isinstance(certificate, dict) else None
+        if isinstance(evidence, dict) and evidence.get("kind") == "sampling":
+            if "test" in evidence:
+                raise InputError("evidence.test is a field that version 1 does not know.")
+            evidence["test"] = "fixed"
+    return {**content, "certificates": entries}
 
 
 def _about(top: Fields) -> dict[str, Any]:

@@ -19,17 +19,19 @@ from apas._random import Stream
 from apas.certification.certificate import NEAR_BOUNDARY, NOT_VALID, BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import CLAIMS, Claim, Most, Verdict, search_tries
 from apas.certification.confirmation import confirmed_witness
+from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.exact import Exact
-from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence, first_failures
+from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence
 from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
 from apas.shifts.base import Ball, Ellipsoid, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
+from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
 
 
@@ -66,15 +68,17 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
         elif evidence.samples > MOST_DRAWS:
             answers[i] = Checked.NOT_CHECKED, f"{evidence.samples} draws are more than are made again ({MOST_DRAWS})"
         else:
-            groups.setdefault((claim, evidence.samples, evidence.entropy, evidence.purpose), []).append(i)
-    for (claim, samples, entropy, purpose), part in groups.items():
+            stream = (evidence.samples, evidence.entropy, evidence.purpose, evidence.anytime)
+            groups.setdefault((claim, *stream), []).append(i)
+    for (claim, samples, entropy, purpose, anytime), part in groups.items():
         # how many ranks from 0 on have a row that was tested on draws of this seed
         ranks = {_test_of(e)[0] for e in map(_sampling_evidence, (items[i] for i in rows)) if e.entropy == entropy}
         known = next(rank for rank in range(len(rows) + 1) if rank not in ranks)
         some = replace(question.take(np.array(part, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
         found: Sequence[Certificate | str]
         try:
-            method = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
+            test = {"n_samples": samples, "test": "anytime" if anytime else "fixed"}
+            method = Sampling(coverage=claim.coverage, confidence=claim.confidence, **test)
             found = decide(some, method, Stream(entropy, purpose))
         except InputError as error:
             found = [str(error)] * len(part)
@@ -189,9 +193,11 @@ def _accounts(item: Certificate, evidence: SamplingEvidence, question: Question,
     rank, test = _test_of(evidence)
     if rank < 0:
         return f"nothing is certified on the stream {evidence.purpose!r}"
-    if item.is_certified and evidence.draws != evidence.samples:
+    if item.is_certified and evidence.draws != evidence.samples and not evidence.anytime:
         return f"{evidence.samples} draws were planned, and a certified row has seen {evidence.draws}"
-    before = search_tries(0, test) if item.is_certified and not _is_listed(question) else None
+    # what tests cost when ranks had no price yet; there was no anytime test then
+    priced = evidence.anytime or not item.is_certified or _is_listed(question)
+    before = None if priced else search_tries(0, test)
     if claim.tries not in (before, _tries(question, evidence)):
         return _rank_complaint(question, evidence, claim)
     return too_many_rows(claim, together)
@@ -497,7 +503,10 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
         return Checked.NOT_CHECKED, "its draws were looked at with delta alone, which says nothing of smaller deltas"
     if search == "rays" and network is None and "rungs" not in item.trace:
         return Checked.NOT_CHECKED, "the file does not tell its grid, which was once laid in another way"
-    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples)
+    how: dict[str, Any] = {"test": "fixed"}
+    if "test" in trace.content:
+        how = {"test": trace.choice("test", ANYTIME).partition("/")[0], "tolerance": trace.number("tolerance", above=0)}
+    sampler = Sampling(coverage=claim.coverage, confidence=claim.confidence, n_samples=samples, **how)
     found = sampler.largest_shift(alone, Stream(trace.entropy("entropy"), "max_shift"), limit=limit, search=search)[0]
     return replace(found, trace={**found.trace, "limit": limit})
 

@@ -61,6 +61,7 @@ def generate(
     k: int = 1,
     max_candidates: int = 200,
     time_limit: float | None = None,
+    simultaneous: bool = False,
     n_jobs: int = 1,
     rng: int | np.random.Generator | None = None,
 ) -> Counterfactuals:
@@ -94,6 +95,8 @@ def generate(
         How many candidates a source may offer for each of them.
     time_limit : float, optional
         Seconds for the whole call; what is not found by then has status BUDGET.
+    simultaneous : bool, default False
+        Let the confidence hold for all ``len(X) * k`` counterfactuals together rather than for each by itself.
     n_jobs : int, default 1
         Number of processes; -1 for all cores. The result does not depend on it.
     rng : None, int or numpy.random.Generator
@@ -161,6 +164,7 @@ def generate(
         shift_set, method, delta = ObservedShifts([bound]), "exact", 1.0 + np.asarray(delta)
     task = Task(bound, space, distance, known, entropy, limits.deadline, unshifted)
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
+    options["simultaneous"] = simultaneous
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
     chosen, targets, deltas = question.method, question.target, question.delta
@@ -168,10 +172,11 @@ def generate(
     complaint = origin.unsupported(task)
     if complaint is not None:
         raise Unsupported(complaint)
-    searched = None
+    # further counterfactuals of a row are claims of their own
+    searched, together = None, max(1, len(inputs) * limits.k) if simultaneous else 1
     if offers(shift_set, Listed) and offers(chosen, Draws):
-        searched, shift_set = split_models(shift_set, chosen)
-    test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched)
+        searched, shift_set = split_models(shift_set, chosen, together)
+    test = (UnshiftedTest if unshifted else CertifyingTest)(task, shift_set, chosen, entropy, searched, together)
     _check_tests(test, origin, limits.k)
     searches = [
         Search(task, i, x, t, test=test.for_search(t, float(d)))

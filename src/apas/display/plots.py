@@ -112,7 +112,7 @@ def coverage_plot(certificates: Sequence[Any], ax: Axes | None) -> Axes:
 def _bounds(certificate: Any) -> tuple[float, float]:
     if not hasattr(certificate.evidence, "coverage_lower"):  # nothing was counted or measured
         return (1.0 if certificate.verdict.name == "CERTIFIED" else 0.0), 1.0
-    level = float(certificate.claim.row_confidence)
+    level = certificate.claim.row_confidence
     return certificate.evidence.coverage_lower(level), certificate.evidence.coverage_upper(level)
 
 

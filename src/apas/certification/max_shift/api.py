@@ -15,22 +15,28 @@ from __future__ import annotations
 
 import reprlib
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apas._random import Stream
+from apas._typing import Indices
+from apas._validation import check_integer
+from apas.certification.claims import Most
 from apas.certification.max_shift.confirm import confirm_rows, published_search
 from apas.certification.max_shift.grid import along_grid
 from apas.certification.max_shift.proved import proved_deltas
 from apas.certification.max_shift.rays import along_rays
-from apas.certification.max_shift.result import MaxShift, MaxShifts, not_valid, within_rounding
+from apas.certification.max_shift.result import MaxShift, MaxShifts, Plan, Trace, not_valid, within_rounding
 from apas.certification.question import Draws, FindsLargestShift, Method, Question
 from apas.errors import InputError, Unsupported
 from apas.models.base import Named, offers
 from apas.shifts.base import Listed, OtherMoves, Region, ShiftSet
 from apas.stats import sample_size
+from apas.stats.sequential import ANYTIME, boundary
 
 if TYPE_CHECKING:
     from apas.certification.methods.sampling import Sampling
@@ -156,18 +162,29 @@ def sampled_answers(
 ) -> list[MaxShift]:
     """The largest deltas that draws certify, for rows that are valid on the model itself."""
     if search is None:
-        search = "rays" if len(question.model.parameters) <= MANY else "confirm"
+        search = "rays" if len(question.model.parameters) <= MANY or sampler.test == "anytime" else "confirm"
+    if search != "rays" and sampler.test == "anytime":
+        raise InputError(f'`search` must be "rays" with the anytime test, which ends by itself, got {search!r}.')
     claim = sampler.claim(question)
     # first failures along rays, and proved deltas, are those of a dense network in a bounded set
     network = question.network if isinstance(question.geometry, Region) else None
     proved, _, broken = proved_deltas(question, network, limit)
-    plan = samples, allowed, refuting = sampler.plan(question, claim)
-    if search == "rays":
-        trace = {"search": "rays", "entropy": hex(entropy), "samples": samples}
-        trace |= {"allowed": allowed, "refuting": refuting, "claim": "pathwise"}
+
+    def look(rows: Indices, plan: Plan, told: Trace) -> list[MaxShift]:
+        """What a number of rays says about some rows."""
+        trace = {"search": "rays", "entropy": hex(entropy), "samples": plan[0]}
+        trace |= {"allowed": plan[1], "refuting": plan[2], "claim": "pathwise"} | told
+        some = question if len(rows) == len(question) else question.take(rows)
         if network is None:
-            return along_grid(question, claim, entropy, plan, limit, trace | {"exact_roots": False})
-        return along_rays(question, claim, entropy, plan, limit, proved, broken, trace)
+            return along_grid(some, claim, entropy, plan, limit, trace | {"exact_roots": False})
+        return along_rays(some, claim, entropy, plan, limit, proved[rows], broken[rows], trace)
+
+    if sampler.test == "anytime":
+        return _until_tight(question, sampler, claim, look)
+    plan = sampler.plan(question, claim)
+    samples = plan[0]
+    if search == "rays":
+        return look(np.arange(len(question)), plan, {})
     if search == "confirm":
         found = confirm_rows(question, claim, entropy, samples, limit, proved)
     else:
@@ -181,3 +198,60 @@ def sampled_answers(
         ends = (delta, np.inf, float(proved[i]), float(broken[i]), False, delta >= limit)
         answers.append(MaxShift(*ends, claim, target, reason, found.trace[i]))
     return answers
+
+
+def _until_tight(
+    question: Question, sampler: Sampling, claim: Most, look: Callable[[Indices, Plan, Trace], list[MaxShift]]
+) -> list[MaxShift]:
+    """Twice as many rays again and again, until `upper` is close to `delta` or the cap is reached.
+
+    With Y = [D <= q] of the proof above, "D_(c+1) > q with c = max{k: N_k <= n}" says that so few of n draws have Y
+    that the anytime test certifies. So with the stated confidence all these deltas are valid together, and so is the
+    largest of them; likewise all upper ends, from the failures that refute.
+    """
+    test, cap = boundary(claim.coverage, claim.row_confidence), sampler.cap(question, claim)
+    draws, rows = test.needed(0), np.arange(len(question))
+    if cap < draws:
+        raise InputError(
+            f"`n_samples` of Sampling must be at least {draws} for the anytime test along rays, got {cap}."
+        )
+    told = {"samples": cap, "test": ANYTIME, "tolerance": sampler.tolerance}
+    best: dict[int, MaxShift] = {}
+    while len(rows):
+        found = look(rows, (draws, test.most(draws), test.least(draws)), {**told, "draws": draws})
+        for row, now in zip(rows.tolist(), found, strict=True):
+            old = best.get(row, now)
+            larger = now if now.delta >= old.delta else old
+            upper, broken = max(min(old.upper, now.upper), larger.delta), min(old.broken_at, now.broken_at)
+            best[row] = replace(larger, upper=upper, broken_at=broken, trace={**larger.trace, "draws": draws})
+        wide = [best[row].upper > (1 + sampler.tolerance) * best[row].delta for row in rows.tolist()]
+        rows = rows[np.array(wide, dtype=bool) & (draws < cap)]
+        draws = min(2 * draws, cap)
+    return [best[row] for row in range(len(question))]
+
+
+def continue_shifts(question: Question, items: Sequence[MaxShift], n_samples: Any) -> list[MaxShift]:
+    """Largest shifts that the anytime test left wide, looked at with more rays of the same stream."""
+    cap = check_integer(n_samples, "n_samples", "continued", least=1)
+    from apas.certification.methods.sampling import Sampling as sampler  # which imports this module
+
+    found = list(items)
+    groups: dict[Any, list[int]] = {}
+    for i, item in enumerate(items):
+        if item.trace.get("test") == ANYTIME:
+            groups.setdefault((item.claim, *(item.trace[key] for key in ("entropy", "limit", "tolerance"))), []).append(
+                i
+            )
+    if not groups:
+        raise InputError('only the anytime test can be continued; use Sampling(test="anytime") in max_shift.')
+    made = max(items[i].trace["samples"] for rows in groups.values() for i in rows)
+    if cap < made:
+        raise InputError(f"`n_samples` of continued must be at least {made}, as before, got {cap}; draw more.")
+    for (claim, entropy, limit, tolerance), rows in groups.items():
+        told = {"coverage": claim.coverage, "confidence": claim.confidence, "n_samples": cap, "tolerance": tolerance}
+        some = replace(question.take(np.array(rows, dtype=np.intp)).at(1.0), claim_rows=claim.rows)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
+            answers = sampled_answers(some, sampler(test="anytime", **told), int(entropy, 16), limit, "rays")
+        for i, answer in zip(rows, answers, strict=True):
+            found[i] = replace(answer, trace={**answer.trace, "limit": limit}, seconds=items[i].seconds)
+    return found

@@ -10,8 +10,8 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices
 from apas.certification.claims import Most
+from apas.certification.failing_draws import first_failures
 from apas.certification.max_shift.grid import NONE, candidates, climb, ladder
-from apas.certification.methods.sampling import first_failures
 from apas.certification.question import Question
 from apas.stats import Telescoping, allowed_failures, sample_size, spend
 

@@ -14,8 +14,8 @@ import numpy as np
 from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.claims import Most
+from apas.certification.failing_draws import drawn_blocks, first_failures
 from apas.certification.max_shift.result import MaxShift, Plan, Trace
-from apas.certification.methods.sampling import drawn_blocks, first_failures
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.stats import allowed_failures
@@ -25,8 +25,8 @@ from apas.stats import allowed_failures
 STEPS, HALVINGS, LEAST = 24, 7, 1e-6
 #: Shares of the pilot's answer below and around it, and how fast the grid grows beyond.
 COARSE, FINE, BEYOND = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7), 1.02, 1.3
-#: How many rows are looked at together.
-TOGETHER = 64
+#: How many rows are looked at together, and for how many rays the grid of the anytime test is laid.
+TOGETHER, PLANNED = 64, 50_000
 #: No draw has failed yet.
 NONE = np.empty(0, dtype=np.int64)
 
@@ -144,7 +144,8 @@ def along_grid(question: Question, claim: Most, entropy: int, plan: Plan, limit:
     with Progress(len(question), "looking along rays") as progress:
         for begin in range(0, len(question), TOGETHER):
             part = question.take(slice(begin, begin + TOGETHER))
-            grid = lay_grid(part, claim, entropy, samples, limit, np.zeros(len(part)))
+            # a test that may be continued must have one grid, however many rays it will see
+            grid = lay_grid(part, claim, entropy, PLANNED if "test" in trace else samples, limit, np.zeros(len(part)))
             rungs = grid.shape[1]
             for i, (certify_at, refute_at) in enumerate(crossings(part, rays, grid, samples, (allowed + 1, refuting))):
                 delta = float(grid[i, certify_at - 1]) if certify_at else 0.0

@@ -226,6 +226,15 @@ class MaxShifts(UnderShifts[MaxShift]):
         but = f", {not_today} {NOT_TODAY}" if not_today else ""
         return f"{self._counted()}: largest delta {low} to {high}, median {middle}{but} ({claims}; {measures})."
 
+    def continued(self, *, n_samples: int, model: Any = None, n_jobs: int = 1) -> MaxShifts:
+        """Look along more rays of the same stream, up to `n_samples`: see `Certificates.continued`.
+
+        The answers are those that `max_shift` gives with the same seed and that number.
+        """
+        from apas.certification.max_shift.api import continue_shifts  # which makes such results
+
+        return self._continued(continue_shifts, n_samples, model, n_jobs)
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the certified, the provable and the breaking delta of each row, sorted by the certified one."""
         from apas.display.plots import radius_plot

@@ -13,8 +13,8 @@ from apas._random import Stream
 from apas._typing import Floats
 from apas.certification.certificate import BoundEvidence, Certificate, DrawnShift
 from apas.certification.claims import Verdict
+from apas.certification.failing_draws import drawn_blocks
 from apas.certification.methods.bounds import Proof, decide_rows, decide_together, every, proved_ranges
-from apas.certification.methods.sampling import drawn_blocks
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.display.numbers import at_least

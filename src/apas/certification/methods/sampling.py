@@ -4,12 +4,16 @@ If at most ``c`` of ``n`` independent shifts fail, where ``P(Binomial(n, 1 - cov
 at least a share ``coverage`` of all shifts is valid, with that confidence: were it less, so few failures would have
 had probability at most ``1 - confidence``. In the same way ``r`` or more failures refute the claim, where ``r`` is the
 least number with ``P(Binomial(n, 1 - coverage) >= r) <= 1 - confidence``. ``n`` is fixed before drawing; a row stops
-being drawn for at its ``r``-th failure, and its counts end at that very draw.
+being drawn for at its ``r``-th failure, and its counts end at that very draw. That is the fixed test.
+
+The anytime test (`apas.stats.sequential`) fixes no number: it may be looked at after every draw, ends at the draw that
+decides, and may be continued where it did not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -20,146 +24,38 @@ import numpy as np
 from apas._fields import Fields
 from apas._parallel import in_parallel, ranges
 from apas._random import Stream
-from apas._typing import Bools, Floats, Indices, Integers
-from apas._validation import check_integer, check_probability
+from apas._typing import Bools, Floats, Integers
+from apas._validation import check_integer, check_number, check_probability
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
+from apas.certification.failing_draws import (
+    ALIGN,
+    ROWS,
+    block_size,
+    drawn_blocks,
+    failures_until_decided,
+    first_failures,
+)
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
 from apas.shifts.base import Listed
-from apas.stats import allowed_failures, coverage_lower, coverage_upper, refuting_failures, sample_size
+from apas.stats import (
+    allowed_failures,
+    anytime_coverage_lower,
+    anytime_coverage_upper,
+    coverage_lower,
+    coverage_upper,
+    refuting_failures,
+    sample_size,
+)
+from apas.stats.binomial import Number
+from apas.stats.sequential import ANYTIME, Boundary, boundary
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShift
-
-#: How many random numbers are held at a time.
-NUMBERS = 1 << 17
-#: How many draws and rows are looked at together at most.
-DRAWS, ROWS = 2048, 4096
-#: With more rows than this, fewer draws at a time keep the intermediate results in the processor's cache.
-FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
-#: Blocks start at multiples of this, where whole groups of directions are drawn at once.
-ALIGN = 128
-# glibc gives the memory of a block back to the system as soon as it is freed, and taking it again costs more than the
-# arithmetic. It stops doing so for sizes that it has seen freed before: let it see one, of which no page is touched.
-np.empty(1 << 20)
-
-
-@dataclass(frozen=True)
-class Failures:
-    """The first failing draws of each row."""
-
-    draws: Integers
-    sure: Bools
-    starts: Indices
-
-    def any(self, row: int) -> bool:
-        """Whether the row has any failing draw."""
-        return bool(self.starts[row] < self.starts[row + 1])
-
-    def of(self, row: int) -> tuple[Integers, Bools]:
-        """Failing draws of one row and whether they are sure."""
-        part = slice(self.starts[row], self.starts[row + 1])
-        return self.draws[part], self.sure[part]
-
-
-def first_failures(question: Question, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
-    """The first failing draws of each row among draws number 0 to `samples`.
-
-    At least up to the one that makes `limit` failures, or `sure_limit` beyond rounding of 0, and at most `limit`.
-
-    Block sizes, the other rows and the number of workers do not change the answer: a draw is a pure function of its
-    number, and a margin within rounding of 0 counts as failing whatever its sign.
-    """
-    block = block_size(question)
-    if len(question.X) == 1 and block % ALIGN == 0:
-        block *= 2  # one row leaves room in the cache for more draws; counts do not depend on it
-    with Progress(samples, "drawing shifted models") as progress:
-        if question.n_jobs == 1 or samples <= block:
-            parts = [_scan(question, stream, (0, samples), (limit, sure_limit), block, progress)]
-        else:
-            parts, cuts = [], ranges(samples, block, question.n_jobs)
-            jobs = ((question, stream, cut, (limit, sure_limit), block, None) for cut in cuts)
-            for (a, b), part in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
-                parts.append(part)
-                progress.advance(b - a)
-    rows, draws, sure = join(parts)
-    if not len(rows):
-        return Failures(draws, sure, np.zeros(len(question) + 1, dtype=np.intp))
-    order = np.lexsort((draws, rows))
-    rows, draws, sure = rows[order], draws[order], sure[order]
-    starts = np.searchsorted(rows, np.arange(len(question) + 1))
-    keep = np.arange(len(rows)) - starts[rows] < limit
-    return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], np.arange(len(question) + 1)))
-
-
-def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[tuple[int, int, Floats]]:
-    """Draws number 0 to `samples`, as many at a time as fit: the first and last of a block, and their directions."""
-    block = block_size(question)
-    for begin in range(0, samples, block):
-        end = min(begin + block, samples)
-        yield begin, end, question.directions(stream, begin, end)
-
-
-def block_size(question: Question) -> int:
-    """How many draws to look at together: few enough to bound the memory, enough to be fast."""
-    fits = NUMBERS // max(1, question.coordinates.values.size)
-    most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
-    return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
-
-
-_Part = tuple[Indices, Integers, Bools]
-_Pair = tuple[int, int]
-
-
-def _scan(question: Question, stream: Stream, cut: _Pair, most: _Pair, block: int, progress: Progress | None) -> _Part:
-    rows_asked, shifts, moving = len(question.X), question.shifts, question.coordinates
-    failed = np.zeros((2, rows_asked), dtype=np.int64)  # all failures, and those beyond rounding
-    active = np.arange(rows_asked)
-    found: list[_Part] = [_NOTHING]
-    for begin in range(*cut, block):
-        end = min(begin + block, cut[1])
-        # a whole group of directions costs no more than a part of it, and needs no copy
-        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
-        directions = shifts.directions(moving, stream, begin, whole)
-        for chunk in range(0, len(active), ROWS):
-            rows = active[chunk : chunk + ROWS]
-            column, sample, sure = _failing_pairs(question, rows, directions, end - begin)
-            if len(column):
-                found.append((rows[column], begin + sample, sure))
-                failed[0] += np.bincount(rows[column], minlength=rows_asked)
-                failed[1] += np.bincount(rows[column[sure]], minlength=rows_asked)
-        if len(found) > 1:
-            active = active[(failed[0, active] < most[0]) & (failed[1, active] < most[1])]
-            if not len(active):
-                break
-        if progress is not None:
-            progress.advance(end - begin)
-    return join(found)
-
-
-def join(parts: list[_Part]) -> _Part:
-    """The entries of several scans, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
-
-
-def _failing_pairs(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
-    """Row and sample of each margin of the first `count` directions that is not clearly positive, and if it is sure."""
-    some = slice(None) if len(rows) == len(question.X) else rows
-    band, margins = question.band[some], question.margins(directions, some)[:count]
-    good = margins > band  # written so that a NaN fails
-    if good.all():
-        return _NOTHING
-    sample, column = np.nonzero(~good)
-    return column, sample, ~(margins[sample, column] >= -band[column])
-
-
-_NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
 
 
 @lru_cache(maxsize=1024)  # exact arithmetic on long numbers, and most calls ask for the same few
@@ -202,6 +98,11 @@ def too_few_models(claim: Most, models: int, owner: str = "ObservedShifts") -> s
 
 #: A row whose margins lie within rounding of 0 is given up at this many times the failures that would refute.
 DOUBT = 10
+#: Name of the test whose number of draws is fixed beforehand.
+FIXED = "fixed"
+#: How many draws are made unless a number is given, by the fixed test and at most by the anytime test, and how many
+#: random numbers that may take.
+CHEAP, CAP, MOST_NUMBERS = 20_000, 50_000, 10**8
 
 
 @dataclass(frozen=True)
@@ -214,43 +115,59 @@ class SamplingEvidence:
         Together with `purpose` the stream that the shifts were drawn from.
     purpose : str
     samples : int
-        How many draws were planned.
-    allowed, refuting : int
-        At most `allowed` failures certify, `refuting` failures refute.
+        How many draws were planned; of the anytime test how many were made at most.
+    allowed, refuting : int or None
+        At most `allowed` failures certify, `refuting` failures refute; None in the anytime test, which has two rows of
+        such numbers.
     draws : int
-        How many draws count: `samples`, or up to and including failure number `refuting` beyond rounding.
+        How many draws count: `samples`, or up to and including failure number `refuting` beyond rounding; in the
+        anytime test up to and including the draw that decides.
     failures : int
         How many of them failed, margins within rounding of 0 included.
     doubtful : int
         How many of the failures are within rounding of 0; these never refute.
     first_failure : int or None
         Number of the first draw that failed beyond rounding.
+    test : str
+        "fixed", or the version of the anytime test.
     """
 
     entropy: int
     purpose: str
     samples: int
-    allowed: int
-    refuting: int
+    allowed: int | None
+    refuting: int | None
     draws: int
     failures: int
     doubtful: int
     first_failure: int | None
+    test: str = FIXED
     kind: ClassVar[str] = "sampling"
 
     @property
+    def anytime(self) -> bool:
+        """Whether the test is one that may be continued."""
+        return self.test != FIXED
+
+    @property
     def stopped(self) -> bool:
-        """Whether the run ended at a failure rather than after all planned draws."""
+        """Whether the run ended before all planned draws were made."""
+        if self.refuting is None:
+            return self.draws < self.samples
         return self.failures - self.doubtful == self.refuting or self.failures == DOUBT * self.refuting
 
-    def coverage_lower(self, confidence: float) -> float:
+    def coverage_lower(self, confidence: Number) -> float:
         """One-sided lower bound on the share of valid shifts, at `confidence`; doubtful draws count as failures."""
+        if self.anytime:
+            return anytime_coverage_lower(self.draws, self.failures, confidence=confidence)
         if self.doubtful and self.stopped:  # such a run's length depends on both kinds of draws: no simple bound
             return 0.0
         return coverage_lower(self.draws, self.failures, confidence=confidence, stopped=self.stopped)
 
-    def coverage_upper(self, confidence: float) -> float:
+    def coverage_upper(self, confidence: Number) -> float:
         """One-sided upper bound on the share of valid shifts, at `confidence`; doubtful draws count as valid."""
+        if self.anytime:
+            return anytime_coverage_upper(self.draws, self.failures - self.doubtful, confidence=confidence)
         if self.doubtful:
             sure = self.failures - self.doubtful
             return 1.0 if self.stopped else coverage_upper(self.draws, sure, confidence=confidence)
@@ -263,11 +180,16 @@ class SamplingEvidence:
     @classmethod
     def from_dict(cls, about: Fields) -> SamplingEvidence:
         """The evidence that a file describes."""
-        counts = ("samples", "allowed", "refuting", "draws", "failures", "doubtful")
-        about.only("kind", "entropy", "purpose", *counts, "first_failure")
-        first = None if about.is_null("first_failure") else about.integer("first_failure")
-        numbers = {key: about.integer(key) for key in counts}
-        return cls(about.entropy("entropy"), about.text("purpose"), **numbers, first_failure=first)
+        counts, limits = ("samples", "draws", "failures", "doubtful"), ("allowed", "refuting")
+        about.only("kind", "entropy", "purpose", *counts, *limits, "first_failure", "test")
+        numbers: dict[str, Any] = {key: about.integer(key) for key in counts}
+        test = about.choice("test", FIXED, ANYTIME)
+        for key in (*limits, "first_failure"):
+            absent = about.is_null(key) if key == "first_failure" else test == ANYTIME
+            if absent and not about.is_null(key):
+                raise about.wrong(key, "null, since the anytime test has no such number")
+            numbers[key] = None if absent else about.integer(key)
+        return cls(about.entropy("entropy"), about.text("purpose"), **numbers, test=test)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,14 +203,25 @@ class Sampling:
     confidence : float, default 0.999
         The paper's alpha.
     n_samples : int, optional
-        How many shifts to draw. Unless given, as many as the claim needs, and up to 20,000 while they are cheap:
-        more draws than needed allow some failures, which makes the test tighter, not the claim weaker. Of models that
-        exist (`ObservedShifts`) all are used, each once.
+        How many shifts to draw; of the anytime test, after how many to leave a row open. Unless given, the anytime test
+        ends after 50,000 draws, or fewer of a large model, but not before it could certify. The fixed test then makes
+        as many as the claim needs, and up to 20,000 while they are cheap: more draws than needed allow some failures,
+        which makes the test tighter, not the claim weaker. Of models that exist (`ObservedShifts`) all are used, each
+        once.
+    test : {"anytime", "fixed"}, optional
+        ``"anytime"`` stops at the draw that decides, and a row that it leaves open can be continued
+        (`Certificates.continued`). ``"fixed"`` makes a number of draws that is fixed beforehand. Unless given, it is
+        the anytime test where `n_samples` is left out and the set can be drawn from, else the fixed one. A list of
+        models has an order that somebody chose, so that the anytime test counts all of it; it may be one that grew
+        until it sufficed.
+    tolerance : float, default 0.1
+        Of `max_shift` with the anytime test, which looks along more and more rays until at most so much, as a share of
+        delta, is left between the delta that is certified and the one from which on the way is refuted.
 
     Notes
     -----
-    What voids the guarantee: choosing the row, delta or the number of draws by looking at these very draws. Repeating a
-    call with new seeds until it certifies is such a choice.
+    What voids the guarantee: choosing the row or delta by looking at these very draws, and in the fixed test also their
+    number. Repeating a call with new seeds until it certifies is such a choice; to continue it is not.
 
     Examples
     --------
@@ -299,6 +232,8 @@ class Sampling:
     coverage: float = 0.995
     confidence: float = 0.999
     n_samples: int | None = None
+    test: str | None = None
+    tolerance: float = 0.1
     name: ClassVar[str] = "sampling"
 
     def __post_init__(self) -> None:
@@ -306,6 +241,9 @@ class Sampling:
         object.__setattr__(self, "confidence", check_probability(self.confidence, "confidence", "Sampling"))
         if self.n_samples is not None:
             object.__setattr__(self, "n_samples", check_integer(self.n_samples, "n_samples", "Sampling", least=1))
+        object.__setattr__(self, "tolerance", check_number(self.tolerance, "tolerance", "Sampling", above=0))
+        if self.test is not None and (not isinstance(self.test, str) or self.test not in ("anytime", FIXED)):
+            raise InputError(f'`test` of Sampling must be "anytime", "fixed" or None, got {self.test!r}.')
 
     def claim(self, question: Question) -> Most:
         """What the method will speak about."""
@@ -318,6 +256,8 @@ class Sampling:
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Draw, count, decide: one certificate per row."""
         claim = self.claim(question)
+        if self.is_anytime(question):
+            return self._until_decided(question, stream, claim, self.cap(question, claim))
         samples, allowed, refuting = self.plan(question, claim)
         found = first_failures(question, stream, samples, DOUBT * refuting, refuting)
         clean = SamplingEvidence(stream.entropy, stream.purpose, samples, allowed, refuting, samples, 0, 0, None)
@@ -326,14 +266,49 @@ class Sampling:
             for i in range(len(question))
         ]
 
+    def is_anytime(self, question: Question) -> bool:
+        """Whether the question is decided by the anytime test."""
+        return self.n_samples is None and question.listed is None if self.test is None else self.test != FIXED
+
+    def _until_decided(
+        self, question: Question, stream: Stream, claim: Most, cap: int, before: Sequence[SamplingEvidence] = ()
+    ) -> list[Certificate]:
+        """Certificates of the anytime test, from the first draw on or from where `before`, all alike, left off."""
+        test = boundary(claim.coverage, claim.row_confidence)
+        none = SamplingEvidence(stream.entropy, stream.purpose, cap, None, None, 0, 0, 0, None, ANYTIME)
+        past = before or [none] * len(question)
+        begin, counts = past[0].draws, [(e.failures, e.failures - e.doubtful) for e in past]
+        if question.listed is not None:  # all of them: their order was chosen by somebody
+            found = first_failures(question, stream, cap, cap + 1, cap + 1)
+        else:
+            found = failures_until_decided(question, stream, test, begin, cap, counts)
+        decided = _ended_list if question.listed is not None else _ended
+        answers = []
+        for i, known in enumerate(past):
+            verdict, evidence = decided(replace(known, samples=cap), test, *found.of(i))
+            answers.append(self._certificate(question, i, claim, evidence, Verdict[verdict]))
+        return answers
+
     def samples(self, question: Question, claim: Most) -> int:
-        """How many draws to make; whether they are enough for the claim is not asked."""
+        """How many draws a fixed test makes; whether they are enough for the claim is not asked."""
+        return self._planned(question, CHEAP, lambda: _least_draws(claim.coverage, claim.row_confidence))
+
+    def least_draws(self, claim: Most) -> int:
+        """The least number of draws, if one is given, with which the claim can be certified."""
+        if self.test == "anytime":
+            return boundary(claim.coverage, claim.row_confidence).needed(0)
+        return _least_draws(claim.coverage, claim.row_confidence)
+
+    def cap(self, question: Question, claim: Most) -> int:
+        """After how many draws the anytime test leaves a row open."""
+        return self._planned(question, CAP, lambda: boundary(claim.coverage, claim.row_confidence).needed(0))
+
+    def _planned(self, question: Question, most: int, least: Callable[[], int]) -> int:
         if question.listed is not None:
             return models_used(question.shifts, self.n_samples)  # type: ignore[arg-type]
         if self.n_samples is not None:
             return self.n_samples
-        cheap = min(20_000, 10**8 // max(1, int(np.count_nonzero(question.radii))))
-        return max(_least_draws(claim.coverage, claim.row_confidence), cheap)
+        return max(least(), min(most, MOST_NUMBERS // max(1, int(np.count_nonzero(question.radii)))))
 
     def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
@@ -389,16 +364,19 @@ class Sampling:
             items.append(OutputRange(*ends, claim, claim, attained, base, delta, target, self.name, missing))
         return items
 
-    def _certificate(self, question: Question, i: int, claim: Most, evidence: SamplingEvidence) -> Certificate:
+    def _certificate(
+        self, question: Question, i: int, claim: Most, evidence: SamplingEvidence, verdict: Verdict | None = None
+    ) -> Certificate:
         delta, witness = float(question.delta[i]), None
         if evidence.first_failure is not None:
             witness = DrawnShift(question.shifts, delta, evidence.entropy, evidence.purpose, evidence.first_failure)
-        verdict, reason = _verdict(evidence)
+        verdict, reason = _verdict(evidence) if verdict is None else (verdict, _anytime_reason(verdict, evidence))
         return Certificate(claim, verdict, delta, question.target[i], self.name, evidence, reason, witness)
 
 
 def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> SamplingEvidence:
     """The evidence of a run without failures, corrected for the failing draws of a row."""
+    assert clean.refuting is not None
     ended = (np.cumsum(sure) == clean.refuting) | (np.arange(1, len(sure) + 1) == DOUBT * clean.refuting)
     if ended.any():
         last = int(ended.argmax()) + 1
@@ -415,6 +393,8 @@ def _with_failures(clean: SamplingEvidence, failing: Integers, sure: Bools) -> S
 def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
     """What the counts decide, and why."""
     allowed, refuting = evidence.allowed, evidence.refuting
+    assert allowed is not None
+    assert refuting is not None
     counts = f"{evidence.failures} of {evidence.draws} draws failed"
     if evidence.failures <= allowed:
         return Verdict.CERTIFIED, f"{counts}, at most {allowed} may"
@@ -424,6 +404,79 @@ def _verdict(evidence: SamplingEvidence) -> tuple[Verdict, str]:
         why = "within rounding of the boundary, where nothing can be decided"
         return Verdict.UNKNOWN, f"{counts}, {evidence.doubtful} of them {why}"
     return Verdict.UNKNOWN, f"{counts}: more than the {allowed} that certify, fewer than the {refuting} that refute"
+
+
+def continue_rows(question: Question, items: Sequence[Certificate], n_samples: Any) -> list[Certificate]:
+    """The certificates of rows, of which those that the anytime test left open are drawn for up to `n_samples`."""
+    cap, owner = check_integer(n_samples, "n_samples", "continued", least=1), "`n_samples` of continued must be"
+    anytime = {i: c.evidence for i, c in enumerate(items) if isinstance(c.evidence, SamplingEvidence)}
+    anytime = {i: evidence for i, evidence in anytime.items() if evidence.anytime}
+    if not anytime:
+        raise InputError('only the anytime test can be continued; certify with Sampling(test="anytime") to begin one.')
+    if question.listed is not None:
+        raise InputError(
+            "a list of models has no further ones to continue with; list more, and certify on all of them."
+        )
+    made = max(evidence.samples for evidence in anytime.values())
+    if cap < made:
+        raise InputError(f"{owner} at least {made}, as many as may have been drawn so far, got {cap}; draw more.")
+    found = list(items)
+    groups: dict[Any, list[int]] = {}
+    for i, evidence in anytime.items():
+        # what is decided stays so, however many draws might have been made
+        found[i] = replace(items[i], evidence=replace(evidence, samples=cap))
+        if items[i].verdict is Verdict.UNKNOWN and not evidence.stopped:
+            groups.setdefault((items[i].claim, evidence.entropy, evidence.purpose, evidence.draws), []).append(i)
+    for (claim, entropy, purpose, _), rows in groups.items():
+        some = replace(question.take(np.array(rows, dtype=np.intp)), claim_rows=claim.rows, tries=claim.tries)
+        method, before = Sampling(coverage=claim.coverage, confidence=claim.confidence), [anytime[i] for i in rows]
+        if method.claim(some) != claim:
+            raise InputError(
+                f"`model` must be the one that the certificates are about: {claim.measure!r} is not of it."
+            )
+        began = time.perf_counter()
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite counts as failing
+            answers = method._until_decided(some, Stream(entropy, purpose), claim, cap, before)
+        seconds = (time.perf_counter() - began) / len(rows)
+        for i, answer in zip(rows, answers, strict=True):
+            found[i] = replace(answer, seconds=items[i].seconds + seconds)
+    return found
+
+
+def _ended(known: SamplingEvidence, test: Boundary, failing: Integers, sure: Bools) -> tuple[str, SamplingEvidence]:
+    """What the anytime test decides, and the evidence up to the draw that decides."""
+    before = known.failures, known.failures - known.doubtful
+    drawn = zip(failing.tolist(), sure.tolist(), strict=True)
+    verdict, draws, taken = test.decide(drawn, known.samples, before)
+    return verdict, _counted(known, draws, failing[:taken], sure[:taken])
+
+
+def _ended_list(
+    known: SamplingEvidence, test: Boundary, failing: Integers, sure: Bools
+) -> tuple[str, SamplingEvidence]:
+    """The same for all of a list, whose order says nothing."""
+    evidence = _counted(known, known.samples, failing, sure)
+    few = test.certify.crosses(evidence.draws, evidence.failures)
+    many = test.refute.crosses(evidence.draws, evidence.failures - evidence.doubtful)
+    return "CERTIFIED" if few else "REFUTED" if many else "UNKNOWN", evidence
+
+
+def _counted(known: SamplingEvidence, draws: int, failing: Integers, sure: Bools) -> SamplingEvidence:
+    doubtful, first = known.doubtful + int(np.count_nonzero(~sure)), known.first_failure
+    first = int(failing[sure][0]) if first is None and sure.any() else first
+    return replace(known, draws=draws, failures=known.failures + len(failing), doubtful=doubtful, first_failure=first)
+
+
+def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence) -> str:
+    """Why the anytime test says so."""
+    counts = f"{evidence.failures} of {evidence.draws} draws failed"
+    if verdict is not Verdict.UNKNOWN:
+        so = "few certify" if verdict is Verdict.CERTIFIED else "many refute"
+        return f"{counts}; so {so} at any time (anytime test)"
+    if evidence.draws < evidence.samples:
+        why = "within rounding of the boundary, where nothing can be decided"
+        return f"{counts}, {evidence.doubtful} of them {why} (anytime test)"
+    return f"{counts}, which decides neither way so far; it may be continued (anytime test)"
 
 
 def _count_failures(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:

@@ -30,8 +30,8 @@ from apas._random import Stream
 from apas._typing import Array, Floats
 from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, Verdict, search_tries
-from apas.certification.methods.sampling import block_size
-from apas.certification.question import Draws, Method, Question, decide
+from apas.certification.failing_draws import block_size
+from apas.certification.question import Draws, LeastDraws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.observed_split import AdditiveModels, differences
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search, SearchTest, Task
@@ -205,6 +205,7 @@ class CertifyingTest:
     method: Method
     entropy: int
     searched: ShiftSet | None = None
+    together: int = 1  # how many counterfactuals the confidence must hold for
 
     @cached_property
     def draws(self) -> Draws | None:
@@ -216,7 +217,8 @@ class CertifyingTest:
     ) -> Question:
         """The question about candidates, as `certify` would ask it about the same rows in raw units."""
         raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
-        return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, tries=tries, points=raw)
+        risk = {"claim_rows": self.together, "tries": tries}
+        return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **risk, points=raw)
 
     def can_test(self, rank: int, number: int) -> bool:
         """Whether test number `number` of a rank (0: that of a path) could certify anything: with few draws not all."""
@@ -225,6 +227,8 @@ class CertifyingTest:
         if self.draws is None or self.draws.n_samples is None:
             return True
         claim = self._claim(self.draws, search_tries(rank, number))
+        if offers(self.draws, LeastDraws):
+            return self.draws.n_samples >= self.draws.least_draws(claim)
         return self.draws.n_samples >= sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
 
     def look(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
@@ -283,7 +287,7 @@ class CertifyingTest:
 
     def _claim(self, method: Draws, tries: int = 1) -> Most:
         """What a test of so many tries claims, without words: nobody reads it."""
-        return Most(method.coverage, method.confidence, "", tries=tries)
+        return Most(method.coverage, method.confidence, "", self.together, tries)
 
     def _look_at_draws(self, method: Draws, question: Question) -> list[Look]:
         """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
@@ -291,7 +295,7 @@ class CertifyingTest:
         samples = method.samples(question, claim)
         allowed = _most_failures(samples, claim)
         if allowed < 0:  # enough for the one test of a path only, which has the whole risk
-            allowed = allowed_failures(samples, coverage=claim.coverage, confidence=claim.confidence)
+            allowed = max(0, _most_failures(samples, self._claim(method)))
         # the largest m with m + CAUTION sqrt(m) <= allowed: counts of failures have a standard deviation of about
         # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
         bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)

@@ -17,7 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from apas._typing import Floats
-from apas.certification.question import Draws
+from apas.certification.claims import Most
+from apas.certification.question import Draws, LeastDraws
 from apas.counterfactuals.sources.base import Task
 from apas.counterfactuals.space.encoder import CodedModel, Piece, pieces_of
 from apas.errors import ApasError, InputError, Unsupported
@@ -55,16 +56,18 @@ def relisted(shifts: Listed, models: Any) -> Any:
     return shifts.with_models(models)
 
 
-def split_models(shifts: Listed, method: Draws) -> tuple[Any, Any]:
-    """The models to search with, and the last ones, as many as the claim needs, to certify on."""
+def split_models(shifts: Listed, method: Draws, together: int) -> tuple[Any, Any]:
+    """The models to search with, and the last ones, as many as a claim about rows together needs, to certify on."""
     models, name = shifts.models, type(shifts).__name__
-    needed = sample_size(coverage=method.coverage, confidence=method.confidence)
+    claim = Most(method.coverage, method.confidence, "", together)
+    needed = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
+    needed = method.least_draws(claim) if offers(method, LeastDraws) else needed
     certifying = needed if method.n_samples is None else method.n_samples
     if certifying < needed or len(models) <= certifying:
         raise InputError(
             f"`models` of {name} must number more than {max(needed, certifying)} to generate with coverage "
-            f"{method.coverage} and confidence {method.confidence}, got {len(models)}: that many certify, and the "
-            "search needs others; retrain more."
+            f"{method.coverage} and confidence {method.confidence}{f' for {together} rows together' * (together > 1)}, "
+            f"got {len(models)}: that many certify, and the search needs others; retrain more."
         )
     parts = [relisted(shifts, part) for part in (models[:-certifying], models[-certifying:])]
     known = [set(part.to_dict().get("models") or map(model_digest, part.models)) for part in parts]

@@ -1,0 +1,234 @@
+"""Failing draws: the shifted models on which rows are not valid, found block by block.
+
+A draw is a pure function of its number, and a margin within rounding of 0 counts as failing whatever its sign. So which
+draws fail for a row depends neither on the size of blocks nor on the other rows, nor on the number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from apas._parallel import in_parallel, ranges
+from apas._random import Stream
+from apas._typing import Bools, Floats, Indices, Integers
+from apas.certification.question import Question
+from apas.display.progress import Progress
+from apas.stats.sequential import Boundary
+
+#: How many random numbers are held at a time.
+NUMBERS = 1 << 17
+#: How many draws and rows are looked at together at most.
+DRAWS, ROWS = 2048, 4096
+#: With more rows than this, fewer draws at a time keep the intermediate results in the processor's cache.
+FEW_ROWS, DRAWS_MANY_ROWS = 8, 256
+#: Blocks start at multiples of this, where whole groups of directions are drawn at once.
+ALIGN = 128
+#: How many draws the anytime test looks at first.
+FIRST = 256
+# glibc gives the memory of a block back to the system as soon as it is freed, and taking it again costs more than the
+# arithmetic. It stops doing so for sizes that it has seen freed before: let it see one, of which no page is touched.
+np.empty(1 << 20)
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The first failing draws of each row."""
+
+    draws: Integers
+    sure: Bools
+    starts: Indices
+
+    def any(self, row: int) -> bool:
+        """Whether the row has any failing draw."""
+        return bool(self.starts[row] < self.starts[row + 1])
+
+    def of(self, row: int) -> tuple[Integers, Bools]:
+        """Failing draws of one row and whether they are sure."""
+        part = slice(self.starts[row], self.starts[row + 1])
+        return self.draws[part], self.sure[part]
+
+
+def first_failures(question: Question, stream: Stream, samples: int, limit: int, sure_limit: int) -> Failures:
+    """The first failing draws of each row among draws number 0 to `samples`.
+
+    At least up to the one that makes `limit` failures, or `sure_limit` beyond rounding of 0, and at most `limit`.
+    """
+    block, rows = _block(question), len(question.X)
+    with Progress(samples, "drawing shifted models") as progress:
+        if question.n_jobs == 1 or samples <= block:
+            parts = [_scan(question, stream, (0, samples), _AtCounts(rows, limit, sure_limit), block, progress)]
+        else:
+            parts, cuts = [], ranges(samples, block, question.n_jobs)
+            jobs = ((question, stream, cut, _AtCounts(rows, limit, sure_limit), block, None) for cut in cuts)
+            for (a, b), part in zip(cuts, in_parallel(_scan, jobs, question.n_jobs), strict=True):
+                parts.append(part)
+                progress.advance(b - a)
+    return _sorted_failures(parts, len(question), limit)
+
+
+def failures_until_decided(
+    question: Question, stream: Stream, test: Boundary, begin: int, cap: int, before: Sequence[tuple[int, int]]
+) -> Failures:
+    """Failing draws of each row from number `begin` on, at least up to the draw that decides, and none from `cap` on.
+
+    `before` says how many of the draws up to `begin` failed, and how many of those are beyond rounding of 0.
+    """
+    block, stop = _block(question), _WhenDecided(test, cap, before)
+    with Progress(cap - begin, "drawing shifted models") as progress:
+        if question.n_jobs == 1 or cap - begin <= block:
+            return _sorted_failures([_scan(question, stream, (begin, cap), stop, block, progress)], len(question))
+        parts, rows, never = [_NOTHING], np.arange(len(question)), 1 << 62
+        while len(rows) and begin < cap:
+            # workers do not know what others see, so that rows leave between rounds: a few, each twice as long
+            end = min(cap, max(2 * begin, -(-stop.until(rows, block) // ALIGN) * ALIGN))
+            some, cuts = question.take(rows), ranges(end - begin, block, question.n_jobs)
+            jobs = (
+                (some, stream, (begin + a, begin + b), _AtCounts(len(rows), never, never), block, None) for a, b in cuts
+            )
+            column, draws, sure = join([_NOTHING, *in_parallel(_scan, jobs, question.n_jobs)])
+            parts.append((rows[column], draws, sure))
+            rows = stop.open(rows, parts[-1], end)
+            progress.advance(end - begin)
+            begin = end
+    return _sorted_failures(parts, len(question))
+
+
+def _sorted_failures(parts: list[_Part], count: int, limit: int | None = None) -> Failures:
+    """The failing draws row by row, each in their order, and at most `limit` of a row."""
+    rows, draws, sure = join(parts)
+    if not len(rows):
+        return Failures(draws, sure, np.zeros(count + 1, dtype=np.intp))
+    order = np.lexsort((draws, rows))
+    rows, draws, sure = rows[order], draws[order], sure[order]
+    starts = np.searchsorted(rows, np.arange(count + 1))
+    if limit is None:
+        return Failures(draws, sure, starts)
+    keep = np.arange(len(rows)) - starts[rows] < limit
+    return Failures(draws[keep], sure[keep], np.searchsorted(rows[keep], np.arange(count + 1)))
+
+
+def drawn_blocks(question: Question, stream: Stream, samples: int) -> Iterator[tuple[int, int, Floats]]:
+    """Draws number 0 to `samples`, as many at a time as fit: the first and last of a block, and their directions."""
+    block = block_size(question)
+    for begin in range(0, samples, block):
+        end = min(begin + block, samples)
+        yield begin, end, question.directions(stream, begin, end)
+
+
+def block_size(question: Question) -> int:
+    """How many draws to look at together: few enough to bound the memory, enough to be fast."""
+    fits = NUMBERS // max(1, question.coordinates.values.size)
+    most = DRAWS if len(question.X) <= FEW_ROWS else DRAWS_MANY_ROWS
+    return min(most, fits // ALIGN * ALIGN) if fits >= ALIGN else max(1, fits)
+
+
+def _block(question: Question) -> int:
+    """The size of a block for counting; one row leaves room in the cache for more draws than several."""
+    block = block_size(question)
+    return 2 * block if len(question.X) == 1 and block % ALIGN == 0 else block
+
+
+_Part = tuple[Indices, Integers, Bools]
+_Pair = tuple[int, int]
+
+
+class _Stop(Protocol):
+    """When rows need no more draws."""
+
+    def until(self, rows: Indices, begin: int) -> int:
+        """No draw from this number on can be needed by rows, unless one from `begin` on fails."""
+
+    def open(self, rows: Indices, found: _Part, end: int) -> Indices:
+        """Those of the rows that are still drawn for, after what was found among the last draws up to `end`."""
+
+
+class _AtCounts:
+    """At a number of failures, or of such beyond rounding."""
+
+    def __init__(self, rows: int, limit: int, sure_limit: int) -> None:
+        self.most, self.failed = (limit, sure_limit), np.zeros((2, rows), dtype=np.int64)
+
+    def until(self, rows: Indices, begin: int) -> int:
+        return 1 << 62
+
+    def open(self, rows: Indices, found: _Part, end: int) -> Indices:
+        if not len(found[0]):
+            return rows
+        for failed, part in zip(self.failed, (found[0], found[0][found[2]]), strict=True):
+            failed += np.bincount(part, minlength=len(failed))
+        few = (self.failed[0] < self.most[0]) & (self.failed[1] < self.most[1])
+        return np.asarray(rows[few[rows]])
+
+
+class _WhenDecided:
+    """As soon as the anytime test has decided; it needs no more of the past than two counts."""
+
+    def __init__(self, test: Boundary, cap: int, before: Sequence[_Pair]) -> None:
+        self.test, self.cap, self.counts = test, cap, list(before)
+        self.needed = np.array([min(cap, test.needed(count)) for count, _ in before], dtype=np.int64)
+
+    def until(self, rows: Indices, begin: int) -> int:
+        # a short first block lets rows go that fail at once
+        return FIRST if begin == 0 else int(self.needed[rows].max())
+
+    def open(self, rows: Indices, found: _Part, end: int) -> Indices:
+        still = self.needed > end
+        failing, draws, sure = (column[np.lexsort((found[1], found[0]))] for column in found)
+        for row, first in zip(*np.unique(failing, return_index=True), strict=True):
+            mine = slice(first, np.searchsorted(failing, row, side="right"))
+            seen = list(zip(draws[mine].tolist(), sure[mine].tolist(), strict=True))
+            verdict, at, _ = self.test.decide(seen, end, self.counts[row])
+            count, clear = self.counts[row]
+            self.counts[row] = count, _ = count + len(seen), clear + int(np.count_nonzero(sure[mine]))
+            still[row] = verdict == "UNKNOWN" and at == end < self.cap
+            # N_k that lie beyond the cap need not be known exactly
+            self.needed[row] = self.test.needed(count) if self.test.certify.crosses(self.cap, count) else self.cap
+        return np.asarray(rows[still[rows]])
+
+
+def _scan(question: Question, stream: Stream, cut: _Pair, stop: _Stop, block: int, progress: Progress | None) -> _Part:
+    shifts, moving, active = question.shifts, question.coordinates, np.arange(len(question.X))
+    found: list[_Part] = [_NOTHING]
+    begin = cut[0]
+    while begin < cut[1] and len(active):
+        until = max(stop.until(active, begin), begin + 1)
+        # a whole group of directions costs no more than a part of it, and needs no copy
+        end = min(begin + block, cut[1], -(-until // ALIGN) * ALIGN)
+        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end
+        directions, seen = shifts.directions(moving, stream, begin, whole), [_NOTHING]
+        for chunk in range(0, len(active), ROWS):
+            rows = active[chunk : chunk + ROWS]
+            column, sample, sure = _failing_pairs(question, rows, directions, end - begin)
+            if len(column):
+                seen.append((rows[column], begin + sample, sure))
+        found += seen[1:]
+        active = stop.open(active, join(seen), end)
+        if progress is not None:
+            progress.advance(end - begin)
+        begin = end
+    return join(found)
+
+
+def join(parts: list[_Part]) -> _Part:
+    """The entries of several scans, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
+
+
+def _failing_pairs(question: Question, rows: Indices, directions: Floats, count: int) -> _Part:
+    """Row and sample of each margin of the first `count` directions that is not clearly positive, and if it is sure."""
+    some = slice(None) if len(rows) == len(question.X) else rows
+    band, margins = question.band[some], question.margins(directions, some)[:count]
+    good = margins > band  # written so that a NaN fails
+    if good.all():
+        return _NOTHING
+    sample, column = np.nonzero(~good)
+    return column, sample, ~(margins[sample, column] >= -band[column])
+
+
+_NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))

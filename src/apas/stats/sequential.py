@@ -1,0 +1,339 @@
+"""The anytime test of a share: counts that may be looked at after every draw, and boundaries that are exact integers.
+
+With q = 1 - coverage, of n draws k failed. Likelihood ratios of "the odds of failing are g times those of q" against q,
+in a fixed mixture, are non-negative supermartingales that start at 1, if what they speak against is true:
+
+    E_n(k) = sum_i w_i g_i**k / (1 - (1 - g_i) q)**n,  g_i < 1, if at least a share q fails;
+    F_n(k) = sum_i v_i h_i**k / (1 + (h_i - 1) q)**n,  h_i > 1, if at most a share q fails.
+
+By Ville's inequality such a process ever reaches 1 / risk with probability at most `risk`. So the claim is certified as
+soon as E does and refuted as soon as F does, and it is legal to stop, to look at any time, and to go on. E rises with n
+and falls with k, and F the other way round: the test is two rows of integers, N_k and L_r, whatever the draws are.
+
+The mixture is part of the test and has a version, `ANYTIME`: who could choose it could choose it after the draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from typing import SupportsIndex
+
+import numpy as np
+
+from apas.errors import InputError
+from apas.stats.binomial import Number, as_confidence, as_count, as_probability, precision
+
+#: Name of the test with the mixtures below, as evidence has it.
+ANYTIME = "anytime/1"
+_PRIORS = ("0 1/8 1/4 1/2 3/4 7/8", "6 3 3 3 3 2"), ("5/4 3/2 2 4 16 256", "2 2 2 2 1 1")
+#: Odds ratios of the mixtures that certify and refute, with their weights.
+_CERTIFY, _REFUTE = (
+    {Fraction(g): Fraction(int(w), total) for g, w in zip(ratios.split(), weights.split(), strict=True)}
+    for (ratios, weights), total in zip(_PRIORS, (20, 10), strict=True)
+)
+#: A row is given up once so many draws are in doubt, and would refute if all of them were sure.
+MOST_DOUBTFUL = 1000
+_DIGITS = 60
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Weights and odds ratios of likelihood ratios against a share q; `crosses` tells whether they reach 1 / risk."""
+
+    prior: tuple[tuple[Fraction, Fraction], ...]
+    q: Fraction
+    risk: Fraction
+    _logs: tuple[tuple[float, float, float], ...] = field(init=False, repr=False, compare=False)
+    _level: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # per ratio: log of its weight, of itself (-inf of 0), and by how much a draw that does not fail raises it
+        logs = [
+            (math.log(w), math.log(g) if g else -math.inf, -_log1p((g - 1) * self.q))
+            for g, w in self.prior
+            if g or self.q < 1
+        ]
+        object.__setattr__(self, "_logs", tuple(logs))
+        object.__setattr__(self, "_level", math.log(self.risk.denominator) - math.log(self.risk.numerator))
+
+    def crosses(self, n: int, k: int) -> bool:
+        """Whether the mixture is at least 1 / risk with k failures among n draws, decided without rounding."""
+        gap, _, error = self._gap(n, k)
+        if abs(gap) > error:
+            return gap > 0
+        with localcontext(precision(_DIGITS)):
+            total = Decimal(0)
+            for g, w in self.prior:
+                if g or not k:
+                    base, ratio = 1 + (g - 1) * self.q, Decimal(g.numerator) / g.denominator
+                    power = (Decimal(base.denominator) / base.numerator) ** n
+                    total += Decimal(w.numerator) / w.denominator * (ratio**k if k else 1) * power
+            beyond = total * self.risk.numerator / self.risk.denominator - 1
+            # each factor of a term is rounded once, and powers multiply the error of their base
+            if abs(beyond) > (abs(beyond) + 1) * 8 * (n + k + 9) * Decimal(10) ** (1 - _DIGITS):
+                return beyond > 0
+        terms = (w * g**k / (1 + (g - 1) * self.q) ** n for g, w in self.prior)  # a tie, which fractions settle
+        return sum(terms, Fraction(0)) * self.risk >= 1
+
+    def _gap(self, n: float, k: int) -> tuple[float, float, float]:
+        """Logarithm of the mixture less that of 1 / risk, its slope in n, and a bound on the error of the former."""
+        terms = [(w + (k * g if k else 0.0) + n * rate, rate) for w, g, rate in self._logs if k == 0 or g > -math.inf]
+        if not terms:
+            return -math.inf, 0.0, 0.0
+        top = max(term for term, _ in terms)
+        parts = [math.exp(term - top) for term, _ in terms]
+        total = sum(parts)
+        slope = sum(part * rate for part, (_, rate) in zip(parts, terms, strict=True)) / total
+        # all logarithms are right to some 2e-16 of themselves, and no term of the sum is larger than this; what is not
+        # decided beyond ten times that is decided with 60 digits
+        size = max(abs(n * rate) + abs(k * g if k else 0.0) for _, g, rate in self._logs if k == 0 or g > -math.inf)
+        return top + math.log(total) - self._level, slope, 4e-15 * (size + abs(self._level) + 10)
+
+    def root(self, k: int, start: float) -> float:
+        """About the n at which the mixture is 1 / risk: it is log-convex in n, so that Newton's method goes one way."""
+        n = start
+        for _ in range(200):
+            gap, slope, _ = self._gap(n, k)
+            step = -gap / slope
+            n = max(n + step, float(k))
+            if abs(step) < 0.25:
+                break
+        return n
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The anytime test of one coverage at one risk: which counts certify, and which refute."""
+
+    certify: Mixture
+    refute: Mixture
+    _needed: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+
+    def needed(self, failures: int) -> int:
+        """N_k: the least number of draws at which so many failures certify."""
+        if failures not in self._needed:
+            n = math.ceil(self.certify.root(failures, self._needed.get(failures - 1, failures + 1)))
+            while not self.certify.crosses(n, failures):
+                n += 1
+            while n > failures + 1 and self.certify.crosses(n - 1, failures):
+                n -= 1
+            self._needed[failures] = n
+        return self._needed[failures]
+
+    def last(self, failures: int) -> int:
+        """L_r: the last draw at which failure number r refutes, 0 if it never does."""
+        if not self.refute.crosses(failures, failures):
+            return 0
+        n = max(failures, math.floor(self.refute.root(failures, failures)))
+        while not self.refute.crosses(n, failures):
+            n -= 1
+        while self.refute.crosses(n + 1, failures):
+            n += 1
+        return n
+
+    def most(self, draws: int) -> int:
+        """The largest number of failures that certifies after so many draws, -1 if none does."""
+        low, high = -1, draws  # E is at most 1 where all draws fail
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.certify.crosses(draws, middle) else (low, middle)
+        return low
+
+    def least(self, draws: int) -> int:
+        """The smallest number of failures that refutes after so many draws; one more than the draws if none does."""
+        low, high = 0, draws + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.refute.crosses(draws, middle) else (middle, high)
+        return high
+
+    def decide(
+        self, failing: Iterable[tuple[int, bool]], cap: int, before: tuple[int, int] = (0, 0)
+    ) -> tuple[str, int, int]:
+        """Verdict, the draw that decides, and how many of the failing draws lie up to it.
+
+        Parameters
+        ----------
+        failing : iterable of (int, bool)
+            Numbers of the failing draws, from 0 and in order, and whether each is beyond doubt; what comes after the
+            decision does not matter.
+        cap : int
+            No draw from this number on is looked at.
+        before : tuple of int, default (0, 0)
+            Failures, and those beyond doubt, of an earlier part of the same draws, which decided nothing.
+        """
+        (count, clear), taken = before, 0
+        for at, sure in failing:
+            if at >= cap or self.certify.crosses(at, count):
+                break
+            count, clear, taken = count + 1, clear + bool(sure), taken + 1
+            if sure and self.refute.crosses(at + 1, clear):
+                return "REFUTED", at + 1, taken
+            if count - clear >= MOST_DOUBTFUL and self.refute.crosses(at + 1, count):
+                return "UNKNOWN", at + 1, taken
+        certified = self.certify.crosses(cap, count)  # E rises with the draws: then it did so at N_k of them
+        return ("CERTIFIED", self.needed(count), taken) if certified else ("UNKNOWN", cap, taken)
+
+
+def _log1p(x: Fraction) -> float:
+    """Return log(1 + x) of an exact x > -1, right to a few units of its last digit."""
+    return math.log1p(float(x)) if x > Fraction(-1, 2) else math.log(1 + x)
+
+
+@lru_cache(maxsize=4096)
+def boundary(coverage: Number, confidence: Number) -> Boundary:
+    """Return the anytime test of a coverage at a confidence."""
+    q = 1 - as_probability("coverage", coverage, "give the share that must be valid, such as 0.995")
+    risk = 1 - as_confidence(confidence)
+    return Boundary(Mixture(tuple(_CERTIFY.items()), q, risk), Mixture(tuple(_REFUTE.items()), q, risk))
+
+
+def anytime_sample_size(failures: SupportsIndex = 0, *, coverage: Number, confidence: Number) -> int:
+    """Return after how many draws so few failures certify in the anytime test.
+
+    Parameters
+    ----------
+    failures : int, default 0
+        How many of the draws failed.
+    coverage : float, Fraction or Decimal
+        Share of the set that must be valid, strictly between 0 and 1.
+    confidence : float, Fraction or Decimal
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    int
+        N_k, the least n at which k failures certify.
+
+    Notes
+    -----
+    The number of draws need not be fixed: whoever looks after every draw, stops when it suits and goes on later makes
+    a false claim with probability at most ``1 - confidence`` all the same. Void if draws are left out, or another row
+    of draws is begun because the first one disappointed.
+
+    References
+    ----------
+    Ville, J. (1939). Étude critique de la notion de collectif. Robbins, H. (1970). Statistical methods related to the
+    law of the iterated logarithm. Annals of Mathematical Statistics 41, 1397-1409.
+
+    Examples
+    --------
+    >>> anytime_sample_size(0, coverage=0.995, confidence=0.999)  # 1379 if their number is fixed in advance
+    1572
+    >>> [anytime_sample_size(k, coverage=0.95, confidence=0.95) for k in range(3)]
+    [73, 139, 179]
+    """
+    k = as_count("failures", failures, 0, "give how many of the draws failed")
+    return boundary(coverage, confidence).needed(k)
+
+
+def anytime_refuting_draw(failures: SupportsIndex, *, coverage: Number, confidence: Number) -> int:
+    """Return the last draw at which failure number `failures` refutes in the anytime test.
+
+    Parameters
+    ----------
+    failures : int
+        Number of the failure, from 1.
+    coverage, confidence : float, Fraction or Decimal
+        As in `anytime_sample_size`.
+
+    Returns
+    -------
+    int
+        L_r: if failure number r comes by this draw, less than `coverage` is valid, with that confidence. 0 if failure
+        number r never refutes.
+
+    Examples
+    --------
+    >>> [anytime_refuting_draw(r, coverage=0.95, confidence=0.95) for r in (1, 2, 3, 4)]
+    [0, 2, 6, 12]
+    """
+    r = as_count("failures", failures, 1, "give the number of the failure, counted from 1")
+    return boundary(coverage, confidence).last(r)
+
+
+def anytime_coverage_lower(draws: SupportsIndex, failures: SupportsIndex, *, confidence: Number) -> float:
+    """Return a lower confidence bound on the share of valid draws that holds at every number of draws.
+
+    Parameters
+    ----------
+    draws, failures : int
+        Draws that were counted so far, and how many of them failed.
+    confidence : float, Fraction or Decimal
+        Of all the bounds of a run together, strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        The bound: with probability `confidence` it is at most the true share after every one of the draws, so that
+        also a run that stopped because of what it saw has it. 0 where nothing is known.
+
+    Notes
+    -----
+    ``anytime_coverage_lower(n, k) >= R`` goes with ``n >= anytime_sample_size(k, coverage=R)``, at the same confidence.
+
+    Examples
+    --------
+    >>> round(anytime_coverage_lower(1572, 0, confidence=0.999), 6)
+    0.995003
+    """
+    n, k, risk = *_counts(draws, failures), 1 - as_confidence(confidence)
+    share = _limiting_share(_CERTIFY, n, k, risk)
+    return float(np.nextafter(1.0 - share, 0.0)) if share < 1 else 0.0  # below, however the difference was rounded
+
+
+def anytime_coverage_upper(draws: SupportsIndex, failures: SupportsIndex, *, confidence: Number) -> float:
+    """Return an upper confidence bound on the share of valid draws that holds at every number of draws.
+
+    Parameters
+    ----------
+    draws, failures : int
+        Draws that were counted so far, and how many of them failed.
+    confidence : float, Fraction or Decimal
+        Of all the bounds of a run together, strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        The bound: with probability `confidence` it is at least the true share after every one of the draws; 1 where
+        nothing is known.
+
+    Examples
+    --------
+    >>> round(anytime_coverage_upper(12, 4, confidence=0.95), 4)
+    0.9496
+    """
+    n, k, risk = *_counts(draws, failures), 1 - as_confidence(confidence)
+    share = _limiting_share(_REFUTE, n, k, risk)
+    return float(np.nextafter(1.0 - share, 1.0)) if share > 0 else 1.0
+
+
+def _counts(draws: SupportsIndex, failures: SupportsIndex) -> tuple[int, int]:
+    n = as_count("draws", draws, 0, "give the number of draws that were counted")
+    k = as_count("failures", failures, 0, "give how many of the draws failed")
+    if k > n:
+        raise InputError(f"failures must be at most draws, got {k} of {n}; check that they are not swapped")
+    return n, k
+
+
+def _limiting_share(mixture: dict[Fraction, Fraction], n: int, k: int, risk: Fraction) -> float:
+    """Return the failing share at which a mixture reaches 1 / risk, rounded to the side on which the claim is weaker.
+
+    E rises with the share, so that the shares above are excluded: the bound is rounded up. F falls with it, the shares
+    below are excluded: it is rounded down.
+    """
+    prior, rises = tuple(mixture.items()), Fraction(0) in mixture
+    low, high = 0.0, 1.0
+    while True:
+        # shares are small: until the order of magnitude is known, geometric means find it faster
+        middle = math.sqrt(low * high) if low and high > 2 * low else high / 64 if not low else (low + high) / 2
+        if not low < middle < high or middle < 1e-300:
+            break
+        above = Mixture(prior, Fraction(middle), risk).crosses(n, k) == rises
+        low, high = (low, middle) if above else (middle, high)
+    return high if rises else low
