@@ -40,11 +40,13 @@ from apas.models.digest import model_digest
 from apas.shifts.base import KINDS, Ellipsoid, Fingerprinted, Listed, ShiftSet
 from apas.shifts.distance import read_model
 from apas.shifts.observed import ObservedShifts
-from apas.stats import allowed_failures, sample_size
+from apas.stats import allowed_failures, anytime_refuting_draw, sample_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: The probability of an alarm about a claim that is true, over all time.
+ALARM = 0.05
 #: How far a score that is computed again may be off, relative to its size.
 SAME_SCORE = 1e-9
 
@@ -117,6 +119,29 @@ class NextUpdate:
     def results(self) -> type[Certificates]:
         """What holds certificates with this claim."""
         return Calibration
+
+    def contradicted(self, kept: Sequence[bool]) -> bool:
+        """Whether later updates contradict the claim, given in their order whether each kept all rows.
+
+        If it is true, they ever do with a probability of at most `ALARM`, however often one looks. A share is refuted
+        by the anytime test. In the marginal form the updates are balls of an urn: if n later ones broke j times, the
+        next breaks with probability ``(a + j) / (a + b + n)`` with a = m + 1 - k and b = k, or less where scores tie.
+        What is bet against it is an urn that begins with a of each kind, whose odds grow with every break.
+        """
+        broken, log = 0, math.lgamma
+        for n, held in enumerate(kept, 1):
+            broken += not held
+            if self.level is not None:
+                if not held and n <= anytime_refuting_draw(broken, coverage=self.coverage, confidence=1 - ALARM):
+                    return True
+                continue
+            b = rank(len(self.worst), self.coverage, None)
+            a = len(self.worst) + 1 - b
+            even = log(2 * a) - 2 * log(a) + log(a + broken) + log(a + n - broken) - log(2 * a + n)
+            fair = log(a + b) - log(a) - log(b) + log(a + broken) + log(b + n - broken) - log(a + b + n)
+            if a <= b and even - fair >= math.log(1 / ALARM) + 1e-9:  # what rounding adds is far less
+                return True
+        return False
 
     def _above(self) -> str:
         every = f"all {self.rows} rows" if self.rows != 1 else "the one row"
