@@ -148,6 +148,8 @@ class NextUpdate:
         limit = self.threshold
         if limit == -math.inf:  # no update broke any
             return f"{every} of the list"
+        if self.score["kind"] == "offers":
+            return f"all {self.rows} offers at the least delta of the grid above {exactly(limit)}"
         return f"{every} whose {self.scored} exceeds {exactly(limit) if limit < math.inf else 'every number'}"
 
     def __str__(self) -> str:
