@@ -317,13 +317,14 @@ class Calibration(Certificates):
     FORMAT = "apas-calibration"
     COLUMNS: ClassVar[tuple[str, ...]] = (*Certificates.COLUMNS[:3], "score", *Certificates.COLUMNS[3:])
     offers: Any = None
+    _stated: NextUpdate | None = None
 
     @property
     def claim(self) -> NextUpdate:
         """The claim that all rows share."""
-        if not len(self):
-            raise InputError("a calibration of no rows has no claim; calibrate with at least one row.")
-        return self[0].claim  # type: ignore[return-value]
+        if self._stated is None and not len(self):
+            raise InputError("a calibration of no rows, read from a file, has no claim; calibrate with some.")
+        return self._stated or self[0].claim  # type: ignore[return-value]
 
     @property
     def scores(self) -> Floats:
@@ -459,7 +460,9 @@ def certified_by(
             verdict, reason = (Verdict.UNKNOWN, NEAR_BOUNDARY) if near[i] else (Verdict.REFUTED, NOT_VALID)
         items.append(Certificate(claim, verdict, 1.0, target, "calibration", found, reason))
     names = question.model.feature_names if offers(question.model, Named) else None
-    return Calibration(items, **question.context, feature_names=names, model=question.model)
+    made = Calibration(items, **question.context, feature_names=names, model=question.model)
+    made._stated = claim
+    return made
 
 
 def _worded(claim: NextUpdate, found: CalibrationEvidence) -> tuple[Verdict, str]:

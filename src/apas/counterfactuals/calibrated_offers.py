@@ -105,12 +105,10 @@ def calibrate_offers(
         own.append((delta, found, question, fails.sum(axis=0)))
     recipe = {"kind": "offers", "grid": deltas.tolist()}
     rest = (recipe, tuple(worst.tolist()), None, tuple(seen))
-    result: Calibration | None = None
     for delta, found, question, failures in own:
-        if len(question) and (result is None or not result.certified.any()):
-            scores = np.full(len(question), delta)
-            result = certified_by(question, scores, failures, coverage, confidence, question.measure, *rest)
-            result.offers, result.inputs = found, found[found.found].inputs
-    if result is None:
-        raise InputError("`grid` must hold a delta at which offers are found, but there are none at any of these.")
+        scores = np.full(len(question), delta)
+        result = certified_by(question, scores, failures, coverage, confidence, question.measure, *rest)
+        result.offers, result.inputs = found, found[found.found].inputs
+        if result.certified.any():
+            break
     return result
