@@ -508,7 +508,8 @@ def claims(entry):
     """The certificate of a row or else its largest shift, whether it promises anything, and what; 1 for every shift."""
     c = entry["certificate"] or entry["max_shift"]
     claim, alone = c["claim"], (c.get("trace") or {}).get("claim") == "per test"
-    sure = math.nan if alone else claim.get("confidence", claim.get("level", 1) or 0)  # of each test alone, not of the delta they led to
+    sure = claim.get("confidence", claim.get("level", 1) or 0)
+    sure = math.nan if alone else sure  # of each test alone, not of the delta they led to
     promise = c.get("verdict", "CERTIFIED") == "CERTIFIED" and c["delta"] > 0
     return c, promise, {"coverage": claim.get("coverage", 1), "confidence": sure, "delta": c["delta"]}
 
