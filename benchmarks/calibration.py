@@ -165,7 +165,7 @@ def _comparable(pool: Pool) -> bool:
 
 
 #: Drift per month before and from the break on.
-WORLDS = {"no drift": (0.0, 0.0), "steady drift": (1 / 12, 1 / 12), "sudden drift": (1 / 12, 5 / 12)}
+WORLDS = {"no drift": (0.0, 0.0), "steady drift": (1 / 24, 1 / 24), "sudden drift": (1 / 24, 5 / 24)}
 MONTHS, WINDOW, BREAK = 40, 19, 30
 
 

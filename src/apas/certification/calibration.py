@@ -1,16 +1,10 @@
 """`calibrate_delta`: from updates of a model, the delta above which the next update keeps every row.
 
-Fix a list of rows and a score of each, made without the updates. Let S_i be the largest score among the rows that
-update i breaks, minus infinity if it keeps all, and q the k-th smallest of S_1, ..., S_m. If one more update is
-exchangeable with these, it breaks a row of a score above q with probability at most ``1 - k / (m + 1)``.
-
-*Proof.* It does so if and only if its own S exceeds q. S is at most the k-th smallest of the m others if and only if it
-is at most the k-th smallest of all m + 1 (to insert a value above that one does not change it, and one not above it
-only lowers it to a number of at least itself). By exchangeability this has probability at least k / (m + 1); ties only
-add to it. It is one event for all rows, so that nothing is divided among them.
-
-For independent updates ``k = m - allowed_failures(m, coverage, confidence)`` gives a tolerance limit: with the
-confidence, a share `coverage` of all updates keeps every row of a score above q.
+Fix rows and a score of each, made without the updates. Let S_i be the largest score among the rows that update i breaks
+(minus infinity if none), and q the k-th smallest of S_1, ..., S_m. An update that is exchangeable with these keeps every
+row of a score above q with probability at least ``k / (m + 1)``: its own S is at most the k-th smallest of the others if
+and only if it is at most the k-th smallest of all m + 1. For independent updates ``k = m - allowed_failures(m)`` makes q
+a tolerance limit. The page "Mathematics" has the proofs.
 """
 
 from __future__ import annotations
@@ -55,25 +49,11 @@ SAME_SCORE = 1e-9
 class NextUpdate:
     """The next update keeps every row whose score exceeds a threshold.
 
-    Parameters
-    ----------
-    coverage : float
-        The share of updates that keep all these rows.
-    level : float or None
-        The confidence that this share is reached, over the updates that calibrated. None for the marginal form: the
-        share is then reached on average over calibrations, and not surely by this one.
-    measure : str
-        The updates, in words.
-    rows : int
-        How many rows have a score above the threshold.
-    score : mapping
-        How rows were scored: its `kind`, and of a `max_shift` what repeats it.
-    worst : tuple of float
-        Per update the largest score among the rows that it breaks; minus infinity if it breaks none.
-    steps : tuple of (int, int) or None
-        Of pairs of models, which of those listed are base and successor; None if all are updates of the one model.
-    made_with : tuple of str
-        SHA-256 of models that the rows and their scores were made with: no update is one of them.
+    `coverage` is the share of updates that keep all these rows, `level` the confidence that it is reached over the updates
+    that calibrated; None for the marginal form, in which it is reached on average over calibrations. `rows` have a score
+    above the threshold. `score` says how rows were scored, `worst` per update the largest score that it breaks (minus
+    infinity if none), `steps` of pairs which of the listed models are base and successor, `made_with` the SHA-256 of the
+    models that rows and scores were made with: no update is one of them.
     """
 
     coverage: float
@@ -123,11 +103,11 @@ class NextUpdate:
     def contradicted(self, kept: Sequence[bool]) -> bool:
         """Whether later updates contradict the claim, given in their order whether each kept all rows.
 
-        If it is true, they ever do with a probability of at most `ALARM`, however often one looks. A share is refuted
-        by the anytime test. In the marginal form the updates are balls of an urn: if n later ones broke j times, the
-        next breaks with probability ``(a + j) / (a + b + n)`` with a = m + 1 - k and b = k, or less where scores tie.
-        What is bet against it is an urn that begins with a of each kind, whose odds grow with every break.
+        If it is true, they ever do with a probability of at most `ALARM`, however often one looks.
         """
+        # A share is refuted by the anytime test. In the marginal form later updates are balls of an urn: if j of n broke,
+        # the next breaks with probability (a + j) / (a + b + n), a = m + 1 - k and b = k, or less where scores tie. What
+        # is bet against it is an urn that begins with a of each kind, whose odds grow with every break.
         broken, log = 0, math.lgamma
         for n, held in enumerate(kept, 1):
             broken += not held
@@ -309,9 +289,8 @@ class Calibration(Certificates):
     --------
     >>> import apas
     >>> base, *updates = (apas.FeedForward([[[1.0]]], [[b / 50]]) for b in range(10))
-    >>> found = apas.calibrate_delta(base, updates[::-1], [[-0.1], [0.3]], target=0, confidence=None, rng=0)
-    >>> found.certified.tolist(), found.delta > 0
-    ([False, False], True)
+    >>> apas.calibrate_delta(base, updates, [[-0.1], [0.3]], target=0, confidence=None, rng=0).certified.tolist()
+    [False, False]
     """
 
     FORMAT = "apas-calibration"
@@ -379,18 +358,15 @@ def calibrate_delta(
     rows : array_like, data frame, Counterfactuals or Certificates of shape (rows, features)
         The explanations, chosen without a look at the updates.
     target : label, array_like of labels or "predicted"
-        The class each row must keep.
     coverage : float, default 0.9
         The share of updates that are to keep all rows together.
     confidence : float or None, default 0.95
-        How surely that share is reached, over the updates that calibrate. None for the marginal form, which needs fewer
-        updates: the next one keeps all rows with probability `coverage`, over calibration and update.
+        How surely that share is reached. None for the marginal form, which needs fewer updates: the next one keeps all
+        rows with probability `coverage`, over calibration and update.
     score : "max_shift", ShiftSet or callable, default "max_shift"
-        What orders the rows. A set of shifts: `max_shift` over it (in closed form for `EllipsoidShifts`); models that
-        were listed (`ObservedShifts`): the margin over its standard deviation across these, which must be other models
-        than the updates; a function of model, rows and targets that gives a number per row.
+        What orders the rows: `max_shift` over a box or another set; of `ObservedShifts` the margin over its standard
+        deviation across these models, none of which may be an update; or a function of model, rows and targets.
     rng : None, int or numpy.random.Generator
-        Seed of `max_shift`.
 
     Returns
     -------
@@ -400,9 +376,9 @@ def calibrate_delta(
     Notes
     -----
     Assumed is that the next update is exchangeable with those listed (with a confidence, that all are independent draws
-    of one process). Rows or scores that were chosen with these updates void it: an update that is known to have taken
-    part is refused. Rows of steps must not depend on any model of the steps, `model` included: list applicants, not the
-    offers of one model. It speaks of these rows: others, offers above all, are not covered (`calibrate_offers`).
+    of one process). Rows or scores chosen with these updates void it; an update that is known to have taken part is
+    refused. Rows of steps must not depend on any model of them, `model` included. Other rows, offers above all, are not
+    covered: see `calibrate_offers`.
 
     Examples
     --------

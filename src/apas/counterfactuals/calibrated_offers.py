@@ -1,9 +1,8 @@
 """`calibrate_offers`: the delta at which the next update keeps every offer that `generate` makes.
 
-Offers lie where the search stops, at the limit of what is certified, so that a delta calibrated on other rows says
-nothing about them. They are calibrated as a family: a list of offers for each delta of a grid, all made without the
-updates. With S_i the largest delta at which update i breaks an offer, the proof of `apas.certification.calibration`
-holds as it stands, for the offers at every delta of the grid above the threshold.
+Offers lie where the search stops, so that a delta calibrated on other rows says nothing about them. They are calibrated
+as a family, a list for each delta of a grid, made without the updates; S_i is the largest delta at which update i breaks
+an offer, and the claim of `apas.certification.calibration` holds for the offers at every delta above the threshold.
 """
 
 from __future__ import annotations

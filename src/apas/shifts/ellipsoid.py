@@ -42,11 +42,9 @@ class EllipsoidShifts(EqualByContent):
 
     Notes
     -----
-    Where only the output layer moves, and so in linear models, everything is known in closed form: the least margin is
-    ``f - delta |L'z|`` with ``C = L L'`` and z the inputs of the layer and 1; `Exact` and `IntervalBounds` say so about
-    every shift, `max_shift` divides, and `Enumeration` gives the share. Of a network that moves as a whole, draws speak
-    of most shifts; proofs about every one fall back on the box around the ellipsoid, which is hopeless beyond a few
-    parameters.
+    Where only the output layer moves, and so in linear models, everything is known in closed form: every shift (`Exact`,
+    `IntervalBounds`), the share (`Enumeration`), and `max_shift`. Of a network that moves as a whole, draws speak of most
+    shifts; proofs about every one are those of the box around the ellipsoid.
 
     Examples
     --------
@@ -93,10 +91,9 @@ class EllipsoidShifts(EqualByContent):
         model : object
             A logistic regression, or a network with a sigmoid output, of which the last layer moves.
         X : array_like or data frame
-            The rows it was fitted to; their classes are not needed.
+            The rows it was fitted to.
         penalty : float, optional
-            What multiplies half the squared length of the weights (not of the bias) in the loss that was minimised; 1 /
-            C of scikit-learn's `LogisticRegression` unless given.
+            Of half the squared length of the weights in the loss; 1 / C of scikit-learn unless given.
         distribution : {"uniform", "normal"}, default "uniform"
         """
         net = as_model(model)
