@@ -1,10 +1,10 @@
 """`calibrate_delta`: from updates of a model, the delta above which the next update keeps every row.
 
 Fix rows and a score of each, made without the updates. Let S_i be the largest score among the rows that update i breaks
-(minus infinity if none), and q the k-th smallest of S_1, ..., S_m. An update that is exchangeable with these keeps every
-row of a score above q with probability at least ``k / (m + 1)``: its own S is at most the k-th smallest of the others if
-and only if it is at most the k-th smallest of all m + 1. For independent updates ``k = m - allowed_failures(m)`` makes q
-a tolerance limit. The page "Mathematics" has the proofs.
+(minus infinity if none), and q the k-th smallest of S_1, ..., S_m. An update that is exchangeable with these keeps
+every row of a score above q with probability at least ``k / (m + 1)``: its own S is at most the k-th smallest of the
+others if and only if it is at most the k-th smallest of all m + 1. For independent updates ``k = m -
+allowed_failures(m)`` makes q a tolerance limit. The page "Mathematics" has the proofs.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ SAME_SCORE = 1e-9
 class NextUpdate:
     """The next update keeps every row whose score exceeds a threshold.
 
-    `coverage` is the share of updates that keep all these rows, `level` the confidence that it is reached over the updates
-    that calibrated; None for the marginal form, in which it is reached on average over calibrations. `rows` have a score
-    above the threshold. `score` says how rows were scored, `worst` per update the largest score that it breaks (minus
-    infinity if none), `steps` of pairs which of the listed models are base and successor, `made_with` the SHA-256 of the
-    models that rows and scores were made with: no update is one of them.
+    `coverage` is the share of updates that keep all these rows, `level` the confidence that it is reached over the
+    updates that calibrated; None for the marginal form, in which it is reached on average over calibrations. `rows`
+    have a score above the threshold. `score` says how rows were scored, `worst` per update the largest score that it
+    breaks (minus infinity if none), `steps` of pairs which of the listed models are base and successor, `made_with` the
+    SHA-256 of the models that rows and scores were made with: no update is one of them.
     """
 
     coverage: float
@@ -105,9 +105,9 @@ class NextUpdate:
 
         If it is true, they ever do with a probability of at most `ALARM`, however often one looks.
         """
-        # A share is refuted by the anytime test. In the marginal form later updates are balls of an urn: if j of n broke,
-        # the next breaks with probability (a + j) / (a + b + n), a = m + 1 - k and b = k, or less where scores tie. What
-        # is bet against it is an urn that begins with a of each kind, whose odds grow with every break.
+        # A share is refuted by the anytime test. In the marginal form later updates are balls of an urn: if j of n
+        # broke, the next breaks with probability (a + j) / (a + b + n), a = m + 1 - k and b = k, or less where scores
+        # tie. What is bet against it is an urn that begins with a of each kind, whose odds grow with every break.
         broken, log = 0, math.lgamma
         for n, held in enumerate(kept, 1):
             broken += not held
@@ -173,10 +173,11 @@ class NextUpdate:
         level = None if about.is_null("level") else check_probability(about.number("level"), "level", "NextUpdate")
         coverage = check_probability(about.number("coverage"), "coverage", "NextUpdate")
         worst = tuple(_from_json(about, "worst", value) for value in about.items("worst"))
-        steps = None if about.is_null("steps") else tuple(tuple(step) for step in about.items("steps"))
-        whole = (type(n) is int and n >= 0 for step in steps or () for n in step)
-        if steps is not None and not (len(steps) == len(worst) and all(len(s) == 2 for s in steps) and all(whole)):
+        pairs = [] if about.is_null("steps") else about.items("steps")
+        whole = all(isinstance(p, list) and len(p) == 2 and all(type(n) is int and n >= 0 for n in p) for p in pairs)
+        if not whole or (not about.is_null("steps") and len(pairs) != len(worst)):
             raise about.wrong("steps", "a pair of numbers of models per update, or null")
+        steps = None if about.is_null("steps") else tuple((base, successor) for base, successor in pairs)
         score = about.inner("score")
         score.text("kind")
         made = [Fields({"made_with": d}, about.where).digest("made_with") for d in about.items("made_with")]

@@ -42,9 +42,9 @@ class EllipsoidShifts(EqualByContent):
 
     Notes
     -----
-    Where only the output layer moves, and so in linear models, everything is known in closed form: every shift (`Exact`,
-    `IntervalBounds`), the share (`Enumeration`), and `max_shift`. Of a network that moves as a whole, draws speak of most
-    shifts; proofs about every one are those of the box around the ellipsoid.
+    Where only the output layer moves, and so in linear models, everything is known in closed form: every shift
+    (`Exact`, `IntervalBounds`), the share (`Enumeration`), and `max_shift`. Of a network that moves as a whole, draws
+    speak of most shifts; proofs about every one are those of the box around the ellipsoid.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class EllipsoidShifts(EqualByContent):
         root = None
         if square and np.abs(given - given.T).max() <= SYMMETRIC * np.abs(given).max():
             with suppress(np.linalg.LinAlgError):
-                root = np.linalg.cholesky(0.5 * (given + given.T))
+                root = np.linalg.cholesky(0.5 * given + 0.5 * given.T)
         if root is None:
             told = f"a symmetric positive definite matrix of finite numbers, got shape {given.shape}"
             raise InputError(f"`covariance` of EllipsoidShifts must be {told}; of few samples, add to its diagonal.")
