@@ -210,7 +210,13 @@ def other_rows(certificate):
         certificate["verdict"] = "CERTIFIED"
 
 
-@pytest.mark.parametrize("change", [lower_worst, raise_score, fewer_failures, less_coverage, other_rows])
+def update_took_part(certificate):
+    certificate["claim"]["made_with"] = [apas.ObservedShifts([noisy(1)[1][0]]).digests[0]]
+
+
+@pytest.mark.parametrize(
+    "change", [update_took_part, lower_worst, raise_score, fewer_failures, less_coverage, other_rows]
+)
 def test_forged_calibrations_fail(tmp_path, change):
     base, fits, rows, _ = noisy(19)
     margins = base.decision_function(rows)
@@ -219,6 +225,9 @@ def test_forged_calibrations_fail(tmp_path, change):
     assert 0 < found.certified.sum() < 5
     path = tmp_path / "calibration.json"
     apas.save_certificates(found, path)
+    if change is update_took_part:
+        fits[0] = noisy(1)[1][0]
+        apas.save_certificates(apas.calibrate_delta(base, fits, some, target=1, confidence=None, rng=0), path)
     tampered(path, change)
     assert apas.verify(path, base, models=fits).exit_code == 1
 

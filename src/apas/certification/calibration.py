@@ -240,6 +240,9 @@ class CalibrationEvidence:
             return False, "the claim is not about the listed models"
         if _worded(claim, self) != (certificate.verdict, certificate.reason):
             return False, "verdict and reason do not follow from the score and the claim"
+        listed = set(question.shifts.digests) if offers(question.shifts, Fingerprinted) else set()
+        if claim.steps is None and listed & {*claim.made_with, model_digest(question.model)}:
+            return False, "an update took part in making rows or scores"
         fails = broken_rows(question, claim.steps)[:, 0]
         if (self.draws, self.failures) != (len(fails), int(fails.sum())):
             return False, f"{int(fails.sum())} of {len(fails)} updates break it, the file says {self.failures}"
