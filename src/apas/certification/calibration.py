@@ -255,7 +255,8 @@ class CalibrationEvidence:
             bases[i] = own
         if again is not None and not abs(again - self.score) <= SAME_SCORE * abs(again):
             return False, f"its {claim.scored} is {again!r}, the file says {self.score!r}"
-        hidden = np.flatnonzero(fails & (bases * (1 - SAME_SCORE) > np.array(claim.worst)))
+        surely = np.where(np.isfinite(bases), bases - SAME_SCORE * np.abs(np.nan_to_num(bases)), bases)
+        hidden = np.flatnonzero(fails & (surely > np.array(claim.worst)))
         if len(hidden):
             return False, f"update number {hidden[0]} breaks it, the file says that it breaks no row of such a score"
         scored = "" if again is not None else "; the score itself is taken as stated"
