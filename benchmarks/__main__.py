@@ -8,10 +8,12 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from apas.errors import InputError
-from benchmarks import auditing, generation, radius, sampling, worstcase
+from benchmarks import anytime, auditing, generation, radius, sampling, worstcase
 
 with threadpool_limits(1):
     sampling.compare()
+    print()
+    anytime.compare()
     print()
     radius.compare()
     print()

@@ -10,10 +10,11 @@ from sklearn.preprocessing import StandardScaler
 
 import apas
 from apas import FeedForward, LinfShifts, Sampling
-from apas.certification.methods import sampling as scan
+from apas.certification import failing_draws as scan
 from apas.models import forward as passes
 
 METHOD = Sampling(coverage=0.95, n_samples=3000)
+ANYTIME = Sampling(coverage=0.95, n_samples=3000, test="anytime")
 
 
 def network(sizes, seed=0):
@@ -43,32 +44,36 @@ SIZES = [(3, 5, 1), (4, 6, 5, 3), (30, 40, 2)]
 def test_block_sizes(monkeypatch, sizes, numbers, draws, block, rows):
     one_by_one = draws == rows == 1  # a pass for each draw and row, so there are fewer of both
     net, X, deltas = question(sizes, 13 if one_by_one else 23)
-    method = Sampling(coverage=0.95, n_samples=700) if one_by_one else METHOD
-    expected = evidence(net, X, deltas, method)
-    assert len({e.failures for e in expected}) > 3  # the rows differ, so that a mix-up would show
+    methods = [Sampling(coverage=0.95, n_samples=700)] if one_by_one else [METHOD]
+    methods.append(Sampling(coverage=0.95, n_samples=methods[0].n_samples, test="anytime"))
+    expected = [evidence(net, X, deltas, method) for method in methods]
+    assert len({e.failures for e in expected[0]}) > 3  # the rows differ, so that a mix-up would show
     monkeypatch.setattr(scan, "NUMBERS", numbers)
     monkeypatch.setattr(scan, "DRAWS", draws)
     monkeypatch.setattr(scan, "DRAWS_MANY_ROWS", draws)
     monkeypatch.setattr(scan, "ROWS", rows)
+    monkeypatch.setattr(scan, "FIRST", draws)
     monkeypatch.setattr(passes, "BLOCK", block)
-    assert evidence(net, X, deltas, method) == expected
+    assert [evidence(net, X, deltas, method) for method in methods] == expected
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_order_and_subset_of_rows(sizes):
+@pytest.mark.parametrize("method", [METHOD, ANYTIME])
+def test_order_and_subset_of_rows(sizes, method):
     net, X, deltas = question(sizes)
-    expected = evidence(net, X, deltas)
+    expected = evidence(net, X, deltas, method)
     order = np.random.default_rng(2).permutation(len(X))
-    assert evidence(net, X[order], deltas[order]) == [expected[i] for i in order]
+    assert evidence(net, X[order], deltas[order], method) == [expected[i] for i in order]
     for some in ([0], [5, 3], list(range(1, 20))):
-        assert evidence(net, X[some], deltas[some]) == [expected[i] for i in some]
+        assert evidence(net, X[some], deltas[some], method) == [expected[i] for i in some]
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("n_jobs", [2, 3, -1])
 def test_number_of_workers(sizes, n_jobs):
     net, X, deltas = question(sizes)
-    assert evidence(net, X, deltas, n_jobs=n_jobs) == evidence(net, X, deltas)
+    for method in (METHOD, ANYTIME):
+        assert evidence(net, X, deltas, method, n_jobs=n_jobs) == evidence(net, X, deltas, method)
 
 
 def test_rows_on_the_boundary_do_not_flip():
@@ -78,9 +83,10 @@ def test_rows_on_the_boundary_do_not_flip():
     X = rng.normal(size=(400, 9))
     X[:, -1] = -(X[:, :-1] @ w[:-1]) / w[-1]
     net = FeedForward([w[:, None]], [[0.0]])
-    together = apas.certify(net, X, 0.1, target=1, method=METHOD, rng=0)
-    alone = [apas.certify(net, x[None, :], 0.1, target=1, method=METHOD, rng=0)[0] for x in X]
-    assert [(c.verdict, c.evidence) for c in together] == [(c.verdict, c.evidence) for c in alone]
+    for method in (METHOD, ANYTIME):
+        together = apas.certify(net, X, 0.1, target=1, method=method, rng=0)
+        alone = [apas.certify(net, x[None, :], 0.1, target=1, method=method, rng=0)[0] for x in X]
+        assert [(c.verdict, c.evidence) for c in together] == [(c.verdict, c.evidence) for c in alone]
 
 
 def test_pipelines_and_frames():

@@ -321,3 +321,29 @@ def test_help_names_the_worst_case(capsys):
 def test_version(capsys):
     code, out, _ = run(capsys, "--version")
     assert (code, out.strip()) == (0, apas.__version__)
+
+
+def test_open_rows_are_continued(files, capsys):
+    net, X = files
+    ask = ("certify", "model.json", "rows.csv", "--target", "predicted", "--delta", "0.2", "--seed", "1")
+    assert run(capsys, *ask, "--samples", "1000", "--test", "anytime", "--save", "few.json")[0] == 0
+    assert "UNKNOWN" in {c.verdict.name for c in apas.load_certificates("few.json")}
+    further = ("certify", "model.json", "--continue", "few.json")
+    code, out, _ = run(capsys, *further, "--samples", "40000", "--save", "more.json")
+    assert code == 0
+    assert "so few certify at any time (anytime test)" in out
+    method = apas.Sampling(test="anytime", n_samples=40_000)
+    assert apas.load_certificates("more.json") == apas.certify(net, X, 0.2, target="predicted", method=method, rng=1)
+    for words, message in [
+        (further, "Missing option '--samples'"),
+        ((*further, "--samples", "10"), "must be at least 1000"),
+        ((*further, "--samples", "9000", "--target", "1"), "`--target` goes without `--continue`"),
+        ((*further, "--samples", "9000", "--relative"), "`--relative` goes without `--continue`"),
+        ((*further, "--samples", "9000", "--save", "few.json"), "must be another file"),
+        (("certify", "model.json"), "Missing argument 'ROWS'"),
+        (("certify", "model.json", "rows.csv"), "Missing option '--target'"),
+        ((*ask, "--method", "exact", "--test", "fixed"), "`--test` goes with `--method sampling`"),
+    ]:
+        code, _, error = run(capsys, *words)
+        assert code == 2
+        assert message in error

@@ -36,7 +36,8 @@ def folder(tmp_path_factory):
     """A network, and rows of every kind: certified without and with failures, refuted, not valid, undecided."""
     folder, net, X = tmp_path_factory.mktemp("tampering"), network(), rows(400)
     apas.save_model(net, folder / "model.json")
-    found = apas.certify(net, X, 0.1, target=1, rng=7)
+    fixed = apas.Sampling(n_samples=20_000)  # the other test: tests/certification/methods/test_sampling_anytime.py
+    found = apas.certify(net, X, 0.1, target=1, method=fixed, rng=7)
     failures = np.array([c.evidence.failures for c in found])
     chosen = {
         "clean": found.certified & (failures == 0),
@@ -49,7 +50,7 @@ def folder(tmp_path_factory):
     # on the way from a certified row to a refuted one there are rows that the draws decide nothing about
     ends = [found[chosen[name]].points[0] for name in ("clean", "refuted")]
     way = ends[0] + np.linspace(0, 1, 200)[:, None] * (ends[1] - ends[0])
-    tried = apas.certify(net, way, 0.1, target=1, rng=7)
+    tried = apas.certify(net, way, 0.1, target=1, method=fixed, rng=7)
     unknown = np.array([c.verdict.name == "UNKNOWN" for c in tried])
     apas.save_certificates(tried[unknown][:1], folder / "unknown.json")
     proofs = apas.certify(net, X[:60], 0.05, target="predicted", method="interval")

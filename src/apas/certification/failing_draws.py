@@ -17,6 +17,7 @@ from apas._random import Stream
 from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.question import Question
 from apas.display.progress import Progress
+from apas.errors import InputError
 from apas.stats.sequential import Boundary
 
 #: How many random numbers are held at a time.
@@ -94,6 +95,28 @@ def failures_until_decided(
             rows = stop.open(rows, parts[-1], end)
             progress.advance(end - begin)
             begin = end
+    return _sorted_failures(parts, len(question))
+
+
+def failures_of_refits(
+    question: Question, stream: Stream, test: Boundary, begin: int, cap: int, before: Sequence[tuple[int, int]]
+) -> Failures:
+    """The same on models that are trained one after another, as many as it takes."""
+    if (question.delta != 1).any():
+        raise InputError("`delta` must be 1, or None, with models that are trained until they suffice.")
+    stop, rows, parts = _WhenDecided(test, cap, before), np.arange(len(question)), [_NOTHING]
+    with Progress(cap - begin, "training models") as progress:
+        while len(rows) and begin < cap:
+            if not question.grow(begin + 1):
+                raise InputError(
+                    f"`models` must go on until every row is decided, or up to {cap}, but there are {begin}; list all."
+                )
+            drawn = question.directions(stream, begin, begin + 1)
+            column, sample, sure = _failing_pairs(question, rows, drawn, 1)
+            parts.append((rows[column], begin + sample, sure))
+            begin += 1
+            rows = stop.open(rows, parts[-1], begin)
+            progress.advance(1, f"training models: {begin} so far, {len(rows)} of {len(question)} rows open")
     return _sorted_failures(parts, len(question))
 
 

@@ -101,10 +101,10 @@ def check_agreement(model: Model, points: Any, X: Floats, name: str = "`model`",
         )
 
 
-def _check_listed(shifts: sets.ShiftSet, listed: Sequence[Model], model: Model, points: Any) -> None:
+def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0) -> None:
     """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
-    warned = False
-    for number, other in enumerate(listed):
+    warned = first > 0
+    for number, other in enumerate(shifts.models[first:], first):
         name = f"`models[{number}]` of {type(shifts).__name__}"
         ours, theirs = (m.describe().get("threshold") if offers(m, models.Described) else None for m in (model, other))
         if None not in (ours, theirs) and ours != theirs and not warned:
@@ -194,10 +194,18 @@ class Question:
             raise Unsupported(complaint)
         if rows:
             if question.listed is not None:
-                _check_listed(shift_set, question.listed, net, points)
+                _check_listed(shift_set, net, points)  # type: ignore[arg-type]
             if offers(net, models.LibraryBacked):
                 check_agreement(net, points, encoded, margins=question._towards_class_1)
         return question
+
+    def grow(self, count: int) -> bool:
+        """Have so many models listed, the last of them checked like the others; whether there are so many."""
+        grown = len(self.shifts.models) < count  # type: ignore[attr-defined]
+        there: bool = self.shifts.grow(count)  # type: ignore[attr-defined]
+        if grown and there and self.points is not None:
+            _check_listed(self.shifts, self.model, self.points, count - 1)  # type: ignore[arg-type]
+        return there
 
     def __len__(self) -> int:
         return len(self.X)

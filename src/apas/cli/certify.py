@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from apas.cli import options
 from apas.cli.options import group_options, optional, pick_method
-from apas.cli.output import cell, check_outputs, new_table, print_table
+from apas.cli.output import cell, check_outputs, give, new_table, print_table
 from apas.display.numbers import at_least, at_most, exactly
+from apas.errors import InputError
 
 if TYPE_CHECKING:
     from apas.certification.results import Certificates
 
 #: By what evidence.
 CertifyMethod = StrEnum("CertifyMethod", "sampling interval linear attack exact enumeration cascade")
+SamplingTest = StrEnum("SamplingTest", "anytime fixed")
 
 
 @group_options
 def certify_command(
     model: options.ModelFile,
-    rows: options.RowsFile,
-    target: options.Target,
+    rows: Annotated[Path | None, options.ROWS] = None,
+    target: Annotated[str | None, optional('Class the rows must keep, or "predicted".', "needed")] = None,
     delta: options.Delta = None,
     *,
     method: Annotated[
@@ -37,6 +40,12 @@ def certify_command(
     ] = None,
     confidence: options.Confidence = None,
     samples: Annotated[int | None, Option(help="How many shifted models to draw (sampling).")] = None,
+    test: Annotated[
+        SamplingTest | None, optional("May it go on, or is the number fixed (sampling)?", "fixed with --samples")
+    ] = None,
+    further: Annotated[
+        Path | None, Option("--continue", help="Draw on for open rows of this certificate file, instead of ROWS.")
+    ] = None,
     time_limit: Annotated[
         float | None, optional("Seconds per row (exact, cascade, enumeration).", "60; none with enumeration")
     ] = None,
@@ -50,13 +59,42 @@ def certify_command(
     apas certify model.json rows.csv --target 1 --delta 0.05 --save promises.json
 
     apas certify model.json rows.csv --target 1 --delta 0.01 --method cascade
+
+    What the draws left open goes on, at no cost:
+
+    apas certify model.json --continue promises.json --samples 200000 --save further.json
     """
     from apas import certify
 
-    check_outputs({"--save": common.save}, model, rows)
+    check_outputs({"--save": common.save}, model, rows, further)
+    if further is not None:
+        given = {"ROWS": rows, "--target": target, "--delta": delta, "--coverage": coverage, "--seed": seed}
+        given |= {"--confidence": confidence, "--time-limit": time_limit, "--test": test}
+        _continue(model, further, samples, [name for name, value in given.items() if value is not None], common)
+        return
+    if rows is None or target is None:
+        missing = "argument 'ROWS'" if rows is None else "option '--target'"
+        raise InputError(f"Missing {missing}: say what is asked, or name a file to `--continue`.")
     common.check_delta(delta)
-    how = pick_method(method, coverage=coverage, confidence=confidence, samples=samples, time_limit=time_limit)
+    draws = {"coverage": coverage, "confidence": confidence, "samples": samples, "test": test}
+    how = pick_method(method, **draws, time_limit=time_limit)
     common.answer(certify, print_certificates, model, rows, target, delta=delta, method=how, rng=seed)
+
+
+def _continue(model: Path, file: Path, samples: int | None, given: list[str], common: options.QuestionOptions) -> None:
+    """Draw on for the rows of a certificate file that were left open."""
+    from apas import load_certificates
+    from apas.cli.workers import workers
+
+    if samples is None:
+        raise InputError("Missing option '--samples': say after how many draws in all to leave a row open.")
+    given += [name for name, changed in common.changed().items() if changed]
+    if given:
+        raise InputError(f"`{given[0]}` goes without `--continue`, whose file has all that; leave it out.")
+    found = load_certificates(file)
+    with workers(common.jobs, common.dask) as n_jobs:
+        more = found.continued(n_samples=samples, model=common.layers().read(model), n_jobs=n_jobs)
+    give(more, print_certificates, as_json=common.as_json, save=common.save)
 
 
 #: Per kind of evidence what the table shows of it: heading, entry, and how it is written.

@@ -42,6 +42,7 @@ def generate_command(
     k: Annotated[int, Option("--k", help="Counterfactuals per row.")] = 1,
     max_candidates: Annotated[int, Option(help="Candidates to look at for each of them.")] = 200,
     time_limit: Annotated[float | None, Option(help="Seconds for all rows together.")] = None,
+    simultaneous: options.Simultaneous = False,
     seed: options.Seed = None,
     movement: options.ShiftOptions,
     layers: options.LayerOptions,
@@ -91,6 +92,7 @@ def generate_command(
             k=k,
             max_candidates=max_candidates,
             time_limit=time_limit,
+            simultaneous=simultaneous,
             n_jobs=n_jobs,
             rng=seed,
         )

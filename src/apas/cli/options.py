@@ -126,6 +126,7 @@ GOES_WITH = {
     "coverage": ("sampling", "enumeration"),
     "confidence": ("sampling",),
     "samples": ("sampling",),
+    "test": ("sampling",),
     "time_limit": ("exact", "cascade", "enumeration"),
 }
 #: By what evidence.
@@ -134,7 +135,7 @@ MethodName = StrEnum("MethodName", "sampling interval linear exact cascade")
 Kind = StrEnum("Kind", "weight bias")
 
 
-def pick_method(name: StrEnum, **options: float | None) -> Method | str:
+def pick_method(name: StrEnum, **options: float | str | None) -> Method | str:
     """What the library takes as its method; an option that does not go with it is refused."""
     from apas import Cascade, Enumeration, Exact, Sampling
 
@@ -167,7 +168,8 @@ def optional(help: str, otherwise: str = "none") -> Any:
 ModelFile = Annotated[
     Path, Argument(help="Model file (.json, .safetensors, .onnx, .apas, .skops, .ubj, .txt, .cbm, .pt or .pth).")
 ]
-RowsFile = Annotated[Path, Argument(help="CSV file with a header line and a row per explanation.")]
+ROWS = Argument(help="CSV file with a header line and a row per explanation.")
+RowsFile = Annotated[Path, ROWS]
 Target = Annotated[str, Option(help='Class the rows must keep, or "predicted".')]
 Delta = Annotated[float | None, optional("How far the parameters may move.", "needed; 1 with --refits")]
 
@@ -262,6 +264,15 @@ class QuestionOptions(ShiftOptions):
     save: Save = None
     as_json: Json = False
 
+    def layers(self) -> LayerOptions:
+        """What was said about the layers of the model."""
+        return LayerOptions(self.activation, self.output)
+
+    def changed(self) -> dict[str, bool]:
+        """Which of the options that say what is asked were given."""
+        told = {"--shifts": self.shifts != "linf", "--relative": self.relative, "--only": self.only is not None}
+        return {**told, "--refits": self.refits is not None, "--simultaneous": self.simultaneous}
+
     def answer(
         self, ask: Callable[..., Any], show: Callable[[Any], None], model: Path, rows: Path, target: str, **more: Any
     ) -> None:
@@ -269,7 +280,7 @@ class QuestionOptions(ShiftOptions):
         from apas.cli.workers import workers
 
         shifts = self.pick()
-        net = LayerOptions(self.activation, self.output).read(model)
+        net = self.layers().read(model)
         table, label = read_rows(rows, net), parse_target(target, net)
         with workers(self.jobs, self.dask) as n_jobs:
             found = ask(net, table, target=label, shifts=shifts, simultaneous=self.simultaneous, n_jobs=n_jobs, **more)

@@ -63,12 +63,15 @@ def draw_again(question: Question, items: Sequence[Certificate], rows: Sequence[
     for i in rows:
         evidence, claim = _sampling_evidence(items[i]), items[i].claim
         complaint = _accounts(items[i], evidence, question, together[claim, evidence.entropy])
+        # what the anytime test has decided stays so, however many draws there might have been
+        ended = evidence.anytime and items[i].verdict is not Verdict.UNKNOWN and evidence.samples > MOST_DRAWS
+        samples = evidence.draws if ended and evidence.draws else evidence.samples
         if complaint is not None:
             answers[i] = Checked.FAILS, complaint
-        elif evidence.samples > MOST_DRAWS:
-            answers[i] = Checked.NOT_CHECKED, f"{evidence.samples} draws are more than are made again ({MOST_DRAWS})"
+        elif samples > MOST_DRAWS:
+            answers[i] = Checked.NOT_CHECKED, f"{samples} draws are more than are made again ({MOST_DRAWS})"
         else:
-            stream = (evidence.samples, evidence.entropy, evidence.purpose, evidence.anytime)
+            stream = (samples, evidence.entropy, evidence.purpose, evidence.anytime)
             groups.setdefault((claim, *stream), []).append(i)
     for (claim, samples, entropy, purpose, anytime), part in groups.items():
         # how many ranks from 0 on have a row that was tested on draws of this seed
@@ -262,6 +265,8 @@ def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
         }
         for c in (item, now)
     )
+    if _sampling_evidence(item).anytime and now.verdict is not Verdict.UNKNOWN:
+        found["samples"] = max(told["samples"], told["draws"])
     for key, value in found.items():
         if told.get(key) != value:
             return Checked.FAILS, f"drawn again, {key} is {value!r}, the file says {told.get(key)!r}"

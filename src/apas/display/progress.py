@@ -18,11 +18,11 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
 
-    def advance(self, steps: int) -> None:
-        """Note that `steps` more are done."""
-        self._done += steps
+    def advance(self, steps: int, label: str | None = None) -> None:
+        """Note that `steps` more are done, and what is going on if that has changed."""
+        self._done, self._label = self._done + steps, label or self._label
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
+            self._bar.update(self._task, completed=self._done, description=self._label)
         elif time.monotonic() - self._start > PATIENCE and sys.stderr.isatty():
             self._show()
 

@@ -270,8 +270,8 @@ def _assumptions(subject: Subject) -> list[str]:
             "not known to this report."
         )
         said.append(
-            "Rows, delta and the number of draws were chosen without looking at the draws that certify. The report "
-            "cannot check that."
+            "Rows and delta, and the number of draws of a fixed test, were chosen without looking at the draws that "
+            "certify. The report cannot check that."
         )
     return said
 

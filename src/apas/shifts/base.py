@@ -293,6 +293,27 @@ class Elliptical(Protocol):
 
 
 @runtime_checkable
+class InOrder(Protocol):
+    """A list of models that may stand in the order of their training, none left out, and may grow by further ones."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it does."""
+
+    @property
+    def max_models(self) -> int:
+        """How many models it is to have at most, unless more are asked for."""
+
+    def grow(self, count: int) -> bool:
+        """Train until there are so many models; whether there are."""
+
+
+def in_training_order(shifts: object) -> bool:
+    """Whether a set lists models in the order of their training, so that a test may end at any of them."""
+    return offers(shifts, InOrder) and shifts.in_order
+
+
+@runtime_checkable
 class DefaultDelta(Protocol):
     """A set of which a size goes without saying."""
 

@@ -79,7 +79,7 @@ class RefitFolder:
             save_model(model, self.path / self.name(i))
         except Unsupported as error:
             raise Unsupported(f"`folder` of retrain cannot keep model number {i}; leave it out: {error}") from error
-        self.digests[self.name(i)] = model_digest(model)
+        self.digests[self.name(i)], self.count = model_digest(model), max(self.count, i + 1)
         self._write()
 
     def read(self, i: int) -> Model:

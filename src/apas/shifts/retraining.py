@@ -17,7 +17,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from apas._parallel import in_parallel
+from apas._parallel import in_parallel, workers
 from apas._random import Stream, entropy_of
 from apas._typing import Integers
 from apas._validation import check_flag, check_integer, check_jobs
@@ -231,9 +231,33 @@ def retrain(
     (3, 'LogisticRegression fitted to a bootstrap sample of the same 6 rows (data c1c78a9dcf5b), with a new seed')
     """
     n_models = check_integer(n_models, "n_models", "retrain", least=1)
+    jobs, how = check_jobs(n_jobs), {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window}
+    how |= {"keep": keep, "warm_start": warm_start, "rng": rng, "folder": folder}
+    recipe, kept = _prepare(estimator, X, y, n_models, **how)
+    options = recipe.options
+    missing = [i for i in range(n_models) if kept is None or not kept.has(i)]
+    trained: dict[int, Any] = {}
+    caught: list[_Caught] = []
+    with Progress(n_models, "training models") as progress:
+        progress.advance(n_models - len(missing))
+        for i, (model, warned) in zip(missing, in_parallel(recipe.train, ((i,) for i in missing), jobs), strict=True):
+            trained[i] = model
+            caught.append(warned)
+            if kept is not None:
+                kept.keep(i, _read({i: model}, options)[0])
+            progress.advance(1)
+    models = _read({i: trained[i] if kept is None or i in trained else kept.read(i) for i in range(n_models)}, options)
+    _report(caught, models)
+    return RetrainedModels(models, recipe.process(), recipe.entropy)
+
+
+def _prepare(
+    estimator: Any, X: Any, y: Any, n_models: int, *, bootstrap: Any, fraction: Any, when: Any, window: Any, keep: Any,
+    warm_start: Any, rng: Any, folder: Any,
+) -> tuple[_Recipe, RefitFolder | None]:  # fmt: skip
+    """The recipe of refits, checked, and the folder that keeps them."""
     check_flag(bootstrap, "bootstrap")
     check_flag(warm_start, "warm_start")
-    jobs = check_jobs(n_jobs)
     options: dict[str, Any] = {}
     if offers(estimator, FromEstimator):
         estimator, options = estimator.estimator, estimator.read_options
@@ -253,20 +277,31 @@ def retrain(
     recipe = replace(recipe, entropy=entropy_of(rng) if known is None else known)
     if kept is not None:
         kept.begin(recipe.process(), recipe.digest(), recipe.entropy, n_models)
-    missing = [i for i in range(n_models) if kept is None or not kept.has(i)]
-    trained: dict[int, Any] = {}
-    caught: list[_Caught] = []
-    with Progress(n_models, "training models") as progress:
-        progress.advance(n_models - len(missing))
-        for i, (model, warned) in zip(missing, in_parallel(recipe.train, ((i,) for i in missing), jobs), strict=True):
-            trained[i] = model
-            caught.append(warned)
-            if kept is not None:
-                kept.keep(i, _read({i: model}, options)[0])
-            progress.advance(1)
-    models = _read({i: trained[i] if kept is None or i in trained else kept.read(i) for i in range(n_models)}, options)
-    _report(caught, models)
-    return RetrainedModels(models, recipe.process(), recipe.entropy)
+    return recipe, kept
+
+
+class RefitSeries:
+    """Refits of a process one after another, each trained when it is asked for, or read from a folder."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any, n_jobs: Any, **how: Any) -> None:
+        self.jobs, (self.recipe, self.kept) = check_jobs(n_jobs), _prepare(estimator, X, y, 1, **how)
+        self.process, self._ahead, self._told = self.recipe.process(), dict[int, Model](), set[tuple[Any, str]]()
+
+    def model(self, i: int) -> Model:
+        """Refit number i; with several processes those behind it are trained at the same time, and wait."""
+        if i not in self._ahead and self.kept is not None and self.kept.has(i):
+            return self.kept.read(i)
+        if i not in self._ahead:
+            numbers = range(i, i + workers(self.jobs))
+            batch = in_parallel(self.recipe.train, ((j,) for j in numbers), self.jobs)
+            for j, (model, warned) in zip(numbers, batch, strict=True):
+                self._ahead[j] = _read({j: model}, self.recipe.options)[0]
+                if self.kept is not None:
+                    self.kept.keep(j, self._ahead[j])
+                for kind, text in {*warned} - self._told:
+                    warnings.warn(f"model number {j} of the process is kept, but warned: {text}", kind, stacklevel=4)
+                self._told |= {*warned}
+        return self._ahead.pop(i)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ The mixture is part of the test and has a version, `ANYTIME`: who could choose i
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
@@ -53,13 +54,11 @@ class Mixture:
 
     def __post_init__(self) -> None:
         # per ratio: log of its weight, of itself (-inf of 0), and by how much a draw that does not fail raises it
-        logs = [
-            (math.log(w), math.log(g) if g else -math.inf, -_log1p((g - 1) * self.q))
-            for g, w in self.prior
-            if g or self.q < 1
-        ]
+        logs = ((math.log(w), math.log(g) if g else -math.inf, -_log1p((g - 1) * self.q)) for g, w in self.prior)
         object.__setattr__(self, "_logs", tuple(logs))
-        object.__setattr__(self, "_level", math.log(self.risk.denominator) - math.log(self.risk.numerator))
+        # by a power of two near it, as a risk may be too small for a float, and logarithms of long integers too large
+        bits = self.risk.denominator.bit_length() - self.risk.numerator.bit_length()
+        object.__setattr__(self, "_level", bits * math.log(2) - math.log(self.risk * 2**bits))
 
     def crosses(self, n: int, k: int) -> bool:
         """Whether the mixture is at least 1 / risk with k failures among n draws, decided without rounding."""
@@ -83,14 +82,12 @@ class Mixture:
     def _gap(self, n: float, k: int) -> tuple[float, float, float]:
         """Logarithm of the mixture less that of 1 / risk, its slope in n, and a bound on the error of the former."""
         terms = [(w + (k * g if k else 0.0) + n * rate, rate) for w, g, rate in self._logs if k == 0 or g > -math.inf]
-        if not terms:
-            return -math.inf, 0.0, 0.0
         top = max(term for term, _ in terms)
         parts = [math.exp(term - top) for term, _ in terms]
         total = sum(parts)
         slope = sum(part * rate for part, (_, rate) in zip(parts, terms, strict=True)) / total
-        # all logarithms are right to some 2e-16 of themselves, and no term of the sum is larger than this; what is not
-        # decided beyond ten times that is decided with 60 digits
+        # all logarithms are right to some 2e-16 of themselves, and no term of the sum is larger than `size`; what is
+        # not decided beyond ten times that is decided with 60 digits
         size = max(abs(n * rate) + abs(k * g if k else 0.0) for _, g, rate in self._logs if k == 0 or g > -math.inf)
         return top + math.log(total) - self._level, slope, 4e-15 * (size + abs(self._level) + 10)
 
@@ -138,34 +135,19 @@ class Boundary:
 
     def most(self, draws: int) -> int:
         """The largest number of failures that certifies after so many draws, -1 if none does."""
-        low, high = -1, draws  # E is at most 1 where all draws fail
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.certify.crosses(draws, middle) else (low, middle)
-        return low
+        return bisect_left(range(draws), True, key=lambda k: not self.certify.crosses(draws, k)) - 1
 
     def least(self, draws: int) -> int:
         """The smallest number of failures that refutes after so many draws; one more than the draws if none does."""
-        low, high = 0, draws + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.refute.crosses(draws, middle) else (middle, high)
-        return high
+        return bisect_left(range(draws + 1), True, key=lambda k: self.refute.crosses(draws, k))
 
     def decide(
         self, failing: Iterable[tuple[int, bool]], cap: int, before: tuple[int, int] = (0, 0)
     ) -> tuple[str, int, int]:
         """Verdict, the draw that decides, and how many of the failing draws lie up to it.
 
-        Parameters
-        ----------
-        failing : iterable of (int, bool)
-            Numbers of the failing draws, from 0 and in order, and whether each is beyond doubt; what comes after the
-            decision does not matter.
-        cap : int
-            No draw from this number on is looked at.
-        before : tuple of int, default (0, 0)
-            Failures, and those beyond doubt, of an earlier part of the same draws, which decided nothing.
+        `failing` are numbers of failing draws, from 0 and in order, each with whether it is beyond doubt; none from
+        `cap` on is looked at. `before` counts those of earlier draws of the same row, which decided nothing.
         """
         (count, clear), taken = before, 0
         for at, sure in failing:

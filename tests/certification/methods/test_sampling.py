@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from problems import CASES, case
 import apas
 from apas import FeedForward, InputError, LinfShifts, Most, Sampling, Verdict
 from apas._random import Stream
+from apas.stats import anytime_refuting_draw
+from apas.stats.sequential import MOST_DOUBTFUL
 
 
 @pytest.mark.parametrize("known", CASES, ids=lambda c: c.name)
@@ -110,9 +113,14 @@ def test_unknown_lies_between():
 
 
 def test_default_number_of_samples():
-    assert _samples(Sampling(), parameters=4) == 20_000
+    assert _samples(Sampling(test="fixed"), parameters=4) == 20_000
+    assert _samples(Sampling(test="fixed"), parameters=10_001) == 10**8 // 10_001
+    fine = Sampling(coverage=0.9999, test="fixed")
+    assert _samples(fine, parameters=4) == apas.sample_size(coverage=0.9999, confidence=0.999)
+    assert _samples(Sampling(), parameters=4) == 50_000
     assert _samples(Sampling(), parameters=10_001) == 10**8 // 10_001
-    assert _samples(Sampling(coverage=0.9999), parameters=4) == apas.sample_size(coverage=0.9999, confidence=0.999)
+    needed = apas.stats.anytime_sample_size(0, coverage=0.9999, confidence=0.999)
+    assert _samples(Sampling(coverage=0.9999), parameters=4) == needed
 
 
 def _samples(method, parameters):
@@ -137,32 +145,33 @@ def test_ties_are_valid_for_class_1_only_and_never_refuted_by_rounding():
     # a dead hidden unit: the margin is exactly 0 on the model and on every shift of the first layer
     dead = FeedForward([[[1.0]], [[1.0]]], [[-5.0], [0.0]])
     shifts = LinfShifts(layers=[0])
-    first, second = (apas.certify(dead, [[1.0]], 0.1, target=t, shifts=shifts, rng=0)[0] for t in (1, 0))
-    assert first.verdict is Verdict.UNKNOWN  # the truth is "all valid", but 0 is within rounding of the boundary
-    assert first.evidence.doubtful == first.evidence.failures == 10 * first.evidence.refuting
-    assert first.witness is None
-    assert first.evidence.coverage_lower(0.9) == 0.0
-    assert first.evidence.coverage_upper(0.9) == 1.0
-    assert "within rounding" in first.reason
-    assert second.reason == "not valid on the model itself"
+    for test in ("fixed", "anytime"):
+        ask = partial(apas.certify, dead, [[1.0]], 0.1, shifts=shifts, method=Sampling(test=test), rng=0)
+        first, second = (ask(target=target)[0] for target in (1, 0))
+        assert first.verdict is Verdict.UNKNOWN  # the truth is "all valid", but 0 is within rounding of the boundary
+        most = 10 * first.evidence.refuting if test == "fixed" else MOST_DOUBTFUL
+        assert first.evidence.doubtful == first.evidence.failures == first.evidence.draws == most
+        assert first.witness is None
+        assert first.evidence.coverage_lower(0.9) == 0.0
+        assert first.evidence.coverage_upper(0.9) == 1.0
+        assert "within rounding" in first.reason
+        assert second.reason == "not valid on the model itself"
 
 
 def test_doubtful_draws_do_not_hide_sure_failures():
     # a quarter of the shifts make the unit dead (margin exactly 0), others are clearly negative: the claim is refuted
     net = FeedForward([[[0.05]], [[1.0]]], [[0.0], [0.0]])
-    certificate = apas.certify(
-        net,
-        [[1.0]],
-        0.1,
-        target=1,
-        shifts=LinfShifts(kinds=("weight",), scale=[[[1.0]], [0.0], [[20.0]], [0.0]]),
-        rng=0,
-    )[0]
-    evidence = certificate.evidence
-    assert certificate.verdict is Verdict.REFUTED
-    assert evidence.failures - evidence.doubtful == evidence.refuting
-    assert evidence.doubtful > 0
-    assert certificate.witness.margin(net, [[1.0]], 1) < 0
+    shifts = LinfShifts(kinds=("weight",), scale=[[[1.0]], [0.0], [[20.0]], [0.0]])
+    for test in ("fixed", "anytime"):
+        how = {"shifts": shifts, "method": Sampling(test=test)}
+        certificate = apas.certify(net, [[1.0]], 0.1, target=1, rng=0, **how)[0]
+        evidence = certificate.evidence
+        assert certificate.verdict is Verdict.REFUTED
+        sure = evidence.failures - evidence.doubtful
+        last = evidence.draws if test == "fixed" else anytime_refuting_draw(sure, coverage=0.995, confidence=0.999)
+        assert (sure == evidence.refuting) if test == "fixed" else (evidence.draws <= last)
+        assert evidence.doubtful > 0
+        assert certificate.witness.margin(net, [[1.0]], 1) < 0
 
 
 def test_witness_can_be_replayed():

@@ -282,7 +282,7 @@ def test_the_cascade_asks_them_too():
 
 
 def test_many_models_are_asked_in_blocks(monkeypatch):
-    monkeypatch.setattr(sys.modules["apas.certification.methods.sampling"], "DRAWS", 128)
+    monkeypatch.setattr(sys.modules["apas.certification.failing_draws"], "DRAWS", 128)
     shifts = spread(300, [200, 250])
     got = ask(shifts, [[1.0], [9.0]], method="exact")
     assert [c.verdict for c in got] == [Verdict.REFUTED, Verdict.CERTIFIED]

@@ -28,7 +28,7 @@ from torch_modules import (
 
 import apas
 from apas import LinfShifts, Sampling
-from apas.certification.methods import sampling as scan
+from apas.certification import failing_draws as scan
 from apas.models.base import Dense, Differentiable, Scaled, offers
 from apas.models.digest import model_digest
 from apas.models.torch import passes as torchpasses

@@ -33,6 +33,7 @@ from apas.certification.failing_draws import (
     ROWS,
     block_size,
     drawn_blocks,
+    failures_of_refits,
     failures_until_decided,
     first_failures,
 )
@@ -41,7 +42,7 @@ from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
-from apas.shifts.base import Listed
+from apas.shifts.base import Listed, in_training_order
 from apas.stats import (
     allowed_failures,
     anytime_coverage_lower,
@@ -74,6 +75,11 @@ def _thresholds(samples: int, coverage: float, confidence: Fraction) -> tuple[in
 def models_used(shifts: Listed, asked: int | None) -> int:
     """How many of the listed models `Sampling` takes: all, or as many as it was told to."""
     listed = len(shifts.models)
+    if in_training_order(shifts):
+        raise InputError(
+            "models that are trained until they suffice are for certify with the anytime test; make a number of them "
+            f"that is fixed beforehand with retrain, and list these in {type(shifts).__name__}."
+        )
     if asked is not None and asked > listed:
         raise InputError(
             f"`n_samples` of Sampling must be at most {listed}, as {type(shifts).__name__} has models, got {asked}; "
@@ -268,7 +274,10 @@ class Sampling:
 
     def is_anytime(self, question: Question) -> bool:
         """Whether the question is decided by the anytime test."""
-        return self.n_samples is None and question.listed is None if self.test is None else self.test != FIXED
+        if self.test is None:
+            free = question.listed is None or in_training_order(question.shifts)
+            return self.n_samples is None and free
+        return self.test != FIXED
 
     def _until_decided(
         self, question: Question, stream: Stream, claim: Most, cap: int, before: Sequence[SamplingEvidence] = ()
@@ -278,11 +287,13 @@ class Sampling:
         none = SamplingEvidence(stream.entropy, stream.purpose, cap, None, None, 0, 0, 0, None, ANYTIME)
         past = before or [none] * len(question)
         begin, counts = past[0].draws, [(e.failures, e.failures - e.doubtful) for e in past]
-        if question.listed is not None:  # all of them: their order was chosen by somebody
+        as_listed = question.listed is not None and not in_training_order(question.shifts)
+        if as_listed:  # all of them: their order was chosen by somebody
             found = first_failures(question, stream, cap, cap + 1, cap + 1)
         else:
-            found = failures_until_decided(question, stream, test, begin, cap, counts)
-        decided = _ended_list if question.listed is not None else _ended
+            scan = failures_until_decided if question.listed is None else failures_of_refits
+            found = scan(question, stream, test, begin, cap, counts)
+        decided = _ended_list if as_listed else _ended
         answers = []
         for i, known in enumerate(past):
             verdict, evidence = decided(replace(known, samples=cap), test, *found.of(i))
@@ -301,7 +312,14 @@ class Sampling:
 
     def cap(self, question: Question, claim: Most) -> int:
         """After how many draws the anytime test leaves a row open."""
-        return self._planned(question, CAP, lambda: boundary(claim.coverage, claim.row_confidence).needed(0))
+        least = boundary(claim.coverage, claim.row_confidence).needed(0)
+        if not in_training_order(question.shifts):
+            return self._planned(question, CAP, lambda: least)
+        most: int = question.shifts.max_models if self.n_samples is None else self.n_samples  # type: ignore[attr-defined]
+        if most < least:
+            wanted = f"at least {least}, which coverage {claim.coverage} with confidence {claim.confidence} takes"
+            raise InputError(f"`max_models` must be {wanted}, got {most}; let it train more, or ask Sampling for less.")
+        return most
 
     def _planned(self, question: Question, most: int, least: Callable[[], int]) -> int:
         if question.listed is not None:
@@ -413,10 +431,8 @@ def continue_rows(question: Question, items: Sequence[Certificate], n_samples: A
     anytime = {i: evidence for i, evidence in anytime.items() if evidence.anytime}
     if not anytime:
         raise InputError('only the anytime test can be continued; certify with Sampling(test="anytime") to begin one.')
-    if question.listed is not None:
-        raise InputError(
-            "a list of models has no further ones to continue with; list more, and certify on all of them."
-        )
+    if question.listed is not None and not in_training_order(question.shifts):
+        raise InputError("a list of models has no further ones to continue with; list more, and certify on all.")
     made = max(evidence.samples for evidence in anytime.values())
     if cap < made:
         raise InputError(f"{owner} at least {made}, as many as may have been drawn so far, got {cap}; draw more.")

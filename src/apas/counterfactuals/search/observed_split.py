@@ -24,7 +24,7 @@ from apas.counterfactuals.space.encoder import CodedModel, Piece, pieces_of
 from apas.errors import ApasError, InputError, Unsupported
 from apas.models.base import Dense, Model, Raw, offers
 from apas.models.digest import model_digest
-from apas.shifts.base import Listed, ShiftSet
+from apas.shifts.base import Listed, ShiftSet, in_training_order
 from apas.stats import sample_size
 
 
@@ -59,6 +59,8 @@ def relisted(shifts: Listed, models: Any) -> Any:
 def split_models(shifts: Listed, method: Draws, together: int) -> tuple[Any, Any]:
     """The models to search with, and the last ones, as many as a claim about rows together needs, to certify on."""
     models, name = shifts.models, type(shifts).__name__
+    if in_training_order(shifts):
+        raise Unsupported("generate searches on some models and certifies on others, so that it needs a list: retrain.")
     claim = Most(method.coverage, method.confidence, "", together)
     needed = sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
     needed = method.least_draws(claim) if offers(method, LeastDraws) else needed
