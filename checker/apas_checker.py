@@ -37,6 +37,8 @@ FIELDS = {  # of each kind of object
     "linf": "relative kinds layers scale floor", "gaussian": "relative kinds layers scale floor",
     "lp": "p kinds layers", "sparse": "count relative kinds layers scale floor",
     "every": "measure rows", "most": "measure rows coverage confidence tries",
+    "update": "coverage level measure rows score worst steps made_with", "calibration": "score draws failures",
+    "ellipsoid": "layers distribution covariance",
     "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
     "partition": "lower upper evaluated open stopped robust non_robust",
@@ -148,9 +150,10 @@ class Net:
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
         text = json.dumps([about, layout], sort_keys=True).encode()
         self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
-        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", "noise", "observed"):
+        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", "noise", "observed", "ellipsoid"):
             raise ValueError("shifts of a kind that there is not")
-        self.shifts, self.radii = shifts, None if shifts["kind"] in ("noise", "observed") else self.reach(shifts)
+        known = shifts["kind"] not in ("noise", "observed", "ellipsoid")
+        self.shifts, self.radii = shifts, self.reach(shifts) if known else None
 
     def reach(self, shifts):
         """How far each parameter moves when delta is 1."""
@@ -498,7 +501,7 @@ def possible(claim):
 def streams(net, entries, version):
     """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
     for c in (entry["certificate"] for entry in entries):
-        if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration", "partition"):
+        if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration", "partition", "calibration"):
             raise ValueError("evidence of a kind that there is not")
         e, claim = (c["evidence"], c["claim"]) if c and c["evidence"]["kind"] == "sampling" else ({}, {})
         seed = e.get("entropy", "0x0")
@@ -564,7 +567,8 @@ def claims(entry):
     """The certificate of a row or else its largest shift, whether it promises anything, and what; 1 for every shift."""
     c = entry["certificate"] or entry["max_shift"]
     claim, alone = c["claim"], (c.get("trace") or {}).get("claim") == "per test"
-    sure = 1 - 2.0 ** -min(claim["bits"], 53) if "bits" in claim else claim.get("confidence", 1)
+    sure = claim.get("confidence", claim.get("level", 1) or 0)
+    sure = 1 - 2.0 ** -min(claim["bits"], 53) if "bits" in claim else sure
     sure = math.nan if alone else sure  # of each test alone, not of the delta they led to
     promise = c.get("verdict", "CERTIFIED") == "CERTIFIED" and c["delta"] > 0
     return c, promise, {"coverage": claim.get("coverage", 1), "confidence": sure, "delta": c["delta"]}

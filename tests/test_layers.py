@@ -140,6 +140,7 @@ def test_certifying_a_numpy_network_needs_no_frames():
 
 
 PUBLIC = """
+Calibration EllipsoidShifts NextUpdate calibrate_delta calibrate_offers
 ApasError Attack AuditReport Candidate CandidateSource Cascade Certificate Certificates Counterfactual
 Counterfactuals DerivedSeed Enumeration Evaluation Every Exact Feature FeatureSpace FeedForward FractionCurve FractionCurves
 GaussianShifts Given GuaranteeWarning InputError InputNoise IntervalBounds IntervalNetwork Ledger LinearBounds LinfShifts LpShifts

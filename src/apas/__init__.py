@@ -12,6 +12,11 @@ if TYPE_CHECKING:
         theory as theory,
     )
     from apas.certification.api import certify as certify
+    from apas.certification.calibration import (
+        Calibration as Calibration,
+        NextUpdate as NextUpdate,
+        calibrate_delta as calibrate_delta,
+    )
     from apas.certification.certificate import Certificate as Certificate
     from apas.certification.claims import Every as Every, Most as Most, Verdict as Verdict
     from apas.certification.derived_seed import DerivedSeed as DerivedSeed
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from apas.contracts.ledger import Ledger as Ledger
     from apas.contracts.verify import VerifyReport as VerifyReport, verify as verify
     from apas.counterfactuals.api import generate as generate
+    from apas.counterfactuals.calibrated_offers import calibrate_offers as calibrate_offers
     from apas.counterfactuals.result import (
         Counterfactual as Counterfactual,
         Counterfactuals as Counterfactuals,
@@ -78,6 +84,7 @@ if TYPE_CHECKING:
     from apas.shifts.base import ShiftSet as ShiftSet
     from apas.shifts.delta_estimate import estimate_delta as estimate_delta
     from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
+    from apas.shifts.ellipsoid import EllipsoidShifts as EllipsoidShifts
     from apas.shifts.gaussian import GaussianShifts as GaussianShifts
     from apas.shifts.linf import LinfShifts as LinfShifts
     from apas.shifts.lp import LpShifts as LpShifts
@@ -93,6 +100,7 @@ __version__ = "0.1.0"
 #: wait for nothing; the imports above say the same to type checkers, and a test compares the two.
 _DEFINED_IN = {
     "certification.api": "certify",
+    "certification.calibration": "Calibration NextUpdate calibrate_delta",
     "certification.certificate": "Certificate",
     "certification.claims": "Every Most Verdict",
     "certification.derived_seed": "DerivedSeed",
@@ -113,6 +121,7 @@ _DEFINED_IN = {
     "contracts.ledger": "Ledger",
     "contracts.verify": "VerifyReport verify",
     "counterfactuals.api": "generate",
+    "counterfactuals.calibrated_offers": "calibrate_offers",
     "counterfactuals.result": "Counterfactual Counterfactuals Status",
     "counterfactuals.sources.base": "Candidate CandidateSource",
     "counterfactuals.sources.given": "Given",
@@ -137,6 +146,7 @@ _DEFINED_IN = {
     "shifts.base": "ShiftSet",
     "shifts.delta_estimate": "estimate_delta",
     "shifts.distance": "ShiftReport measure_shift",
+    "shifts.ellipsoid": "EllipsoidShifts",
     "shifts.gaussian": "GaussianShifts",
     "shifts.linf": "LinfShifts",
     "shifts.lp": "LpShifts",

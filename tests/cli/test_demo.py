@@ -16,7 +16,7 @@ import apas
 from apas.cli import demo
 from apas.datasets import LOAN_FEATURES, make_loans
 from apas.paper import demo_bank as demofolder
-from apas.paper.demo_bank import LoanBank, rounded_up, space_of
+from apas.paper.demo_bank import GRID, LoanBank, space_of
 
 KINDS = ("plain", "robust")
 
@@ -102,7 +102,8 @@ def test_json_repeats_itself(few, capsys, monkeypatch):
     texts = [run(capsys, "demo", "--json")[1] for _ in range(2)]  # the second time over files of its own
     assert texts[0] == texts[1]
     content = json.loads(texts[0])
-    assert content["delta"] == rounded_up(content["rehearsed_shift"]) >= content["rehearsed_shift"]
+    assert content["delta"] in GRID
+    assert "at least 90 % keep all" in content["calibration"]
     table = pd.read_csv(few / "offers.csv", index_col=["applicant", "offer"])
     for kind in KINDS:
         assert [row["changes"] for row in content["offers"][kind]] == table.xs(kind, level="offer")["changes"].tolist()
@@ -112,7 +113,7 @@ def test_json_repeats_itself(few, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", ["README.txt", "robust.json", "report.html"])
 def test_foreign_files_are_refused_before_the_work(few, capsys, name, monkeypatch):
-    monkeypatch.setattr(LoanBank, "rehearsal", None)
+    monkeypatch.setattr(LoanBank, "calibration", None)
     few.mkdir()
     (few / name).write_text("somebody's own")
     code, _, err = run(capsys, "demo")
@@ -131,7 +132,7 @@ def test_a_file_is_no_folder(few, capsys):
 
 def test_nothing_found_is_said(few, capsys, monkeypatch):
     monkeypatch.setattr(demo, "APPLICANTS", 1)
-    monkeypatch.setattr(sys.modules["apas.paper.demo_bank"], "rounded_up", lambda delta: 50.0)
+    monkeypatch.setattr(sys.modules["apas.paper.demo_bank"], "GRID", (50.0,))
     code, out, _ = run(capsys, "demo")
     assert code == 0
     assert "0 of 0 robust" in out

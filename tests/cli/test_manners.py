@@ -34,9 +34,9 @@ def leaves(command=None, path=()):
 
 LEAVES = dict(leaves())
 EXAMPLES = [(words, example) for words, leaf in LEAVES.items() for example in examples_in(leaf.help)]
-#: Their examples take minutes or need a network. Here they are only read; `test_demo` and
-#: `test_paper` run these commands, with other options.
-LONG = ("demo", "paper", "retrain")
+#: Their examples take minutes or need a network. Here they are only read; `test_demo`,
+#: `test_calibrate` and `test_paper` run these commands, with other options.
+LONG = ("demo", "paper", "retrain", "calibrate")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def desk(office, tmp_path, monkeypatch):
 def test_commands_are_those_of_the_documentation():
     assert {words[0] for words in LEAVES} == {
         "demo", "certify", "max-shift", "generate", "verify", "audit", "ledger", "report", "shift", "convert", "retrain", "paper",
-        "bench",
+        "bench", "calibrate",
     }  # fmt: skip
 
 
@@ -127,9 +127,10 @@ JSON = {
     ("bench",): ("--rounds 1", 0),
     ("paper", "data"): ("--data data", 1),
     ("paper", "lemma"): ("--quick", 0),
-    # these are asked in test_demo, test_retrain and test_paper
+    # these are asked in test_demo, test_retrain, test_calibrate and test_paper
     ("demo",): None,
     ("retrain",): None,
+    ("calibrate",): None,
     ("paper", "all"): None,
 }
 

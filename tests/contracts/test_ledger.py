@@ -376,3 +376,28 @@ def test_a_promise_without_a_version_is_one_of_the_ledger(tmp_path, certificates
     connection.close()
     with apas.Ledger(path) as book, pytest.raises(apas.InputError, match="a promise of the ledger cannot be used: "):
         book.audit(OLD)
+
+
+def test_calibrated_claims_are_followed_over_time(tmp_path, clock):
+    updates = [moved(-by) for by in np.linspace(0.01, 0.05, 19)]
+    found = apas.calibrate_delta(OLD, updates, POINTS, target=1, confidence=None, rng=0)
+    assert found.certified.tolist() == [True, True, False]
+    with apas.Ledger(tmp_path / "ledger.db", clock=clock) as ledger:
+        ledger.add(found, NAMES)
+        told = [ledger.audit(model, repairs=False).notes[-1] for model in (updates[0], OLD, moved(-0.06), moved(-0.06))]
+        counts = ["0 of 0 later", "0 of 0 later", "1 of 1 later", "1 of 1 later"]  # those that calibrated do not count
+        assert [note[: len(count)] for note, count in zip(told, counts, strict=True)] == counts
+        assert ledger.audit(moved(-0.2), repairs=False).notes[-1].startswith("1 of 2 later models")
+        assert ledger.audit(moved(-0.3), repairs=False).notes[-1].startswith("1 of 3 later models")
+        trial = ledger.audit(moved(-0.4), repairs=False, record=False).notes[-1]
+        assert trial.startswith("THE CALIBRATION IS CONTRADICTED: 1 of 4 later models")
+        assert ledger.audit(moved(-0.07), repairs=False).notes[-1].startswith("2 of 4 later models")
+
+
+def test_an_audit_says_what_became_of_rows_together():
+    updates = [moved(-by) for by in np.linspace(0.01, 0.05, 19)]
+    found = apas.calibrate_delta(OLD, updates, POINTS, target=1, confidence=None, rng=0)
+    for by, said in ((-0.06, "keeps all 2 asked"), (-0.2, "breaks 1 of the 2 asked")):
+        report = apas.audit(found, moved(by), base=OLD, repairs=False)
+        assert report.notes[-1].endswith(f"the new model {said}.")
+        assert report.ok == (by == -0.06)

@@ -77,6 +77,7 @@ def test_every_kind_of_answer_fits(tmp_path):
         "gaussian",
         apas.InputNoise(scale=2.0, integers={"0": 1.0}),
         apas.ObservedShifts([network(2, (4, 5, 4, 1))]),
+        apas.EllipsoidShifts(np.eye(54)),
     ]
     shifts += [apas.LinfShifts(scale=np.ones(54)), apas.LinfShifts(scale={0: 2.0}, layers=["layer0"])]
     found = [
@@ -88,6 +89,13 @@ def test_every_kind_of_answer_fits(tmp_path):
     found += [
         apas.certify(net, rows(6), 0.05, target=1, method=m)
         for m in ("interval", "attack", "exact", "enumeration", apas.Enumeration(precision=0.5, max_boxes=50))
+    ]
+    updates = [net.with_parameters(net.parameters.values + 0.1 * i) for i in range(1, 11)]
+    how = {"target": "predicted", "confidence": None, "rng": 0}
+    found += [
+        apas.calibrate_delta(net, updates, rows(6), **how),
+        apas.calibrate_delta(net, list(zip([net, *updates], updates, strict=False)), rows(2), **how),
+        apas.calibrate_delta(net, updates, rows(2), score=lambda *_: np.full(2, np.inf), **how),
     ]
     for one in [*found, apas.max_shift(net, rows(3), target=1, rng=0)]:
         apas.save_certificates(one, path)

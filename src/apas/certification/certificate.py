@@ -32,6 +32,7 @@ EVIDENCE = Kinds(
     {"model": f"{__name__}.BaseEvidence", "bound": f"{__name__}.BoundEvidence"}
     | {kind: f"{_METHODS}.{kind}.{kind.capitalize()}Evidence" for kind in ("sampling", "enumeration")}
     | {"partition": f"{_METHODS}.enumeration.EnumerationEvidence"}
+    | {"calibration": "apas.certification.calibration.CalibrationEvidence"}
 )
 
 
@@ -295,8 +296,8 @@ class BoundEvidence:
     Attributes
     ----------
     step : str
-        What decided: "interval", "linear", "attack", "splitting", "solver" or "ball"; "models" where each of a
-        list was asked. If nothing did, "none", or "attack" where nothing else was tried.
+        What decided: "interval", "linear", "attack", "splitting", "solver", "ball" or "ellipsoid"; "models" where each
+        of a list was asked. If nothing did, "none", or "attack" where nothing else was tried.
     bound : float or None
         The margin is at least this on every shifted model, rounded down to six digits; None if no bound is known.
     nodes : int

@@ -89,7 +89,17 @@ def is_proof(claim: Claim) -> bool:
 
 
 #: Claims that a certificate file may hold.
-CLAIMS = Kinds({name: f"{__name__}.{name.capitalize()}" for name in ("every", "most")})
+CLAIMS = Kinds(
+    {name: f"{__name__}.{name.capitalize()}" for name in ("every", "most")}
+    | {"update": "apas.certification.calibration.NextUpdate"}
+)
+
+
+def percent(share: float) -> str:
+    """A share as it was typed, such as "99.5 %"."""
+    # the decimal point of what was typed is moved, and no digit lost: 0.9999999999999999 * 100 may print as 100
+    exact = Decimal(repr(share)).scaleb(2).normalize()
+    return f"{exact:f} %" if exact > Decimal("1e-6") else f"{exact:e} %"
 
 
 @dataclass(frozen=True)
@@ -224,9 +234,7 @@ class Most:
     @property
     def share(self) -> str:
         """The coverage as it was typed, such as "99.5 %"."""
-        # the decimal point of what was typed is moved, and no digit lost: 0.9999999999999999 * 100 may print as 100
-        exact = Decimal(repr(self.coverage)).scaleb(2).normalize()
-        return f"{exact:f} %" if exact > Decimal("1e-6") else f"{exact:e} %"
+        return percent(self.coverage)
 
     def __str__(self) -> str:
         return f"at least {self.share} of the shifts, {self._level().removeprefix('with ')}"

@@ -231,7 +231,10 @@ class Certificates(UnderShifts[Certificate]):
     FORMAT = "apas-certificates"
     ROWS = "certificates"
     UNSHOWN = ("claim", "coverage", "confidence")
-    COLUMNS = ("verdict", "target", "delta", *UNSHOWN, "draws", "failures", "method", "reason", "valid_today")
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        *("verdict", "target", "delta", *UNSHOWN),
+        *("draws", "failures", "method", "reason", "valid_today"),
+    )
     PER_ROW = (*UnderShifts.PER_ROW, "max_shifts")
 
     def __init__(self, items: Sequence[Certificate], *, max_shifts: MaxShifts | None = None, **known: Any) -> None:

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from apas import __version__
 from apas.cli.audit import audit_command
 from apas.cli.bench import bench_command
+from apas.cli.calibrate import calibrate_command
 from apas.cli.certify import certify_command
 from apas.cli.convert import convert_command
 from apas.cli.demo import demo_command
@@ -29,7 +30,12 @@ from apas.errors import InputError
 #: The groups of `apas --help`, in its order.
 COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Start here": {"demo": demo_command},
-    "Certify explanations": {"certify": certify_command, "max-shift": max_shift_command, "generate": generate_command},
+    "Certify explanations": {
+        "certify": certify_command,
+        "max-shift": max_shift_command,
+        "generate": generate_command,
+        "calibrate": calibrate_command,
+    },
     "Keep promises": {"verify": verify_command, "audit": audit_command, "ledger": ledger_app, "report": report_command},
     "Model files": {"shift": shift_command, "convert": convert_command, "retrain": retrain_command},
     "Research": {"paper": paper_app, "bench": bench_command},

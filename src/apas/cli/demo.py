@@ -45,7 +45,7 @@ def demo_command(
     Example:  apas demo
     """
     from apas import audit
-    from apas.paper.demo_bank import LATER, PASSES, ROUNDS, TRAINED, DemoFolder, LoanBank, make_offers, rounded_up
+    from apas.paper.demo_bank import GRID, LATER, PASSES, ROUNDS, TRAINED, DemoFolder, LoanBank, make_offers
 
     say: Any = (lambda _: None) if as_json else _say  # nothing but the JSON document is printed
     folder, bank = DemoFolder(output), LoanBank(seed)
@@ -54,21 +54,25 @@ def demo_command(
         f"A bank trains a network of {len(bank.model.parameters)} weights and biases on {TRAINED:,} loan "
         f"applications. Of the {LATER:,} that come in later this year it decides {bank.agreement} as the lender did."
     )
-    rehearsal = bank.rehearsal()
-    delta = rounded_up(float(rehearsal))
-    say(
-        f"Every year it is trained further, by {PASSES} passes over the new applications. {ROUNDS} rehearsals with "
-        f"those of this year moved no weight or bias by more than {at_most(float(rehearsal))}, so the bank plans "
-        f"with delta = {delta:g}.\n\n"
-    )
     applicants = bank.rejected(APPLICANTS)
+    tried = ", ".join(f"{delta:g}" for delta in GRID)
     say(
-        f"{len(applicants)} rejected applicants ask what would have to change.\n"
+        f"Every year it is trained further, by {PASSES} passes over the new applications; the bank rehearses that "
+        f"{ROUNDS} times with those of this year. {len(applicants)} rejected applicants ask what would have to change. "
+        f"Offers that most models within delta = {tried} accept are made, and shown to the rehearsals.\n\n"
+    )
+    calibration = bank.calibration(applicants)
+    delta = min(calibration.delta, GRID[-1])
+    if calibration.certified.any():
+        say(f"The bank takes delta = {delta:g}, since the rehearsals say {calibration.claim}.\n\n")
+    else:
+        say(f"Too many rehearsals break offers at each of these; the bank takes the largest, delta = {delta:g}.\n\n")
+    say(
         '"Plain" offers are small changes that the model of today accepts.\n'
         '"Robust" offers are small changes that most models within delta of it are certified to accept, too.\n\n'
     )
-    kinds = [make_offers(name, bank, applicants, delta) for name in ("plain", "robust")]
-    folder.write_promises(bank, kinds)
+    kinds = [make_offers(name, bank, calibration, delta) for name in ("plain", "robust")]
+    folder.write_promises(bank, kinds, calibration)
     say("A year later the network is trained on next year's applications, which nothing so far has seen.\n\n")
     retrained = bank.retrained()  # from here on: what was offered is written down and cannot change any more
     audits = [audit(offers.certificates, retrained, base=bank.model, space=bank.space) for offers in kinds]
@@ -79,8 +83,9 @@ def demo_command(
         content: dict[str, Any] = {
             "format": "apas-demo",
             "seed": seed,
-            "rehearsed_shift": float(rehearsal),
             "delta": delta,
+            "calibration": str(calibration.claim),
+            "calibrated": bool(calibration.certified.all()),
             "measured_shift": None if moved is None else float(moved),
             **{offers.name: offers.to_dict(report) for offers, report in pairs},
             "offers": {offers.name: json_rows(offers.frame(report).reset_index()) for offers, report in pairs},
@@ -90,7 +95,7 @@ def demo_command(
         print_json(content)
         return
     _print_examples(kinds, audits)
-    _print_scores(kinds, audits, delta)
+    _print_scores(kinds, audits, delta, bool(calibration.certified.any()))
     for line in _files(output, folder.files, advice).split("\n"):  # commands to copy stay on one line
         print_line(line)
 
@@ -117,7 +122,7 @@ def _print_examples(kinds: list[Offers], audits: list[AuditReport]) -> None:
     print_table(table, f"These are {len(frames[0])} of {len(kinds[0].found)}; the others are in offers.csv.\n")
 
 
-def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) -> None:
+def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float, calibrated: bool) -> None:
     from apas import Sampling
 
     claim = Sampling()
@@ -141,12 +146,16 @@ def _print_scores(kinds: list[Offers], audits: list[AuditReport], delta: float) 
     line(f"largest delta for {most}, median", known("median_delta_most", at_least))
     line("largest delta for every shift, median", known("median_delta_every", at_least))
     line("accepted by the model of next year", lambda s: f"{s['valid_next_year']} of {s['found']}")
-    print_table(table, _ending(audits, delta))
+    print_table(table, _ending(audits, delta, calibrated))
 
 
-def _ending(audits: list[AuditReport], delta: float) -> str:
+def _ending(audits: list[AuditReport], delta: float, calibrated: bool) -> str:
     plain, robust = (f"{sum(row.valid for row in audit)} of {len(audit)}" for audit in audits)
     lines = [f"Promises kept: {plain} plain, {robust} robust."]
+    if calibrated:
+        kept = all(row.valid for row in audits[1])
+        told = "next year's model keeps all robust offers" if kept else "next year's model breaks some robust offers"
+        lines.append(f"What the rehearsals said {'came true' if kept else 'did not come true'}: {told}.")
     moved = _measured_move(audits)
     if moved is not None:
         where = "within" if moved.delta <= delta else "beyond"

@@ -16,6 +16,7 @@ from apas._fields import Fields
 from apas._sanitise import for_markdown, for_xml
 from apas._typing import Bools
 from apas._validation import check_flag, is_frame, is_path
+from apas.certification.calibration import NextUpdate
 from apas.certification.certificate import Certificate
 from apas.certification.claims import EVERY, is_proof
 from apas.certification.question import Question
@@ -385,7 +386,7 @@ def audit(
     lies = new.lies_in(shifts, asked, shift)
     beside, doubts = _Beside(new, shift, shifts, question), np.where(rounded, _DOUBT, "").tolist()
     rows = [_row(i, item, valid[i], lies[asked[i]], beside, doubts[i]) for i, item in enumerate(found)]
-    notes = [*new.notes, *([_ROUNDED] if rounded.any() else [])]
+    notes = [*new.notes, *([_ROUNDED] if rounded.any() else []), *calibration_notes(list(found), rows)]
     broken = np.array([row.outcome.is_broken for row in rows])
     if repairs and broken.any():
         fixes, assumed = _repairs(found, new, broken, space)
@@ -401,6 +402,21 @@ def audit(
         shifts={} if shift is None else {found.model_digest: shift},
         comparable=bounds_distance(shifts) and not new.differs and not new.unidentified,
     )
+
+
+def calibration_notes(items: Sequence[Any], rows: Sequence[AuditRow]) -> list[str]:
+    """What became of claims about all their rows together, each of which a new model keeps or breaks as a whole."""
+    together: dict[str, list[bool]] = {}
+    for item, row in zip(items, rows, strict=True):
+        if isinstance(item.claim, NextUpdate) and item.is_certified:
+            together.setdefault(str(item.claim), []).append(row.outcome.is_broken)
+    told = "A claim about rows together ({}): the new model {}."
+    return [
+        told.format(
+            said, f"breaks {sum(hits)} of the {len(hits)} asked" if any(hits) else f"keeps all {len(hits)} asked"
+        )
+        for said, hits in together.items()
+    ]
 
 
 def certificates_of(certificates: Any) -> Certificates:

@@ -133,7 +133,7 @@ def unsaved(found: Certificates | MaxShifts, radii: MaxShifts | None) -> str:
     if not SETS.know(found.shifts):
         return (
             f"about {type(found.shifts).__name__} cannot be written to a file: a reader would not know the set; use "
-            "LinfShifts, LpShifts, SparseShifts, GaussianShifts, ObservedShifts or InputNoise"
+            "LinfShifts, LpShifts, SparseShifts, EllipsoidShifts, GaussianShifts, ObservedShifts or InputNoise"
         )
     # what can be saved is a matter of classes: one answer of each combination of them is asked
     each = {tuple(map(type, vars(item).values())): item for item in (*found, *(radii or ()))}
@@ -217,7 +217,8 @@ def read_content(content: dict[str, Any]) -> Stored:
     if entries and not certificates and not radii:
         raise InputError("each row must have a certificate or a largest shift.")
     shifts = MaxShifts(radii, **common) if radii else None
-    found = None if radii and not certificates else Certificates(certificates, **common, max_shifts=shifts)
+    own = getattr(certificates[0].claim, "results", Certificates) if certificates else Certificates
+    found = None if radii and not certificates else own(certificates, **common, max_shifts=shifts)
     return Stored(found, shifts, content["digest"], content["versions"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
@@ -11,6 +12,7 @@ import numpy as np
 
 from apas._fields import Fields
 from apas._validation import check_flag, check_texts
+from apas.certification.calibration import ALARM, NextUpdate
 from apas.certification.claims import CLAIMS
 from apas.certification.results import Certificates
 from apas.contracts.audit import AuditReport, AuditRow, audit
@@ -220,11 +222,41 @@ class Ledger:
         how: dict[str, Any] = {"validity_only": validity_only, "space": space, "repairs": repairs}
         gone = self._book.count_expired(today)
         report = joint_audit(texts, names, new_model, base=base, expired=gone, strict=strict, **how)
+        report.notes += tuple(self._followed(owed, report))
         if record:
             with self._book.write_transaction():
                 for (number, _, _), row in zip(owed, report, strict=True):
                     self._book.record(number, row, report.new_digest)
         return report
+
+    def _followed(self, owed: Sequence[tuple[int, str, str]], report: AuditReport) -> list[str]:
+        """How often calibrated claims have held so far, this audit included; loud where that contradicts them."""
+        found: dict[str, tuple[NextUpdate, set[int], set[str]]] = {}
+        for number, _, text in owed:
+            told = read_part(text)
+            claim = told["certificates"][0]["certificate"]["claim"]
+            if claim.get("kind") == NextUpdate.kind:
+                # the models that calibrated, and the certified one, are no later updates
+                own = {told["model"]["digest"], *told["shifts"].get("models", ())}
+                read = NextUpdate.from_dict(Fields(claim))
+                found.setdefault(json.dumps(claim), (read, set(), own))[1].add(number)
+        audits = self._book.audited() if found else []
+        audits += [(n, report.new_digest, not row.outcome.is_broken) for (n, *_), row in zip(owed, report, strict=True)]
+        notes = []
+        for claim, promises, own in found.values():
+            kept: dict[str, bool] = {}
+            for number, model, held in audits:
+                if number in promises and model not in own:
+                    kept[model] = kept.get(model, True) and held
+            count = f"{sum(kept.values())} of {len(kept)} later models kept every row asked about"
+            if claim.contradicted(list(kept.values())):
+                count = (
+                    f"THE CALIBRATION IS CONTRADICTED: {count}, which has a probability of at most {ALARM} if the "
+                    "claim is true, however often one looks; the updates are no longer like those that calibrated, so "
+                    "calibrate again"
+                )
+            notes.append(f"{count} ({claim}).")
+        return notes
 
     def retire(self, references: str | Sequence[str], outcome: str = "honoured", *, digest: str = "") -> int:
         """Close promises, also those that have expired.

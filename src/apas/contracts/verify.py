@@ -442,7 +442,7 @@ def _base(question: Question, item: Certificate, valid: bool, near: bool, from_f
     if item.verdict is not verdict or item.reason != reason or item.witness is not None:
         what = f"a row that is {NOT_VALID}" if not near else "a row whose class is owed to rounding"
         return Checked.FAILS, f"{what} is {verdict} for that reason and no other"
-    if from_file and item.method not in METHODS:  # a method of somebody's own answers in memory alone
+    if from_file and item.method not in (*METHODS, "calibration"):  # a method of somebody's own answers in memory alone
         return Checked.FAILS, f"apas knows no method {item.method!r}"
     words = question.region if item.claim.coverage == 1 else question.measure
     if CLAIMS.know(item.claim) and item.claim.measure != words:

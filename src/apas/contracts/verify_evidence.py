@@ -29,7 +29,7 @@ from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
-from apas.shifts.base import Ball, Listed, Region, Sparse
+from apas.shifts.base import Ball, Ellipsoid, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
@@ -278,7 +278,7 @@ def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
 #: Methods whose answer depends on nothing but the question, so that all of it can be computed again.
 _AGAIN: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds()}
 #: Steps that prove without distinguishing cases; a time limit of 0 stops before those that do.
-_DIRECT = ("interval", "linear", "ball", "models")
+_DIRECT = ("interval", "linear", "ball", "ellipsoid", "models")
 #: Branch and bound is repeated without a solver, and for no longer than this per row.
 _WITHOUT_SOLVER, SECONDS = ("interval", "linear", "attack", "splitting"), 10.0
 MOST_BOXES = 1_000_000  # no more boxes than this are looked at again for one row
@@ -492,7 +492,9 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:
         kind = trace.choice("method", *_PROOFS)
-        closed = isinstance(alone.geometry, Ball | Sparse) or (alone.network is not None and is_exact(alone.network))
+        closed = isinstance(alone.geometry, Ball | Sparse | Ellipsoid) or (
+            alone.network is not None and is_exact(alone.network)
+        )
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
         # with closed forms all methods give the same

@@ -123,6 +123,28 @@ def _mark_not_today(ax: Axes, places: Sequence[int], said: str) -> None:
         ax.axvline(place, color=COLOURS["UNKNOWN"], linewidth=1.2, linestyle=":", label=label, zorder=1)
 
 
+def calibration_plot(scores: Floats, certified: Any, claim: Any, ax: Axes | None) -> Axes:
+    """The sorted scores of the rows, the largest score that each update broke, and the threshold between them."""
+    ax = new_axes(ax, "Calibration.plot")
+    order, rows = np.argsort(scores, kind="stable"), len(scores)
+    for name, kept in (("CERTIFIED", True), ("UNKNOWN", False)):
+        places = [(x, scores[i]) for x, i in enumerate(order) if certified[i] == kept and isfinite(scores[i])]
+        if places:
+            ax.plot(*zip(*places, strict=True), "o", markersize=4, color=COLOURS[name], label=f"{name}: {len(places)}")
+    broken = [s for s in claim.worst if isfinite(s)]
+    said = f"largest {claim.scored}\nthat an update broke"
+    ax.plot(np.full(len(broken), rows), broken, "_", markersize=14, color=COLOURS["REFUTED"], label=said)
+    if isfinite(claim.threshold):
+        ax.axhline(
+            claim.threshold, color="black", linewidth=1, linestyle="--", label=f"above {at_most(claim.threshold)}"
+        )
+    legend_beside(ax)
+    ax.set_xlabel(f"{rows} rows, sorted; at the right end the {len(claim.worst)} updates")
+    ax.set_ylabel(claim.scored)
+    ax.set_title("Rows that the next update keeps", loc="left")
+    return ax
+
+
 def radius_plot(shifts: Sequence[Any], ax: Axes | None) -> Axes:
     """Per row the certified, the provable and the breaking delta, sorted by the certified one."""
     ax = new_axes(ax, "MaxShifts.plot")

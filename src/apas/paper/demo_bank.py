@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,18 +18,20 @@ from apas.errors import InputError, MissingExtra
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from apas.certification.calibration import Calibration
     from apas.certification.max_shift.result import MaxShifts
     from apas.certification.results import Certificates
     from apas.contracts.audit import AuditReport
     from apas.counterfactuals.result import Counterfactuals
     from apas.counterfactuals.space.space import FeatureSpace
     from apas.models.base import Model
-    from apas.shifts.distance import ShiftReport
 
 #: Applications that the network is trained on, and those that come in afterwards: this year, and again the next.
 TRAINED, LATER = 2000, 1000
 PASSES = 3  # how the bank trains its network further: so many passes over the applications that came in
-ROUNDS = 5  # how often it rehearses that
+ROUNDS = 29  # how often it rehearses that
+#: The deltas at which offers are tried out on the rehearsals, and how many of such updates are to keep them all.
+GRID, KEPT = (0.05, 0.1, 0.2), 0.9
 _FEATURES = list(LOAN_FEATURES)
 
 
@@ -97,14 +98,15 @@ class LoanBank:
         rejected: DataFrame = self.loans.loc[self.network.predict(rows) == 0, _FEATURES]
         return rejected.head(most)
 
-    def rehearsal(self) -> ShiftReport:
-        """How far the network moves if it is trained further on this year's later applications, several times."""
-        from apas import estimate_delta
+    def calibration(self, applicants: DataFrame) -> Calibration:
+        """Offers at the least delta that rehearsals of this year's training further keep."""
+        from apas import calibrate_offers
 
         rows, decisions = self._encode(self.loans[TRAINED:])
-        return estimate_delta(
-            self.network, rows, decisions, update=trained_further, rounds=ROUNDS, fraction=1.0, rng=self.seeds(2)
-        )
+        draws = np.random.default_rng(self.seeds(2)).integers(len(rows), size=(ROUNDS, len(rows)))
+        rehearsals = [trained_further(copy.deepcopy(self.network), rows[i], decisions[i]) for i in draws]
+        asked: dict[str, Any] = {"target": 1, "space": self.space, "coverage": KEPT, "rng": self.seeds(5)}
+        return calibrate_offers(self.model, applicants, rehearsals, GRID, **asked)
 
     def retrained(self) -> Model:
         """The model of next year, as it takes applications; nothing before the audit may ask for it."""
@@ -120,11 +122,6 @@ def trained_further(network: Any, rows: Any, decisions: Any) -> Any:
     for _ in range(PASSES):
         network.partial_fit(rows, decisions)
     return network
-
-
-def rounded_up(delta: float) -> float:
-    """The next hundredth: what a bank would write into its plans."""
-    return math.ceil(round(100 * delta, 9)) / 100
 
 
 #: Shifts that a plain offer is proved to survive: none worth the name, so that it is an offer for today's model only.
@@ -176,17 +173,16 @@ class Offers:
         }
 
 
-def make_offers(name: str, bank: LoanBank, applicants: DataFrame, delta: float) -> Offers:
-    """Small changes that today's model accepts ("plain"), or that are certified ("robust")."""
+def make_offers(name: str, bank: LoanBank, calibration: Calibration, delta: float) -> Offers:
+    """Small changes that today's model accepts ("plain"), or those of the calibration, which are certified."""
     from apas import certify, generate, max_shift
 
-    asked: dict[str, Any] = {"target": 1, "space": bank.space}
-    model = bank.model
+    model, found = bank.model, calibration.offers
     if name == "plain":  # nobody asks about tomorrow's model before they are made
-        found = generate(model, applicants, NEXT_TO_NOTHING, source="milp", method="interval", **asked)
+        asked: dict[str, Any] = {"target": 1, "space": bank.space, "source": "milp", "method": "interval"}
+        found = generate(model, found.inputs, NEXT_TO_NOTHING, **asked)
         certificates = certify(model, found[found.found].points, delta, target=1, rng=bank.seeds(4))
     else:  # the search has draws of its own, so its certificates count as they are
-        found = generate(model, applicants, delta, rng=bank.seeds(5), **asked)
         certificates = found.certificates
     made = found[found.found]
     worst = certify(model, made.points, delta, target=1, method="cascade", rng=bank.seeds(6))
@@ -213,6 +209,7 @@ FILES = {
     "robust.json": "certificates of the robust offers about most shifts, with their largest deltas",
     "plain-every.json": "the same offers and every shift",
     "robust-every.json": "the same offers and every shift",
+    "calibration.json": "the claim that the next training further keeps all robust offers",
     "space.toml": "what an application may be, how it may change, and how a network sees it",
     "this-year.json": "the network that was explained",
     "next-year.json": "the network after it was trained further",
@@ -251,10 +248,11 @@ class DemoFolder:
         """What is there, in the order of the list."""
         return [self.path / name for name in FILES if (self.path / name).exists()]
 
-    def write_promises(self, bank: LoanBank, kinds: list[Offers]) -> None:
+    def write_promises(self, bank: LoanBank, kinds: list[Offers], calibration: Calibration) -> None:
         """What is known before the network is trained further."""
         from apas import save_certificates
 
+        save_certificates(calibration, self.path / "calibration.json")
         self._write_model("this-year.json", bank.model)
         self._write("space.toml", bank.space.to_toml())
         self._write("applicants.csv", csv_text(kinds[0].found.inputs.rename_axis("applicant")))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -121,6 +122,63 @@ class Sparse:
         return Box(self.radii).pull_inside(base, np.where(kept, values, base.values), delta)
 
 
+@dataclass(frozen=True, eq=False)
+class Ellipsoid:
+    """The set of changes ``delta * root @ s`` with a Euclidean length of s of at most 1.
+
+    Parameters
+    ----------
+    root : ndarray of shape (k, n)
+        A row of zeros per parameter that does not move; the other n rows are an invertible matrix.
+    """
+
+    root: Floats
+
+    @cached_property
+    def radii(self) -> Floats:
+        """How far each parameter moves when delta is 1, shape (k,)."""
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.root, self.root)))
+
+    def _solve(self, moves: Floats) -> Floats:
+        """The s of rows of changes."""
+        return np.asarray(np.linalg.solve(self.root[self.radii > 0], moves[..., self.radii > 0].T).T)
+
+    def project(self, moves: Floats, delta: ArrayLike) -> Floats:
+        """Rows of changes (rows, k) pulled into the ellipsoid along the line to its centre."""
+        sizes, radius = np.linalg.norm(self._solve(moves), axis=-1), np.broadcast_to(delta, (len(moves),))
+        return moves * np.minimum(1.0, radius / np.where(sizes > 0, sizes, np.inf) if len(sizes) else sizes)[:, None]
+
+    def steepest(self, gradients: Floats) -> Floats:
+        """Per row of gradients the point with the least ``gradient @ u``: 0 where nothing that moves has a slope."""
+        slopes = gradients @ self.root
+        sizes = np.linalg.norm(slopes, axis=-1, keepdims=True)
+        return np.asarray(-(slopes / np.where(sizes > 0, sizes, 1.0)) @ self.root.T)
+
+    def holds(self, base: Floats, values: Floats, delta: float) -> bool:
+        """Whether parameters lie in the set: what is within rounding of its surface counts as outside."""
+        moves, matrix = values - base, self.root[self.radii > 0]
+        if not np.isfinite(moves).all() or moves[self.radii == 0].any():
+            return False
+        s, some = self._solve(moves), moves[self.radii > 0]
+        # the true s is off by the inverse of the matrix times what is left over, computed or lost to rounding
+        steps, sums = len(s) + 4, np.abs(matrix) @ np.abs(s)
+        left = np.abs(some - matrix @ s) + steps * 2.0**-52 * (np.abs(some) + sums)
+        inverse = 1.01 / np.linalg.svd(matrix, compute_uv=False)[-1]
+        return bool((np.linalg.norm(s) + inverse * np.linalg.norm(left)) * (1 + steps * 2.0**-52) <= delta)
+
+    def pull_inside(self, base: Parameters, values: Floats, delta: ArrayLike) -> Floats:
+        """Parameters (k,), or several as (rows, k), pulled towards `base` until they are inside without tolerance."""
+        rows = np.array(values, dtype=np.float64, ndmin=2)
+        pulled = np.broadcast_to(base.values, rows.shape).copy()
+        for row, given, radius in zip(pulled, rows, np.broadcast_to(delta, (len(rows),)).tolist(), strict=True):
+            move = np.where(self.radii > 0, np.nan_to_num(given - base.values), 0.0)
+            inner, cut = self.project(move[None, :], radius)[0], 2.0**-44
+            while cut < 1 and not self.holds(base.values, base.values + inner * (1 - cut), radius):
+                cut *= 4
+            row[:] = base.values + inner * max(1 - cut, 0.0)
+        return pulled if np.ndim(values) == 2 else pulled[0]
+
+
 def largest_entries(sizes: Floats, count: int) -> Bools:
     """Which are the `count` largest numbers along the last axis; of equal ones the first."""
     first = np.argsort(-sizes, axis=-1, kind="stable")[..., :count]
@@ -142,7 +200,7 @@ class Finite:
 
 
 #: Sets of changes of the parameters.
-Region: TypeAlias = Box | Ball | Sparse
+Region: TypeAlias = Box | Ball | Sparse | Ellipsoid
 Geometry: TypeAlias = Region | Finite
 #: One delta for all rows, or one per row.
 Sizes: TypeAlias = float | Floats
@@ -221,6 +279,17 @@ class Listed(Protocol):
     @property
     def models(self) -> Sequence[Model]:
         """The models, in order."""
+
+
+@runtime_checkable
+class Elliptical(Protocol):
+    """A set whose draws are as likely in all directions once its root is taken off: normal, or of an ellipsoid."""
+
+    def root(self, parameters: Parameters) -> Floats:
+        """L, with a row per parameter, of directions ``L s``, shape (k, n)."""
+
+    def share(self, ratio: Floats) -> Floats:
+        """The share of s with ``s . e >= -ratio``, for whatever e of length 1."""
 
 
 @runtime_checkable
@@ -332,7 +401,10 @@ def words_of(shifts: ShiftSet) -> ShiftWords:
 
 #: Sets that a certificate file may hold: `to_dict` writes their `kind`, and `from_dict` reads them back.
 KINDS = Kinds(
-    {kind: f"apas.shifts.{kind}.{kind.capitalize()}Shifts" for kind in ("linf", "lp", "sparse", "gaussian")}
+    {
+        kind: f"apas.shifts.{kind}.{kind.capitalize()}Shifts"
+        for kind in ("linf", "lp", "sparse", "gaussian", "ellipsoid")
+    }
     | {"observed": "apas.shifts.observed.ListedModels", "noise": "apas.shifts.noise.InputNoise"}
 )
 

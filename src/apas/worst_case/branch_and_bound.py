@@ -148,12 +148,7 @@ class PhaseSearch:
     """
 
     def __init__(
-        self,
-        relaxation: Relaxation,
-        units: list[Units],
-        lines: list[LayerLines],
-        pushes: RivalPushes,
-        allowance: float,
+        self, relaxation: Relaxation, units: list[Units], lines: list[LayerLines], pushes: RivalPushes, allowance: float
     ) -> None:
         self.tree, self.pushes, self.allowance = _Tree(relaxation, units, lines), pushes, allowance
         self.nodes, self.floor, self.deadline = 1, np.inf, np.inf

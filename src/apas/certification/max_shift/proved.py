@@ -18,11 +18,12 @@ from apas.certification.methods.attack import broken_deltas
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Sparse
+from apas.shifts.base import Ball, Ellipsoid, Sparse
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.attack.unit_pushes import broken_radius
 from apas.worst_case.ball.least_margins import ball_radius
 from apas.worst_case.decide import ALL_STEPS, worst_cases
+from apas.worst_case.ellipsoid import ellipsoid_radius
 from apas.worst_case.intervals import Boxes, is_exact, provable_radius
 from apas.worst_case.sparse import SparseBoxes
 
@@ -54,6 +55,9 @@ def proved_deltas(question: Question, network: FeedForward | None, limit: float)
         return np.zeros(len(question)), broken.copy(), broken
     if isinstance(question.geometry, Ball):
         proved = ball_radius(network, question.X, question.wanted, question.radii, question.geometry.hull, limit)
+        return proved, broken.copy(), broken
+    if isinstance(question.geometry, Ellipsoid):
+        proved = ellipsoid_radius(network, question.X, question.wanted, question.geometry, limit)
         return proved, broken.copy(), broken
     boxes = Boxes(network, question.X, question.wanted, question.radii)
     if isinstance(question.geometry, Sparse):
@@ -104,8 +108,8 @@ def worst_case(question: Question, claim: Every, limit: float, kind: str, time_l
     proved, _, broken = proved_deltas(question, network, limit)
     closed = is_exact(network)
     reason = "interval" if closed else kind
-    if isinstance(question.geometry, Ball) or (isinstance(question.geometry, Sparse) and not closed):
-        reason = "ball" if isinstance(question.geometry, Ball) else "interval"
+    if isinstance(question.geometry, Ball | Ellipsoid) or (isinstance(question.geometry, Sparse) and not closed):
+        reason = {Ball: "ball", Ellipsoid: "exact"}.get(type(question.geometry), "interval")
         broken = broken_deltas(question, proved, limit)[0]
     elif not closed and kind != "interval":
         rows = np.flatnonzero(proved < limit).tolist()

@@ -20,10 +20,11 @@ from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.errors import Unsupported
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, Finite, Region, Sparse
+from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, Sparse
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball.least_margins import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
+from apas.worst_case.ellipsoid import least_margins_ellipsoid, worst_points_ellipsoid
 from apas.worst_case.intervals import is_exact, rivals
 from apas.worst_case.sparse import boxes_in
 
@@ -38,6 +39,7 @@ PROOFS = {
     "splitting": "distinguishing {nodes} cases bounds the margin from below by {bound}",
     "solver": "multipliers suggested by a solver bound the margin from below by {bound}",
     "ball": "the margin cannot fall below {bound} within the ball",
+    "ellipsoid": "the margin cannot fall below {bound} within the ellipsoid",
 }
 
 
@@ -66,8 +68,9 @@ def decide_together(question: Question, method: str) -> list[Certificate]:
     """One certificate per row where parameters share what moves: proved by a bound, or broken in closed form."""
     network, region, base = question.network, question.geometry, question.model.parameters
     assert network is not None
-    assert isinstance(region, Ball | Sparse)
-    step, exact = ("ball", False) if isinstance(region, Ball) else ("interval", is_exact(network))
+    assert isinstance(region, Ball | Sparse | Ellipsoid)
+    step = {Ball: "ball", Ellipsoid: "ellipsoid"}.get(type(region), "interval")
+    exact = isinstance(region, Sparse) and is_exact(network)
     bound, error = _bounds(network, question.X, question.wanted, region, question.delta)
     found = [Finding(bound=value, exact=exact) for value in (bound - error).tolist()]
     witnesses: list[Witness | None] = [None] * len(question)
@@ -77,6 +80,8 @@ def decide_together(question: Question, method: str) -> list[Certificate]:
     some, points = question.take(np.array(rows, dtype=np.intp)), None
     if rows and isinstance(region, Ball):
         points = worst_points_ball(network, some.X, some.wanted, region.radii, region.hull, some.delta)
+    elif rows and isinstance(region, Ellipsoid):
+        points = worst_points_ellipsoid(network, some.X, some.wanted, region, some.delta)
     elif rows and isinstance(region, Sparse):
         points = boxes_in(network, some.X, some.wanted, region).worst(some.delta)
     for row, point in zip(rows, [] if points is None else points, strict=False):
@@ -93,6 +98,8 @@ def _bounds(network: FeedForward, X: Floats, wanted: Indices, region: Region, de
     """Lower bounds on the margins over a region, as computed, and what rounding can have added to them."""
     if isinstance(region, Ball):
         return least_margins_ball(network, X, wanted, region.radii, region.hull, delta)
+    if isinstance(region, Ellipsoid):
+        return least_margins_ellipsoid(network, X, wanted, region, delta)
     boxes = boxes_in(network, X, wanted, region)
     return boxes.bound(delta), boxes.error(delta)
 
@@ -153,7 +160,7 @@ def proved_ranges(
     low, high = _enclose_margins(question, network)
     # where the bounds overflow, infinity less infinity may stand for an end: none is known then
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-    closed = is_exact(network) and not isinstance(question.geometry, Ball)
+    closed = is_exact(network) and not isinstance(question.geometry, Ball | Ellipsoid)
     items = []
     with Progress(len(question), "going through the rows") as progress:
         for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
@@ -179,7 +186,7 @@ def _enclose_margins(question: Question, network: FeedForward) -> tuple[Floats, 
     low = least(question.wanted)
     if len(network.classes) == 2:  # the largest margin is the least one towards the other class, turned round
         return low, -least(1 - question.wanted)
-    if isinstance(geometry, Ball):
+    if isinstance(geometry, Ball | Ellipsoid):
         raise Unsupported("output_range in a ball needs a model with two classes; use LinfShifts, or Sampling.")
     # the margin is at most what the wanted score can exceed any one rival by
     high = np.full(len(question), np.inf)

@@ -31,9 +31,12 @@ from apas.certification.robust_fraction import FractionCurve
 from apas.display.numbers import at_least, at_most
 from apas.display.progress import Progress
 from apas.errors import InputError
+from apas.models.base import offers
 from apas.models.forward import parameter_gradients
-from apas.shifts.base import Box
+from apas.shifts.base import Box, Ellipsoid, Elliptical
 from apas.shifts.box_rounding import inside_box
+from apas.worst_case.ball.least_margins import is_exact_ball
+from apas.worst_case.ellipsoid import margin_error, margin_terms
 from apas.worst_case.enumeration import splitting
 from apas.worst_case.enumeration.splitting import FAILING, Partition, ShiftBox, Split, split
 
@@ -244,6 +247,8 @@ class Enumeration:
 
     def unsupported(self, question: Question) -> str | None:
         """None for dense networks in a box of shifts, else the error a user reads."""
+        if closed_share(question):
+            return None
         if not isinstance(question.geometry, Box):
             got = type(question.shifts).__name__
             needs = "Enumeration cuts up boxes, so `shifts` must be LinfShifts(...)"
@@ -257,14 +262,24 @@ class Enumeration:
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Cut up the box of each row: one certificate per row, none of which depends on the others."""
-        claim, answers = self.claim(question), _each_row(self._decide, question, self.max_boxes)
+        claim = self.claim(question)
+        if closed_share(question):
+            shares = zip(*known_shares(question, question.delta), strict=True)
+            return [self._closed(question, i, claim, *share) for i, share in enumerate(shares)]
+        answers = _each_row(self._decide, question, self.max_boxes)
         return [self._certificate(question, i, claim, *answer) for i, answer in enumerate(answers)]
 
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Computed bounds on the share of valid shifts, each to the gap or the limit of boxes."""
         measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
-        found = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
         curves = []
+        if closed_share(question):
+            ends = np.array([known_shares(question, np.full(len(question), d)) for d in deltas.tolist()])
+            for i, (lower, upper) in enumerate(zip(ends[:, 0].T, ends[:, 1].T, strict=True)):
+                certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
+                curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain))
+            return curves
+        found = _each_row(partial(self._enclose, deltas=deltas), question, len(deltas) * self.max_boxes)
         for i, row in enumerate(found):
             lower, upper = np.array([part.interval for part in row]).T
             certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
@@ -293,6 +308,14 @@ class Enumeration:
         found = split(box, gap=Fraction(0), probe=search, report=report, **self._ends())
         return found, search.witness
 
+    def _closed(self, question: Question, i: int, claim: Every | Most, lower: float, upper: float) -> Certificate:
+        """The certificate of a share in closed form; of every shift nothing but 1 would do, which a float is not."""
+        verdict = Verdict.CERTIFIED if lower >= self.coverage else Verdict.UNKNOWN
+        verdict = Verdict.REFUTED if upper < self.coverage < 1 else verdict
+        reason = f"the valid share is at least {at_least(lower)} and at most {at_most(upper)}, in closed form"
+        evidence = EnumerationEvidence(float(lower), float(upper), 1, 0, "settled", None)
+        return Certificate(claim, verdict, float(question.delta[i]), question.target[i], self.name, evidence, reason)
+
     def _certificate(
         self, question: Question, i: int, claim: Every | Most, found: Split, witness: Witness | None
     ) -> Certificate:
@@ -306,6 +329,33 @@ class Enumeration:
         evidence = EnumerationEvidence.of(found, question, volumes)
         told = (float(question.delta[i]), question.target[i], self.name, evidence)
         return Certificate(claim, verdict, *told, reason, witness)
+
+
+#: How far the functions behind a share in closed form may be off, far above what their libraries promise.
+SHARE_ERROR = 1e-12
+
+
+def closed_share(question: Question) -> bool:
+    """Whether the share is known in closed form: the margin is linear in what moves, and draws are elliptical."""
+    network = question.network
+    linear = network is not None and len(network.classes) == 2 and offers(question.shifts, Elliptical)
+    return linear and is_exact_ball(network, question.radii) and network.dtype == "float64"  # type: ignore[arg-type, union-attr]
+
+
+def known_shares(question: Question, delta: Floats) -> tuple[Floats, Floats]:
+    """Bounds on the share of valid shifts of each row, of a question with a share in closed form."""
+    network, shifts = question.network, question.shifts
+    assert network is not None
+    assert offers(shifts, Elliptical)
+    region = Ellipsoid(shifts.root(question.coordinates))
+    (start,), (slope,), _ = margin_terms(network, question.X, question.wanted, region)
+    error = margin_error(network, question.X, question.wanted, region, delta)
+    ends = []
+    for sign in (-1.0, 1.0):  # outward: the margin and how far it falls may both be off
+        above = start + sign * error
+        fall = np.maximum(delta * slope + np.where(above > 0, -sign, sign) * error, 1e-300)
+        ends.append(np.clip(shifts.share(above / fall) + sign * SHARE_ERROR, 0.0, 1.0))
+    return ends[0], ends[1]
 
 
 def _each_row(ask: Any, question: Question, steps: int) -> Iterable[Any]:

@@ -20,7 +20,7 @@ from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.errors import InputError
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, Finite, Sparse
+from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Sparse
 from apas.worst_case.ball.least_margins import is_exact_ball
 from apas.worst_case.decide import ALL_STEPS, worst_cases
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
@@ -47,9 +47,10 @@ class Exact(Proof):
     Notes
     -----
     For networks of relu, leaky relu, hard tanh and identity units of any depth, and for all others with at most one
-    hidden layer; in balls of shifts (`LpShifts`) where only the output layer moves, as in linear models; for sparse
-    shifts (`SparseShifts`) with at most one hidden layer. Of models that exist (`ObservedShifts`), whatever they are,
-    each is asked. A row whose least margin is 0 up to rounding stays ``UNKNOWN``.
+    hidden layer; in balls and ellipsoids (`LpShifts`, `EllipsoidShifts`) where only the output layer moves, as in
+    linear models; for sparse shifts (`SparseShifts`) with at most one hidden layer. Of models that exist
+    (`ObservedShifts`), whatever they are, each is asked. A row whose least margin is 0 up to rounding stays
+    ``UNKNOWN``.
 
     Examples
     --------
@@ -73,7 +74,9 @@ class Exact(Proof):
     def unsupported(self, question: Question) -> str | None:
         """None where exact answers are possible, else why not."""
         network, geometry = question.network, question.geometry
-        closed = network is not None and isinstance(geometry, Ball) and is_exact_ball(network, geometry.radii)
+        closed = (
+            network is not None and isinstance(geometry, Ball | Ellipsoid) and is_exact_ball(network, geometry.radii)
+        )
         closed = closed or (network is not None and isinstance(geometry, Sparse) and is_exact(network))
         if isinstance(geometry, Finite) or closed:
             return None

@@ -1,0 +1,238 @@
+"""`EllipsoidShifts`: parameters move together, as a covariance says: that of a fitted linear model, or a given one."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from apas._fields import EqualByContent, Fields
+from apas._random import LARGEST, Stream, standard_normals, unit_ball
+from apas._typing import Bools, Floats
+from apas._validation import check_number
+from apas.errors import InputError, Unsupported
+from apas.models.as_model import as_model, encoded_rows
+from apas.models.base import ABSENT, Dense, Model, Parameters, offers
+from apas.models.forward import activate
+from apas.shifts.base import Ellipsoid, ShiftWords, magnitudes
+from apas.shifts.selection import ALL_KINDS, check_layers, moving, placed, read_names, read_numbers, selected
+
+#: How far a covariance may be from symmetric, relative to its largest entry.
+SYMMETRIC = 1e-9
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EllipsoidShifts(EqualByContent):
+    """Every change of the parameters of a Mahalanobis length of at most `delta`: ``m' C^-1 m <= delta**2``.
+
+    Parameters
+    ----------
+    covariance : array_like of shape (n, n)
+        Of the parameters that move, in their order; symmetric and positive definite. `laplace` reads it off a fitted
+        logistic regression.
+    layers : sequence of str or int, optional
+        Which layers move, by name or index; all unless given. ``[-1]`` is the last layer.
+    distribution : {"uniform", "normal"}, default "uniform"
+        Of the draws: uniform in the ellipsoid, or normal with the covariance ``delta**2 C``, which has no limit, so
+        that nothing can be said about every shift.
+
+    Notes
+    -----
+    Where only the output layer moves, and so in linear models, everything is known in closed form: every shift
+    (`Exact`, `IntervalBounds`), the share (`Enumeration`), and `max_shift`. Of a network that moves as a whole, draws
+    speak of most shifts; proofs about every one are those of the box around the ellipsoid.
+
+    Examples
+    --------
+    >>> import apas
+    >>> net = apas.FeedForward([[[1.0], [-1.0]]], [[0.0]])
+    >>> shifts = EllipsoidShifts(0.01 * np.eye(3))
+    >>> apas.max_shift(net, [[2.0, 0.5]], target=1, shifts=shifts, method="exact").deltas.round(3).tolist()
+    [6.547]
+    """
+
+    covariance: ArrayLike
+    layers: Any = field(default=None, kw_only=True)
+    distribution: str = field(default="uniform", kw_only=True)
+    kind: ClassVar[str] = "ellipsoid"
+
+    def __post_init__(self) -> None:
+        try:
+            given = np.array(self.covariance, dtype=np.float64)
+        except (TypeError, ValueError):
+            given = np.empty(0)
+        square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0 and bool(np.isfinite(given).all())
+        root = None
+        if square and np.abs(given - given.T).max() <= SYMMETRIC * np.abs(given).max():
+            with suppress(np.linalg.LinAlgError):
+                root = np.linalg.cholesky(0.5 * given + 0.5 * given.T)
+        if root is None:
+            told = f"a symmetric positive definite matrix of finite numbers, got shape {given.shape}"
+            raise InputError(f"`covariance` of EllipsoidShifts must be {told}; of few samples, add to its diagonal.")
+        if self.distribution not in ("uniform", "normal"):
+            raise InputError(f'`distribution` must be "uniform" or "normal", got {self.distribution!r}.')
+        own = vars(self)  # the dictionary, since attributes of the set are frozen
+        own |= {"covariance": given, "layers": check_layers(self.layers), "_lower": root}
+        if self.distribution == "uniform":  # a capability that normal shifts, which have no limit, do not have
+            own["geometry"] = self._geometry
+        else:
+            own["no_worst_case"] = f"normal shifts ({self!r}) have no bound"
+
+    @classmethod
+    def laplace(cls, model: Any, X: Any, *, penalty: float | None = None, distribution: str = "uniform") -> Self:
+        """The covariance that Laplace's approximation gives the last layer of a fitted classifier of two classes.
+
+        Parameters
+        ----------
+        model : object
+            A logistic regression, or a network with a sigmoid output, of which the last layer moves.
+        X : array_like or data frame
+            The rows it was fitted to.
+        penalty : float, optional
+            Of half the squared length of the weights in the loss; 1 / C of scikit-learn unless given.
+        distribution : {"uniform", "normal"}, default "uniform"
+        """
+        net = as_model(model)
+        if not offers(net, Dense) or len(net.classes) != 2 or net.as_feedforward().weights[-1].shape[1] != 1:
+            raise Unsupported(f"EllipsoidShifts.laplace needs a dense network with one output, got {net!r}.")
+        final = model.steps[-1][1] if hasattr(model, "steps") else model
+        if penalty is None and not hasattr(final, "C"):
+            told = f"must be given, since {type(final).__name__} has no C"
+            raise InputError(f"`penalty` of EllipsoidShifts.laplace {told}; pass its ridge penalty, or 0.")
+        weight = 1 / final.C if penalty is None else check_number(penalty, "penalty", "laplace", least=0)
+        network, rows = net.as_feedforward(), encoded_rows(net, X)[1]
+        for w, b, name in zip(network.weights[:-1], network.biases[:-1], network.activations, strict=True):
+            rows = activate(name, rows @ w + b)
+        scores = rows @ network.weights[-1][:, 0] + network.biases[-1][0]
+        there = net.parameters.kinds[-1] != ABSENT
+        inputs = np.column_stack([rows, np.ones(len(rows))]) if there else rows
+        ridge = np.diag(np.append(np.full(rows.shape[1], weight), [0.0] if there else []))
+        # p (1 - p) of a sigmoid, in a form that does not overflow
+        curvature = (
+            inputs.T @ (inputs * (np.exp(-np.abs(scores)) / (1 + np.exp(-np.abs(scores))) ** 2)[:, None]) + ridge
+        )
+        try:
+            return cls(np.linalg.inv(curvature), layers=[net.parameters.layer_names[-1]], distribution=distribution)
+        except (np.linalg.LinAlgError, InputError):
+            told = "leave directions of the weights open; pass more rows, or a penalty above 0"
+            raise InputError(
+                f"`X` of EllipsoidShifts.laplace must have as many directions as weights, but they {told}."
+            ) from None
+
+    def moves(self, parameters: Parameters) -> Bools:
+        """Which parameters move, shape (k,)."""
+        moves = moving(parameters, ALL_KINDS, self.layers, "EllipsoidShifts")
+        if np.count_nonzero(moves) != len(self._lower):
+            told = f"one row per parameter that moves ({np.count_nonzero(moves)}), got {len(self._lower)}"
+            raise InputError(f"`covariance` of EllipsoidShifts must have {told}; choose `layers`.")
+        return moves
+
+    def root(self, parameters: Parameters) -> Floats:
+        """L with ``C = L L'``, with a row per parameter, 0 for those that do not move, shape (k, n)."""
+        root = np.zeros((len(parameters), len(self._lower)))
+        root[self.moves(parameters)] = self._lower
+        return root
+
+    def share(self, ratio: Floats) -> Floats:
+        """The share of draws that keep a margin of which delta can take at most ``1 / ratio``."""
+        from scipy.special import betainc, ndtr
+
+        if self.distribution == "normal":
+            return np.asarray(ndtr(ratio))
+        # one coordinate of a uniform point of the unit ball has the density (1 - t**2)**((n - 1) / 2)
+        half = betainc(0.5, 0.5 * (len(self._lower) + 1), np.minimum(ratio**2, 1.0))
+        return np.asarray(0.5 + 0.5 * np.sign(ratio) * half)
+
+    def radii(self, parameters: Parameters) -> Floats:
+        """How far each parameter moves when delta is 1, shape (k,); the standard deviation of normal shifts."""
+        return self._geometry(parameters).radii
+
+    def _geometry(self, parameters: Parameters) -> Ellipsoid:
+        return Ellipsoid(self.root(parameters))
+
+    def directions(self, parameters: Parameters, stream: Stream, start: int, stop: int) -> Floats:
+        """Directions number `start` to `stop`, shape (stop - start, k)."""
+        size, movers = len(self._lower), np.flatnonzero(self.moves(parameters))
+        normal = self.distribution == "normal"
+        points = standard_normals(size, stream, start, stop) if normal else unit_ball(size, 2.0, stream, start, stop)
+        # no product of matrices, whose last bits depend on how many points are asked for
+        points = np.einsum("ij,kj->ik", np.ascontiguousarray(points), self._lower)
+        return points if len(movers) == len(parameters) else placed(points, movers, len(parameters))
+
+    def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
+        """Margins of the rows on every shifted model, shape (directions, rows)."""
+        return model.shifted_margins(X, target, directions, delta)
+
+    def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
+        """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
+        farthest = LARGEST * math.sqrt(len(self._lower)) if self.distribution == "normal" else 1.0
+        return magnitudes(model, X, target, farthest * self.radii(model.parameters), delta)
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Whether `other` lies in the ellipsoid around `base`: True is right, what is within rounding is refused.
+
+        A normal distribution has no boundary: there it is True unless a parameter changed that does not move.
+        """
+        if base.shapes != other.shapes:
+            raise InputError("the two models must have parameters of the same shapes to be compared.")
+        if self.distribution == "normal":
+            return self.distance(base, other) == 0.0
+        return self._geometry(base).holds(base.values, other.values, delta)
+
+    def distance(self, base: Parameters, other: Parameters) -> float:
+        """The Mahalanobis length of the change, but for rounding; infinite if a parameter changed that stays."""
+        still = ~self.moves(base)
+        if not np.isfinite(other.values).all() or not np.array_equal(base.values[still], other.values[still]):
+            return math.inf
+        moved = np.linalg.solve(self._lower, (other.values - base.values)[~still])
+        return 0.0 if self.distribution == "normal" else float(np.linalg.norm(moved))
+
+    @property
+    def words(self) -> ShiftWords:
+        """What a shift is."""
+        limit = "normal shifts have no limit, so that every change of the parameters that move is one of them"
+        return ShiftWords(no_limit=limit if self.distribution == "normal" else "")
+
+    def _some(self, parameters: Parameters) -> str:
+        still = int(np.count_nonzero(parameters.exist & ~self.moves(parameters)))
+        what = selected(parameters, ALL_KINDS, self.layers, "EllipsoidShifts")
+        return f"{len(self._lower)} {what} together move{{}}{f', {still} fixed' if still else ''}"
+
+    def measure(self, parameters: Parameters) -> str:
+        """Name of the distribution: what moves, and how."""
+        if self.distribution == "normal":
+            return self._some(parameters).format(" by normal numbers of the given covariance times delta squared")
+        return f"uniform in {self.region(parameters)}"
+
+    def region(self, parameters: Parameters) -> str:
+        """The set itself in words."""
+        if self.distribution == "normal":
+            raise Unsupported(f'{self} has no limit, so nothing holds for every shift; use method="sampling".')
+        size = " by a Mahalanobis length of at most delta under the given covariance"
+        return f"the ellipsoid in which {self._some(parameters).format(size)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to build the set again, as JSON values."""
+        layers = None if self.layers is None else list(self.layers)
+        about = {"kind": self.kind, "layers": layers, "distribution": self.distribution}
+        return {**about, "covariance": np.asarray(self.covariance).tolist()}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> Self:
+        """The set that a file describes."""
+        about.only("kind", "layers", "distribution", "covariance")
+        given = read_numbers(about, "covariance", about.items("covariance"))
+        kept = about.choice("distribution", "uniform", "normal")
+        return cls(given, layers=read_names(about, "layers"), distribution=kept)
+
+    def __repr__(self) -> str:
+        shown = [f"{len(self._lower)} x {len(self._lower)} covariance"]
+        shown += [f"layers={self.layers!r}"] if self.layers is not None else []
+        shown += [f"distribution={self.distribution!r}"] if self.distribution != "uniform" else []
+        return f"EllipsoidShifts({', '.join(shown)})"
+
+    _lower: Floats = field(init=False)
