@@ -162,6 +162,13 @@ class AddedRows:
         groups += [np.stack([self.low[j] * unit[j], self.high[j] * unit[j]]) for j in alone]
         return np.concatenate([*groups, unit[-1:]]), np.cumsum([0, *map(len, groups)])
 
+    def snapped(self, row: Floats) -> Floats:
+        """A row that lies there but for rounding, with the 1 of the intercept behind it, as one that does."""
+        row = np.append(np.clip(row[:-1], self.low, self.high), 1.0)
+        for group in self.categories:
+            row[list(group)] = np.rint(row[list(group)])
+        return row
+
     def contain(self, rows: Floats) -> Bools:
         """Which rows lie there."""
         inside = ((rows >= self.low) & (rows <= self.high)).all(axis=1)

@@ -13,7 +13,7 @@ allowance; the exponential function by `RELATIVE`, which is 500 times what libra
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -106,7 +106,7 @@ class RefitBounds:
     """
 
     def __init__(self, problem: FitProblem, kind: str, tolerance: float, added: AddedRows) -> None:
-        self.problem, self.kind, self.added = problem, kind, added
+        self.problem, self.kind, self.tolerance, self.added = problem, kind, tolerance, added
         self.theta = problem.minimiser()
         Z, width, size = problem.Z, problem.Z.shape[1], np.abs(problem.Z)
         self.m = Z @ self.theta
@@ -181,9 +181,9 @@ class RefitBounds:
         low, high = m - t, m + t
         bends = [slope(end) * np.tanh(-0.5 * end) for end in (low, high)]
         steep = [(low <= at) & (high >= at) for at in (-STEEPEST, STEEPEST)]
-        convex = np.where(steep[0], TOP, np.maximum(np.maximum(*bends), 0.0))
-        concave = np.where(steep[1], TOP, np.maximum(-np.minimum(*bends), 0.0))
-        return Effects(up, down, c * convex * (1 + RELATIVE), c * concave * (1 + RELATIVE))
+        convex = np.where(steep[0], TOP, np.maximum(*bends)) + RELATIVE
+        concave = np.where(steep[1], TOP, -np.minimum(*bends)) + RELATIVE
+        return Effects(up, down, c * convex, c * concave)
 
     def _flattest(self, radius: float) -> Floats:
         """Lower bounds on the weighted mean slopes of the residuals from the centre to anywhere within a radius."""
@@ -267,7 +267,9 @@ class RefitBounds:
         score, score_off = float(u @ self.theta), gamma(len(u)) * float(np.abs(u) @ np.abs(self.theta))
         bend = 0.0
         if self.problem.logistic:
-            bent, error = self.gram(np.maximum((a + a_off) * effects.convex, (a_off - a) * effects.concave))
+            # what bends upwards helps; rounding of the effects is charged at the largest bend, 0.0963
+            bends = np.where(a > 0, a * effects.convex, -a * effects.concave)
+            bent, error = self.gram(bends + (0.1 * a_off + 8 * UNIT * np.abs(a)) * self.problem.weights)
             bend = 0.5 * radius**2 * max(0.0, -least_eigenvalue(-bent, error))
         fixed = self.start * length + radius * (self.gap * length + off) + bend
         falls = np.arange(1, ball.changes + 1) * self.worst_added(v, radius)[0] if self.reach else np.zeros(ball.changes)
@@ -304,6 +306,25 @@ class RefitBounds:
             if ball.changes >= changes:
                 return float(self.curve(u, ball)[changes] - offset - 4 * UNIT * abs(offset)), ball
         return -math.inf, None
+
+    def cut(self, u: Floats, changes: int, ball: RefitBall) -> Floats:
+        """A vector G such that ``G @ u`` is about the bound at a row, and at least the bound at others: it is concave."""
+        v, radius, effects = self.W @ u, ball.radius, self.effects(ball.radius)
+        a = self.zt @ v
+        slopes = np.where(a > 0, effects.up, -effects.down)
+        fall = (self.start + radius * self.gap) * v / max(float(np.linalg.norm(v)), 1e-300)
+        if self.kind != "added":
+            top = np.argsort(-a * slopes, kind="stable")[:changes]
+            fall = fall + slopes[top] @ self.zt[top]
+        if self.problem.logistic:
+            bends = np.where(a > 0, effects.convex, -effects.concave)
+            top_vector = np.linalg.eigh(self.gram(a * bends)[0])[1][:, -1]
+            fall = fall + 0.5 * radius**2 * (bends * (self.zt @ top_vector) ** 2) @ self.zt
+        if self.reach:
+            most, row, label = self.worst_added(v, radius)
+            white = self.W @ row
+            fall = fall + changes * most / (white @ v if white @ v else 1.0) * white
+        return np.asarray(self.theta - self.W.T @ fall)
 
     def _reach_of_added(self) -> float:
         """An upper bound on the norm of whitened rows that may be added: pair by pair of groups the largest product."""
@@ -356,7 +377,7 @@ class RefitBounds:
             for i, j in zip(group[hull[:-1]], group[hull[1:]], strict=True):
                 run, rise = float(scores[j] - scores[i]), float(effects[j] - effects[i])
                 edges.append((rise / run, run, rise, points[j] - points[i]))
-        best, row = 0.0, at
+        best, tall, row = 0.0, 0.0, at
         parts = np.linspace(0.0, 1.0, PIECES + 1)
         for slanted, run, rise, step in [(0.0, 0.0, 0.0, np.zeros_like(at)), *sorted(edges, key=lambda edge: -edge[0])]:
             heights, places = e + parts * rise + off, s + parts * run + wide
@@ -368,11 +389,92 @@ class RefitBounds:
                     tilt = np.abs(slanted / height + expit(-place)) * (run / PIECES / 2)
                     tangent = np.where(height > 0, height * expit(place) * np.exp(tilt), np.inf)
                 box = np.minimum(box, np.nan_to_num(tangent, nan=np.inf))
-            piece = int(box.argmax())
-            if box[piece] > best:
-                best, row = float(box[piece]), at + parts[piece + 1] * step
-            s, e, at = s + run, e + rise, at + step
+            best, at = max(best, float(box.max())), at + step
+            if heights[-1] * grown[-1] > tall:  # a corner is a row whatever the groups are
+                tall, row = float(heights[-1] * grown[-1]), at
+            s, e = s + run, e + rise
         return best * (1 + 1e-12), row
+
+
+@dataclass(frozen=True, eq=False)
+class BreakingChange:
+    """A change of the data, and a refit on it that breaks a row: which rows change, and what is added, as often."""
+
+    theta: Floats
+    rows: Indices
+    added: Floats | None
+    label: float
+
+    def applied(self, bounds: RefitBounds, count: int) -> FitProblem:
+        """The problem on the changed data."""
+        problem, relabels = bounds.problem, bounds.kind == "relabelled"
+        if len(self.rows):
+            problem = problem.relabelled(self.rows) if relabels else problem.without(self.rows)
+        weight = bounds.added.weight
+        return problem if self.added is None else problem.with_copies(self.added, self.label, weight, count)
+
+    def breaks(self, bounds: RefitBounds, u: Floats, offset: float, count: int) -> bool:
+        """Whether it is a refit of the set, and scores below the offset for sure."""
+        score, off = float(u @ self.theta), gamma(len(u) + 2) * float(np.abs(u) @ np.abs(self.theta) + abs(offset))
+        fits = len(self.rows) <= count and len(set(self.rows.tolist())) == len(self.rows)
+        fits = fits and (self.added is None or bool(bounds.added.contain(self.added[None, :-1])[0]))
+        if not fits or not score < offset - off:
+            return False
+        norm = bounds.gradient_norm(self.applied(bounds, count), self.theta)
+        return norm * (1 + bounds.gap) <= bounds.tolerance
+
+
+def breaking_change(bounds: RefitBounds, u: Floats, offset: float, count: int) -> BreakingChange | None:
+    """Look for `count` changes after which the refit scores a row below the offset: greedily, and once more there."""
+    theta, added, label = bounds.theta, None, 0.0
+    if bounds.kind in ("added", "replaced"):
+        _, added, label = bounds.worst_added(bounds.W @ u, 0.0)
+        added = bounds.added.snapped(added)
+    for _ in range(1 if bounds.kind == "added" else 2):
+        rows = np.empty(0, dtype=np.intp)
+        if bounds.kind != "added":
+            effects = _influences(bounds, theta, u)
+            rows = np.argsort(effects, kind="stable")[:count]
+            rows = rows[effects[rows] < 0]
+        found = BreakingChange(theta, rows, added, label)
+        theta = found.applied(bounds, count).minimiser(start=theta)
+        found = BreakingChange(theta, rows, added, label)
+        if found.breaks(bounds, u, offset, count):
+            return found
+    return None
+
+
+def least_breaking(bounds: RefitBounds, u: Floats, offset: float, above: int, limit: int) -> tuple[int, BreakingChange] | None:
+    """The smallest number of changes above one, up to a limit, that an attack is known to break a row with."""
+    spare = float(u @ bounds.theta) - offset
+    if bounds.kind == "added":
+        each = bounds.worst_added(bounds.W @ u, 0.0)[0]
+        guess = spare / each if each > 0 else limit
+    else:
+        fallen = np.cumsum(np.sort(_influences(bounds, bounds.theta, u)))
+        guess = float(np.searchsorted(-fallen, spare)) + 1
+    low, count = above, int(min(max(above + 1, guess), limit))
+    best: tuple[int, BreakingChange] | None = None
+    while low < count <= limit:
+        found = breaking_change(bounds, u, offset, count)
+        best = best if found is None else (count, found)
+        low = count if found is None else low
+        further = min(limit, count + max(1, count // 2)) if best is None else (low + best[0]) // 2
+        if further in (count, low) and (best is None or best[0] - low <= 1 or further == low):
+            break
+        count = further
+    return best
+
+
+def _influences(bounds: RefitBounds, theta: Floats, u: Floats) -> Floats:
+    """About how much each row's change alone adds to a score, after a refit: its gradient, divided by 1 - leverage."""
+    problem, m = bounds.problem, bounds.problem.Z @ theta
+    a = problem.Z @ np.linalg.solve(problem.hessian(theta), u)
+    own = problem.weights * problem.residuals(m)
+    if bounds.kind == "relabelled":
+        turned = problem.turned * replace(problem, y=problem.other).residuals(m)
+        return np.asarray(a * (own - turned))
+    return np.asarray(a * own / np.maximum(1 - problem.curvatures(m) * bounds.norms**2, 0.05))
 
 
 def _below(value: float) -> int:
