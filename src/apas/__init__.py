@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from apas.certification.methods.cascade import Cascade as Cascade
     from apas.certification.methods.enumeration import Enumeration as Enumeration
     from apas.certification.methods.exact import Exact as Exact
+    from apas.certification.methods.refit import RefitBounds as RefitBounds
     from apas.certification.methods.sampling import Sampling as Sampling
     from apas.certification.output_range import (
         OutputRange as OutputRange,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from apas.models.predictor import Predictor as Predictor
     from apas.report.api import write_report as write_report
     from apas.shifts.base import ShiftSet as ShiftSet
+    from apas.shifts.data_change import DataChange as DataChange, RefitReport as RefitReport
     from apas.shifts.delta_estimate import estimate_delta as estimate_delta
     from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
     from apas.shifts.gaussian import GaussianShifts as GaussianShifts
@@ -102,6 +104,7 @@ _DEFINED_IN = {
     "certification.methods.cascade": "Cascade",
     "certification.methods.enumeration": "Enumeration",
     "certification.methods.exact": "Exact",
+    "certification.methods.refit": "RefitBounds",
     "certification.methods.sampling": "Sampling",
     "certification.output_range": "OutputRange OutputRanges output_range",
     "certification.results": "Certificates",
@@ -133,6 +136,7 @@ _DEFINED_IN = {
     "models.predictor": "Predictor",
     "report.api": "write_report",
     "shifts.base": "ShiftSet",
+    "shifts.data_change": "DataChange RefitReport",
     "shifts.delta_estimate": "estimate_delta",
     "shifts.distance": "ShiftReport measure_shift",
     "shifts.gaussian": "GaussianShifts",

@@ -22,6 +22,7 @@ from apas.display.numbers import at_most, plain
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Arithmetic, Dense, FromEstimator, Model, Parameters, class_indices, offers
+from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, scores
 from apas.shifts.base import ShiftWords
@@ -377,9 +378,14 @@ class DataChange(ChangedTable):
 
     def bind(self, model: Any) -> LastLayer:
         """The table behind a model, which is read once; `Unsupported` if the last layer is no such classifier."""
-        if not self._bound or self._bound[0] is not model:
-            self._bound[:] = [model, self._read(as_model(model))]
-        return self._bound[1]  # type: ignore[no-any-return]
+        for known, _, layer in self._bound:
+            if known is model:
+                return layer  # type: ignore[no-any-return]
+        read = as_model(model)
+        digest = model_digest(read)
+        same = [layer for _, known, layer in self._bound if known == digest]
+        self._bound[:] = [*self._bound[-3:], (model, digest, same[0] if same else self._read(read))]
+        return self._bound[-1][2]  # type: ignore[no-any-return]
 
     def _read(self, model: Model) -> LastLayer:
         network = model.as_feedforward() if offers(model, Dense) else None

@@ -93,7 +93,7 @@ class RefitBall:
     spared: int = 0
 
 
-class RefitBounds:
+class RefitScores:
     """Bounds on the score of rows over every refit after at most k changes of one kind.
 
     Parameters
@@ -405,7 +405,7 @@ class BreakingChange:
     added: Floats | None
     label: float
 
-    def applied(self, bounds: RefitBounds, count: int) -> FitProblem:
+    def applied(self, bounds: RefitScores, count: int) -> FitProblem:
         """The problem on the changed data."""
         problem, relabels = bounds.problem, bounds.kind == "relabelled"
         if len(self.rows):
@@ -413,7 +413,7 @@ class BreakingChange:
         weight = bounds.added.weight
         return problem if self.added is None else problem.with_copies(self.added, self.label, weight, count)
 
-    def breaks(self, bounds: RefitBounds, u: Floats, offset: float, count: int) -> bool:
+    def breaks(self, bounds: RefitScores, u: Floats, offset: float, count: int) -> bool:
         """Whether it is a refit of the set, and scores below the offset for sure."""
         score, off = float(u @ self.theta), gamma(len(u) + 2) * float(np.abs(u) @ np.abs(self.theta) + abs(offset))
         fits = len(self.rows) <= count and len(set(self.rows.tolist())) == len(self.rows)
@@ -424,7 +424,7 @@ class BreakingChange:
         return norm * (1 + bounds.gap) <= bounds.tolerance
 
 
-def breaking_change(bounds: RefitBounds, u: Floats, offset: float, count: int) -> BreakingChange | None:
+def breaking_change(bounds: RefitScores, u: Floats, offset: float, count: int) -> BreakingChange | None:
     """Look for `count` changes after which the refit scores a row below the offset: greedily, and once more there."""
     theta, added, label = bounds.theta, None, 0.0
     if bounds.kind in ("added", "replaced"):
@@ -444,7 +444,7 @@ def breaking_change(bounds: RefitBounds, u: Floats, offset: float, count: int) -
     return None
 
 
-def least_breaking(bounds: RefitBounds, u: Floats, offset: float, above: int, limit: int) -> tuple[int, BreakingChange] | None:
+def least_breaking(bounds: RefitScores, u: Floats, offset: float, above: int, limit: int) -> tuple[int, BreakingChange] | None:
     """The smallest number of changes above one, up to a limit, that an attack is known to break a row with."""
     spare = float(u @ bounds.theta) - offset
     if bounds.kind == "added":
@@ -466,7 +466,7 @@ def least_breaking(bounds: RefitBounds, u: Floats, offset: float, above: int, li
     return best
 
 
-def _influences(bounds: RefitBounds, theta: Floats, u: Floats) -> Floats:
+def _influences(bounds: RefitScores, theta: Floats, u: Floats) -> Floats:
     """About how much each row's change alone adds to a score, after a refit: its gradient, divided by 1 - leverage."""
     problem, m = bounds.problem, bounds.problem.Z @ theta
     a = problem.Z @ np.linalg.solve(problem.hessian(theta), u)

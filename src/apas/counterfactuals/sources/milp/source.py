@@ -261,10 +261,19 @@ class NearestPoint:
 class Nearest:
     """Cheapest changes of the input of a search."""
 
-    def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
+    def __init__(
+        self,
+        search: Search,
+        net: FeedForward,
+        parts: Sequence[Piece | None],
+        time_limit: float,
+        goal: Contrast | None = None,
+    ) -> None:
         self.search, self.net, self.parts, self.time_limit = search, net, parts, time_limit
         self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
-        self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
+        #: Whether the scores are cuts, which the model itself knows nothing of.
+        self.cuts = goal is not None
+        self.goal = goal or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
         self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
@@ -379,7 +388,7 @@ class Nearest:
                 return None
         margin = float(task.margins(point[None], search.target)[0])
         expected, size = self.effect.margin(amounts)
-        if not abs(margin - expected) <= AGREEMENT * size:
+        if not self.cuts and not abs(margin - expected) <= AGREEMENT * size:
             raise Unsupported(
                 "MilpSource needs every feature to enter the model by itself and along straight lines, but the model "
                 f"gives row {search.row} of `X`, changed, a margin of {margin:g} instead of {expected:g}; {INSTEAD}"
