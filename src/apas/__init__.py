@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Status as Status,
     )
     from apas.counterfactuals.sources.base import Candidate as Candidate, CandidateSource as CandidateSource
+    from apas.counterfactuals.sources.cutting_planes import CuttingPlanes as CuttingPlanes
     from apas.counterfactuals.sources.given import Given as Given
     from apas.counterfactuals.sources.milp.source import MilpSource as MilpSource
     from apas.counterfactuals.sources.neighbours import NearestNeighbours as NearestNeighbours
@@ -116,6 +117,7 @@ _DEFINED_IN = {
     "counterfactuals.api": "generate",
     "counterfactuals.result": "Counterfactual Counterfactuals Status",
     "counterfactuals.sources.base": "Candidate CandidateSource",
+    "counterfactuals.sources.cutting_planes": "CuttingPlanes",
     "counterfactuals.sources.given": "Given",
     "counterfactuals.sources.milp.source": "MilpSource",
     "counterfactuals.sources.neighbours": "NearestNeighbours",

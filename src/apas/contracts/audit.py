@@ -394,7 +394,11 @@ def audit(
     lies = new.lies_in(shifts, asked, shift, refit)
     beside, doubts = _Beside(new, shift, shifts, question), np.where(rounded, _DOUBT, "").tolist()
     rows = [_row(i, item, valid[i], lies[asked[i]], beside, doubts[i]) for i, item in enumerate(found)]
-    notes = [*new.notes, *([_ROUNDED] if rounded.any() else []), *([] if refit is None else [f"Refit: {refit.sentence()}."])]
+    notes = [
+        *new.notes,
+        *([_ROUNDED] if rounded.any() else []),
+        *([] if refit is None else [f"Refit: {refit.sentence()}."]),
+    ]
     broken = np.array([row.outcome.is_broken for row in rows])
     if repairs and broken.any():
         fixes, assumed = _repairs(found, new, broken, space)

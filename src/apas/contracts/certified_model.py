@@ -31,7 +31,7 @@ from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.as_model import encoded_rows
 from apas.models.base import Dense, Described, Learned, Model, Named, Parameters, Raw, offers
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import Fingerprinted, Incomplete, Listed, Measurable, Normed, OtherMoves, Refitted
+from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, Refitted
 from apas.shifts.distance import ShiftReport, compare_models, read_model
 
 Results = TypeVar("Results", bound=UnderShifts[Any])

@@ -193,7 +193,9 @@ class ChangedTable(EqualByContent):
     @classmethod
     def from_dict(cls, about: Fields) -> AbsentTable:
         """What a file holds of the set."""
-        about.only("kind", "loss", "C", "tolerance", "class_weight", "rows", "table", "low", "high", "categories", "weight")
+        about.only(
+            "kind", "loss", "C", "tolerance", "class_weight", "rows", "table", "low", "high", "categories", "weight"
+        )
         about.choice("loss", "logistic", "squared")
         for name in ("C", "tolerance", "weight"):
             about.number(name, above=0)
@@ -414,7 +416,7 @@ class DataChange(ChangedTable):
         own |= {key: given[key] for key in ("penalty", "positive") if given.get(key, "deprecated") != "deprecated"}
         own |= {"l1_ratio": given["l1_ratio"]} if given.get("l1_ratio") else {}
         for key, value in own.items():
-            near = isinstance(value, float) and math.isclose(value, told[key], rel_tol=1e-12)
+            near = key == "C" and math.isclose(value, self.C, rel_tol=1e-12)
             if value != told[key] and not near:
                 must = f"`{key}` of DataChange must be that of the {name}"
                 raise InputError(f"{must}, {value!r}, got {told[key]!r}; refits with other settings are other models.")
@@ -430,7 +432,8 @@ class DataChange(ChangedTable):
         weights, turned = (base * np.take(by_class, index) for index in (labels, 1 - labels))
         table = np.column_stack([encoded, labels, weights, turned])
         Z, logistic = last_layer_rows(network, encoded), self.loss == "logistic"
-        problem = FitProblem(Z, labels.astype(float) if logistic else 2.0 * labels - 1.0, weights, turned, logistic)
+        coded = np.asarray(labels if logistic else 2.0 * labels - 1.0, dtype=np.float64)
+        problem = FitProblem(Z, coded, weights, turned, logistic)
         low = Z[:, :-1].min(axis=0) if self.low is None else self.low
         high = Z[:, :-1].max(axis=0) if self.high is None else self.high
         wide = (Z.shape[1] - 1,)
@@ -468,7 +471,7 @@ class DataChange(ChangedTable):
         half = np.linalg.cholesky(layer.problem.hessian(centre))
         norm = float(np.linalg.norm(np.linalg.solve(half, now.problem.gradient(theta)))) * (1 + 1e-6) + 1e-9
         changes, why = self._count(layer, now.table, now.problem.Z[:, : width - 1])
-        why = why if np.array_equal(*hidden) else "the hidden layers have changed"
+        why = why if np.array_equal(hidden[0], hidden[1]) else "the hidden layers have changed"
         return RefitReport(changes, norm, self.tolerance, why)
 
     def _count(self, layer: LastLayer, table: Floats, rows: Floats) -> tuple[int | None, str]:
@@ -502,7 +505,9 @@ class DataChange(ChangedTable):
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Nobody knows from parameters alone: `refit_report` asks for the table, and measures."""
-        raise Unsupported("whether a model is a refit on changed data only its table shows; pass it to audit as `data`.")
+        raise Unsupported(
+            "whether a model is a refit on changed data only its table shows; pass it to audit as `data`."
+        )
 
     def measure(self, parameters: Parameters) -> str:
         """The set itself: there is no distribution on it."""
@@ -512,7 +517,10 @@ class DataChange(ChangedTable):
         """The set in words."""
         content, what = self._content, "logistic regression" if self.loss == "logistic" else "ridge classifier"
         with_weights = "" if self.class_weight is None and self.sample_weight is None else " with its weights"
-        change = {"added": "added within the given ranges", "replaced": "removed and as many added within the given ranges"}
+        change = {
+            "added": "added within the given ranges",
+            "replaced": "removed and as many added within the given ranges",
+        }
         rows = change.get(self.kind, self.kind)
         return (
             f"refits of the last layer as an L2-regularised {what} (C = {self.C:g}) to a gradient of at most "

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -251,7 +251,9 @@ class RefitScores:
             for part in SPARED:
                 spared = round(part * seed)
                 taken, more = self.gram(quadratic[spared:] * b[spared : many * seed] ** 2, order[spared : many * seed])
-                least = least_eigenvalue(radius * matrix - taken, radius * error + more + rounded + 4 * UNIT * float(np.linalg.norm(taken)))
+                least = least_eigenvalue(
+                    radius * matrix - taken, radius * error + more + rounded + 4 * UNIT * float(np.linalg.norm(taken))
+                )
                 whole = float((above[:spared] - tau).sum()) * (1 + 1e-12)
                 changes = min(_below((least - self.start - whole) * (1 - 1e-13) / (tau + extra)), len(costs))
                 if changes > best.changes:
@@ -272,7 +274,9 @@ class RefitScores:
             bent, error = self.gram(bends + (0.1 * a_off + 8 * UNIT * np.abs(a)) * self.problem.weights)
             bend = 0.5 * radius**2 * max(0.0, -least_eigenvalue(-bent, error))
         fixed = self.start * length + radius * (self.gap * length + off) + bend
-        falls = np.arange(1, ball.changes + 1) * self.worst_added(v, radius)[0] if self.reach else np.zeros(ball.changes)
+        falls = (
+            np.arange(1, ball.changes + 1) * self.worst_added(v, radius)[0] if self.reach else np.zeros(ball.changes)
+        )
         if self.kind != "added":
             harms = np.maximum((a + a_off) * effects.up, (a_off - a) * effects.down)
             top = -np.sort(-np.partition(harms, len(harms) - ball.changes)[len(harms) - ball.changes :])
@@ -287,6 +291,7 @@ class RefitScores:
 
     def largest(self, u: Floats, offset: float) -> tuple[int, float, RefitBall | None]:
         """The most changes after which every refit scores above `offset`, the bound then, and the ball of it."""
+
         def here(i: int) -> tuple[int, float]:
             curve = self.curve(u, self.balls[i]) - offset - 4 * UNIT * abs(offset)
             below = np.flatnonzero(~(curve > 0))
@@ -308,7 +313,7 @@ class RefitScores:
         return -math.inf, None
 
     def cut(self, u: Floats, changes: int, ball: RefitBall) -> Floats:
-        """A vector G such that ``G @ u`` is about the bound at a row, and at least the bound at others: it is concave."""
+        """A vector G with about ``G @ u`` for the bound at u, and no more than ``G @ x`` at any x: it is concave."""
         v, radius, effects = self.W @ u, ball.radius, self.effects(ball.radius)
         a = self.zt @ v
         slopes = np.where(a > 0, effects.up, -effects.down)
@@ -321,7 +326,7 @@ class RefitScores:
             top_vector = np.linalg.eigh(self.gram(a * bends)[0])[1][:, -1]
             fall = fall + 0.5 * radius**2 * (bends * (self.zt @ top_vector) ** 2) @ self.zt
         if self.reach:
-            most, row, label = self.worst_added(v, radius)
+            most, row, _ = self.worst_added(v, radius)
             white = self.W @ row
             fall = fall + changes * most / (white @ v if white @ v else 1.0) * white
         return np.asarray(self.theta - self.W.T @ fall)
@@ -350,8 +355,9 @@ class RefitScores:
         white = points @ self.W.T
         scores, effects = points @ self.theta, white @ v
         # rounding of both numbers of each point; rows are sums of one point per group
-        off = gamma(2 * len(v)) * (np.abs(points) @ np.abs(self.theta)), gamma(2 * len(v)) * (
-            np.abs(points) @ np.abs(self.W).T @ np.abs(v)
+        off = (
+            gamma(2 * len(v)) * (np.abs(points) @ np.abs(self.theta)),
+            gamma(2 * len(v)) * (np.abs(points) @ np.abs(self.W).T @ np.abs(v)),
         )
         wide = float(off[0].sum()), float(off[1].sum())
         found = []
@@ -444,7 +450,9 @@ def breaking_change(bounds: RefitScores, u: Floats, offset: float, count: int) -
     return None
 
 
-def least_breaking(bounds: RefitScores, u: Floats, offset: float, above: int, limit: int) -> tuple[int, BreakingChange] | None:
+def least_breaking(
+    bounds: RefitScores, u: Floats, offset: float, above: int, limit: int
+) -> tuple[int, BreakingChange] | None:
     """The smallest number of changes above one, up to a limit, that an attack is known to break a row with."""
     spare = float(u @ bounds.theta) - offset
     if bounds.kind == "added":

@@ -86,7 +86,9 @@ class RefitEvidence:
             return False, "the training table is another one"
         now = asked.decided(attack=False)
         told, found = self.bound, now.bound
-        same = told == found or (told is not None and found is not None and abs(told - found) <= SAME_BOUND * max(1.0, found))
+        same = told == found or (
+            told is not None and found is not None and abs(told - found) <= SAME_BOUND * max(1.0, found)
+        )
         if not same or (found is not None and found > 0) != (verdict is Verdict.CERTIFIED):
             return False, f"computed again, the bound is {found!r}, the file says {told!r} and {verdict}"
         if (certificate.witness is not None) != (verdict is Verdict.REFUTED) or certificate.method != RefitBounds.name:
@@ -176,7 +178,11 @@ class _Asked:
     def replay(self, found: RefitEvidence, witness: Any) -> bool:
         """Whether a change of a file is one of the set, and its refit breaks the row."""
         base, width = self.layer.network.parameters.values, len(self.scores.theta)
-        values, rows, n = witness.parameters(self.question.model), np.array(found.rows, dtype=np.intp), len(self.scores.m)
+        values, rows, n = (
+            witness.parameters(self.question.model),
+            np.array(found.rows, dtype=np.intp),
+            len(self.scores.m),
+        )
         adds = self.scores.kind in ("added", "replaced")
         fits = values.shape == base.shape and np.array_equal(values[:-width], base[:-width])
         fits = fits and len(found.added) == (width + 1 if adds else 0) and (rows < n).all()
@@ -229,6 +235,7 @@ class RefitBounds:
 
     attack: bool = True
     name: ClassVar[str] = "refit"
+    speaks_of_refits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_flag(self.attack, "attack")

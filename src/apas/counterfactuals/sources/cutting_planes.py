@@ -66,30 +66,32 @@ class CuttingPlanes:
         if cut_at is None or net.weights[-1].shape[1] != 1:
             raise Unsupported("CuttingPlanes needs a method with a concave bound; use method=apas.RefitBounds().")
         sign = 1.0 if wanted == 1 else -1.0
-        weights, constants = [sign * net.weights[-1][:, 0]], [sign * float(net.biases[-1][0] - net.offset)]
-        number = 0
+        own = np.append(sign * net.weights[-1][:, 0], sign * float(net.biases[-1][0] - net.offset))
+        cuts = [own, own]  # twice, since a network has one score or more than two classes
         while True:
-            last = np.column_stack(weights), np.array(constants)
-            cuts = FeedForward(
-                [*net.weights[:-1], np.column_stack([last[0], last[0][:, :1]])],
-                [*net.biases[:-1], np.append(last[1], last[1][0])],
-                activation=list(net.activations),
-                output="softmax",
-            )
-            count = last[0].shape[1]
-            goal = Contrast(np.eye(count + 1), np.zeros(count + 1))
+            last = np.column_stack([own, *cuts])
+            layers = [*net.weights[:-1], last[:-1]], [*net.biases[:-1], last[-1]]
+            scores = FeedForward(*layers, activation=list(net.activations), output="softmax")
             if not net.activations:  # the cuts are what enters the first layer
                 pieces = task.once("milp/pieces", lambda: pieces_of(task))
-                parts = [None if piece is None else piece.through(cuts.weights[0]) for piece in pieces.parts]
+                parts = [None if piece is None else piece.through(last[:-1]) for piece in pieces.parts]
             # the program's own tolerance is about 1e-7 of the scores: asking for more with each cut ends the search
-            margin = self.slack * (1 + number / 4) * float(np.abs(last[0]).sum(axis=0).max() + 1)
-            found = Nearest(search, cuts, parts, self.time_limit, goal).at(margin)
+            margin = self.slack * (1 + len(cuts) / 4) * float(np.abs(last).sum(axis=0).max() + 1)
+            found = _NearestAboveCuts(search, scores, parts, self.time_limit).at(margin)
             if found is None:
                 return "no allowed row was found that satisfies the cuts, as one that is certified must"
             yield Candidate(found.point)
             cut = cut_at(found.point)
             if cut is None:
                 raise Unsupported("CuttingPlanes needs a method with a concave bound; use method=apas.RefitBounds().")
-            weights.append(cut[:-1])
-            constants.append(float(cut[-1]))
-            number += 1
+            cuts.append(cut)
+
+
+class _NearestAboveCuts(Nearest):
+    """Cheapest rows whose scores are all above a margin."""
+
+    cuts = True
+
+    def goal_of(self, net: FeedForward) -> Contrast:
+        """Each score by itself."""
+        return Contrast(np.eye(len(net.classes)), np.zeros(len(net.classes)))

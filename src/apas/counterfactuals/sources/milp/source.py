@@ -261,22 +261,20 @@ class NearestPoint:
 class Nearest:
     """Cheapest changes of the input of a search."""
 
-    def __init__(
-        self,
-        search: Search,
-        net: FeedForward,
-        parts: Sequence[Piece | None],
-        time_limit: float,
-        goal: Contrast | None = None,
-    ) -> None:
+    #: Whether the scores are cuts, which the model itself knows nothing of.
+    cuts = False
+
+    def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
         self.search, self.net, self.parts, self.time_limit = search, net, parts, time_limit
         self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
-        #: Whether the scores are cuts, which the model itself knows nothing of.
-        self.cuts = goal is not None
-        self.goal = goal or Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
+        self.goal = self.goal_of(net)
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
         self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
+
+    def goal_of(self, net: FeedForward) -> Contrast:
+        """What the scores are compared by."""
+        return Contrast.of(net, int(class_indices(net.classes, self.search.target, 1)[0]))
 
     def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
