@@ -441,14 +441,14 @@ class DataChange(ChangedTable):
         fine = low.shape == high.shape == wide and (low <= high).all() and np.isfinite([low, high]).all()
         if not fine or sorted(set(columns)) != sorted(columns) or not all(0 <= c < wide[0] for c in columns):
             raise InputError(
-                f"`low`, `high` and `categories` of DataChange must give ranges of the {wide[0]} columns that enter the "
-                "last layer, and name columns of them at most once."
+                f"`low`, `high` and `categories` of DataChange must give ranges of the {wide[0]} columns that enter "
+                "the last layer, and name columns of them at most once."
             )
         added = AddedRows(low, high, self.categories, self.C * self.weight * max(by_class))
         return LastLayer(network, problem, added, table)
 
     def gradient(self, model: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:
-        """Norm of the gradient at a model's own parameters, in the norm of the inverse Hessian; on another table if given.
+        """Norm of the gradient at a model's parameters, in the norm of the inverse Hessian; on another table if given.
 
         What the library's solver left: of a refit it must not exceed `tolerance`.
         """
@@ -525,7 +525,7 @@ class DataChange(ChangedTable):
         return (
             f"refits of the last layer as an L2-regularised {what} (C = {self.C:g}) to a gradient of at most "
             f"{self.tolerance:g} in the norm of the inverse Hessian, after at most delta of {content['rows']} training "
-            f"rows (table {content['table']}{with_weights}) were {rows}; preprocessing and hidden layers stay as they are"
+            f"rows (table {content['table']}{with_weights}) were {rows}; preprocessing and hidden layers stay"
         )
 
     def __repr__(self) -> str:

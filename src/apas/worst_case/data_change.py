@@ -24,9 +24,10 @@ from apas.shifts.data_change import AddedRows, FitProblem, expit, slope
 UNIT = 2.0**-53
 #: Relative error of an expression of a few exponential functions.
 RELATIVE = 2.0**-44
-#: Radii that are tried, in units of the median row's influence on the ball; where thresholds lie among the sorted
-#: costs of rows, in units of k; and which part of the k rows is taken out of the quadratic bound.
-RADII = np.geomspace(0.024, 12.0, 48)
+#: Radii that are tried, times the median row's norm, and how many: more where they are cheap.
+NEAREST, FARTHEST, FEWEST, MOST, WORK = 0.024, 12.0, 96, 400, 3e9
+#: Where thresholds lie among the sorted costs of rows, in units of k, and which part of the k rows is taken out of the
+#: quadratic bound.
 THRESHOLDS, SPARED = (1, 2, 4, 8, 16, 32), (0.0, 0.25, 0.5, 1.0)
 #: The second derivative of the logistic function is largest here, and so large, rounded up.
 STEEPEST, TOP = math.log(2.0 + math.sqrt(3.0)), (1 + 2.0**-50) / (6.0 * math.sqrt(3.0))
@@ -196,8 +197,9 @@ class RefitScores:
 
     def _balls(self) -> list[RefitBall]:
         """Radii that grow together with the number of changes that they hold the refits of."""
-        balls, best, unit = list[RefitBall](), 0.0, float(np.median(self.norms))
-        for radius in (RADII / unit).tolist():
+        balls, best, width = list[RefitBall](), 0.0, len(self.W)
+        count = int(np.clip(WORK / (len(self.m) * width**2 + 1000 * width**3), FEWEST, MOST))
+        for radius in (np.geomspace(NEAREST, FARTHEST, count) / float(np.median(self.norms))).tolist():
             flat = self._flattest(radius)
             gram, error = self.gram(flat)
             matrix, error = gram + self.ridge, error + self.ridge_off
@@ -230,7 +232,7 @@ class RefitScores:
         return self.added.weight * most * self.reach * (1 + 1e-13)
 
     def _largest(self, radius: float, flat: Floats, matrix: Floats, error: float, curved: float) -> RefitBall:
-        """The most changes whose refits lie within a radius, by the sum of the largest costs or by a quadratic bound."""
+        """The most changes whose refits lie within a radius, by a sum of the largest costs or a quadratic bound."""
         b, extra = self._costs(radius, flat), self._cost_of_added(radius)
         room = (radius * curved - self.start) * (1 - 1e-13)
         if self.kind == "added":
