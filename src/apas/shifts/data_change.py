@@ -447,6 +447,13 @@ class DataChange(ChangedTable):
         added = AddedRows(low, high, self.categories, self.C * self.weight * max(by_class))
         return LastLayer(network, problem, added, table)
 
+    def table(self, model: Any) -> Floats:
+        """The training table in model units: columns, labels 0 and 1, weights, and weights with the other label.
+
+        What the separate checker asks for: ``np.save("table.npy", change.table(model))``.
+        """
+        return self.bind(model).table.copy()
+
     def gradient(self, model: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:
         """Norm of the gradient at a model's parameters, in the norm of the inverse Hessian; on another table if given.
 

@@ -86,8 +86,10 @@ class RefitEvidence:
             return False, "the training table is another one"
         now = asked.decided(attack=False)
         told, found = self.bound, now.bound
-        same = told == found or (
-            told is not None and found is not None and abs(told - found) <= SAME_BOUND * max(1.0, found)
+        proof = (self.radius, self.threshold, self.spared), (now.radius, now.threshold, now.spared)
+        numbers = [*zip(*proof, strict=True), *([] if told is None or found is None else [(told, found)])]
+        same = (told is None) == (found is None) and all(
+            abs(a - b) <= SAME_BOUND * max(1.0, abs(b)) for a, b in numbers
         )
         if not same or (found is not None and found > 0) != (verdict is Verdict.CERTIFIED):
             return False, f"computed again, the bound is {found!r}, the file says {told!r} and {verdict}"
