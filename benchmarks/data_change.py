@@ -1,4 +1,4 @@
-"""`python -m benchmarks.data_change`: certified and broken numbers of changed rows, and refits that could contradict them.
+"""`python -m benchmarks.data_change`: certified and broken numbers of changed rows, and refits against the bounds.
 
 Needs the datasets (APAS_DATA or ../shared). `--refits N` sets how many changed tables are really fitted again per table
 and kind; `--picture FOLDER` saves the picture of the documentation.
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import apas
 from apas._typing import Floats, Indices
 from apas.shifts.data_change import AddedRows, FitProblem
 from apas.worst_case.data_change import RefitScores, least_breaking
@@ -48,7 +47,7 @@ class TrainingTable:
         """One of the tables, or its first rows."""
         frame = pd.read_csv(_folder() / name / f"{name}.csv").iloc[:rows]
         label = frame.pop(LABELS[name])
-        y = (label == "P").to_numpy(float) if name == "no2" else label.to_numpy(float)
+        y = np.asarray(label == "P" if name == "no2" else label, dtype=np.float64)
         frame = frame.drop(columns="no2_concentration") if name == "no2" else frame
         columns, categories, width = list[Floats](), list[tuple[int, ...]](), 0
         for column in frame:
@@ -108,7 +107,7 @@ class Contradictions:
     slack: float = np.inf
 
 
-def _chosen(scores: RefitScores, rows: Sequence[Floats], count: int, way: str, rng: np.random.Generator) -> Indices:
+def _chosen(scores: RefitScores, rows: list[Floats], count: int, way: str, rng: np.random.Generator) -> Indices:
     """Rows to change: at random, greedily against a row, by their norm, or by their leverage."""
     problem = scores.problem
     if way == "random":
@@ -125,7 +124,7 @@ def _chosen(scores: RefitScores, rows: Sequence[Floats], count: int, way: str, r
     return np.argsort(effects)[:count]
 
 
-def changed(scores: RefitScores, rows: Sequence[Floats], count: int, way: str, rng: np.random.Generator) -> FitProblem:
+def changed(scores: RefitScores, rows: list[Floats], count: int, way: str, rng: np.random.Generator) -> FitProblem:
     """A table with so many changes."""
     problem, kind = scores.problem, scores.kind
     if kind == "relabelled":
@@ -139,14 +138,14 @@ def changed(scores: RefitScores, rows: Sequence[Floats], count: int, way: str, r
         else:  # a random corner
             points, starts = scores.added.points
             ends = [*starts[1:].tolist(), len(points)]
-            row = sum(points[rng.integers(a, b)] for a, b in zip(starts.tolist(), ends, strict=True))
+            row = np.sum([points[rng.integers(a, b)] for a, b in zip(starts.tolist(), ends, strict=True)], axis=0)
             label = float(rng.choice([0.0, 1.0] if problem.logistic else [-1.0, 1.0]))
         problem = problem.with_copies(row, label, scores.added.weight, count)
     return problem
 
 
 def refits_against_bounds(
-    scores: RefitScores, rows: Sequence[Floats], refits: int, rng: np.random.Generator, solver: Any = None
+    scores: RefitScores, rows: list[Floats], refits: int, rng: np.random.Generator, solver: Any = None
 ) -> Contradictions:
     """Fit changed tables again, and compare with the numeric bound of each row and with the ball."""
     found, ways = Contradictions(), ("random", "greedy", "norm", "leverage", "direction")
@@ -221,6 +220,37 @@ def compare(refits: float = 1.0, names: Sequence[str] = tuple(TABLES), explanati
         rows = list(table.explanations(ridge.theta, 0.25, 10))
         found = refits_against_bounds(ridge, rows, int(refits * TABLES[name] / 4), np.random.default_rng(3))
         print(f"{name} ridge: certified {np.median([ridge.largest(u, 0.0)[0] for u in rows]):g}, {found}", flush=True)
+
+
+def picture(folder: Path, names: Sequence[str] = ("diabetes", "heloc")) -> None:
+    """Save the picture of certified and broken numbers of removed rows against the margin."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    margins = np.array([0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0])
+    figure, axes = plt.subplots(1, len(names), figsize=(4.6 * len(names), 3.4), layout="constrained")
+    for ax, name in zip(axes, names, strict=True):
+        table = TrainingTable.read(name)
+        for kind, colour in (("removed", "#1b5e9b"), ("relabelled", "#b3261e")):
+            scores = table.scores(kind)
+            medians = []
+            for margin in margins:
+                rows = list(table.explanations(scores.theta, float(margin), 12))
+                certified = [scores.largest(u, 0.0)[0] for u in rows]
+                broken = [least_breaking(scores, u, 0.0, k, len(table.X)) for u, k in zip(rows, certified, strict=True)]
+                medians.append((np.median(certified), np.median([np.inf if b is None else b[0] for b in broken])))
+            for line, style, word in zip(np.array(medians).T, ("-", "--"), ("certified", "broken"), strict=True):
+                ax.plot(margins, line, style, color=colour, marker=".", label=f"{kind}: {word}")
+            print(
+                name,
+                kind,
+                *(f"{margin:g}: {low:g} / {high:g}" for margin, (low, high) in zip(margins, medians, strict=True)),
+            )
+        ax.set(title=f"{name}, {len(table.X):,} rows", xlabel="margin (logits)", ylabel="rows", yscale="log")
+    axes[0].legend(fontsize=8)
+    figure.savefig(folder / "data-change.png", dpi=110)
 
 
 if __name__ == "__main__":

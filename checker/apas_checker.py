@@ -4,10 +4,11 @@
     python apas_checker.py CERTIFICATES.json MODEL.json [--require-coverage C] [--require-confidence C]
                            [--require-delta D] [--require-target T] [--table TABLE.npy]
 
-Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, and witnesses; with
-the training table in model units (np.save of DataChange.table) also bounds over refits; the rest is NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must
-claim at least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all,
-was not; 70: no answer, such as when nobody takes it.
+Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, witnesses and,
+with the training table in model units (np.save of DataChange.table), bounds over refits; the rest is NOT CHECKED. A
+line per row: its name, what became of it, why, and what it claims; what is required it must claim at least. Exit code 0:
+all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not; 70: no answer, such as
+when nobody takes it.
 """
 
 import argparse
@@ -383,7 +384,7 @@ class Refits:
         low, high = (
             e if self.told[k] is None else np.array(self.told[k]) for k, e in zip(("low", "high"), ends, strict=True)
         )
-        unit, used = np.eye(len(self.theta)), sum(self.told["categories"], [])
+        unit, used = np.eye(len(self.theta)), {j for group in self.told["categories"] for j in group}
         groups = [unit[g] for g in self.told["categories"]]
         groups += [np.stack([low[j] * unit[j], high[j] * unit[j]]) for j in range(len(low)) if j not in used]
         self.groups, self.low, self.high = [*groups, unit[-1:]], low, high
@@ -393,19 +394,24 @@ class Refits:
         self.add *= self.kind in ("added", "replaced")
 
     def p(self, m):
+        """Residual plus label: the logistic function, or the score itself."""
         return 0.5 + 0.5 * np.tanh(0.5 * m) if self.logistic else m
 
     def slope(self, m):
+        """Its derivative."""
         return self.p(m) * self.p(-m) if self.logistic else np.ones_like(m)
 
     def gradient(self, theta, y, c, Z=None):
+        """Gradient of what is minimised."""
         Z = self.Z if Z is None else Z
         return Z.T @ (c * (self.p(Z @ theta) - y)) + self.R * theta
 
     def hessian(self, theta):
+        """Its Hessian on the table as it is."""
         return (self.Z.T * (self.c * self.slope(self.Z @ theta))) @ self.Z + np.diag(self.R)
 
     def gram(self, weights):
+        """Weighted sum of the products of whitened rows."""
         return (self.zt.T * weights) @ self.zt
 
     def bound(self, u, k, radius, tau, spared):

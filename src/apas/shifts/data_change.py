@@ -476,7 +476,11 @@ class DataChange(ChangedTable):
         theta = network.parameters.values[cut:]
         centre = layer.kept.setdefault("centre", layer.problem.minimiser())
         half = np.linalg.cholesky(layer.problem.hessian(centre))
-        norm = float(np.linalg.norm(np.linalg.solve(half, now.problem.gradient(theta)))) * (1 + 1e-6) + 1e-9
+        whitening, problem = np.linalg.inv(half), now.problem
+        norm = float(np.linalg.norm(whitening @ problem.gradient(theta))) * (1 + 1e-6)
+        # what rounding can hide: the sums of the gradient and of the product, n + 10 terms each at most
+        sums = np.abs(problem.Z).T @ (problem.weights * (np.abs(problem.residuals(problem.Z @ theta)) + 1e-9))
+        norm += (len(problem.Z) + 10) * 2.0**-51 * float(np.linalg.norm(np.abs(whitening) @ (sums + np.abs(theta))))
         changes, why = self._count(layer, now.table, now.problem.Z[:, : width - 1])
         why = why if np.array_equal(hidden[0], hidden[1]) else "the hidden layers have changed"
         return RefitReport(changes, norm, self.tolerance, why)

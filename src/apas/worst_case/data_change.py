@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from apas.shifts.data_change import AddedRows, FitProblem, expit, slope
 UNIT = 2.0**-53
 #: Relative error of an expression of a few exponential functions.
 RELATIVE = 2.0**-44
-#: Radii that are tried, times the median row's norm, and how many: more where they are cheap.
-NEAREST, FARTHEST, FEWEST, MOST, WORK = 0.024, 12.0, 96, 400, 3e9
+#: Radii that are tried, times the median row's norm, how many, and how often the gaps between them are halved at most.
+NEAREST, FARTHEST, COUNT, HALVINGS, WORK = 0.024, 12.0, 96, 4, 3e9
 #: Where thresholds lie among the sorted costs of rows, in units of k, and which part of the k rows is taken out of the
 #: quadratic bound.
 THRESHOLDS, SPARED = (1, 2, 4, 8, 16, 32), (0.0, 0.25, 0.5, 1.0)
@@ -197,20 +198,28 @@ class RefitScores:
 
     def _balls(self) -> list[RefitBall]:
         """Radii that grow together with the number of changes that they hold the refits of."""
-        balls, best, width = list[RefitBall](), 0.0, len(self.W)
-        count = int(np.clip(WORK / (len(self.m) * width**2 + 1000 * width**3), FEWEST, MOST))
-        for radius in (np.geomspace(NEAREST, FARTHEST, count) / float(np.median(self.norms))).tolist():
-            flat = self._flattest(radius)
-            gram, error = self.gram(flat)
-            matrix, error = gram + self.ridge, error + self.ridge_off
-            curved = least_eigenvalue(matrix, error)
-            if radius * curved < 0.9 * best:
+        width, found, best = len(self.W), list[RefitBall](), 0.0
+        radii = (np.geomspace(NEAREST, FARTHEST, COUNT) / float(np.median(self.norms))).tolist()
+        for radius in radii:
+            ball, grown = self._ball(radius)
+            if grown < 0.9 * best:
                 break
-            best = max(best, radius * curved)
-            found = self._largest(radius, flat, matrix, error, curved)
-            if found.changes > (balls[-1].changes if balls else 0):
-                balls.append(found)
-        return balls
+            found, best = [*found, ball], max(best, grown)
+        each = len(self.m) * width**2 + 1000 * width**3
+        for _ in range(int(np.clip(np.log2(WORK / (COUNT * each)), 0, HALVINGS))):  # where it is cheap, closer radii
+            pairs = [(a, b) for a, b in pairwise(found) if a.changes < b.changes]
+            found += [self._ball(math.sqrt(a.radius * b.radius))[0] for a, b in pairs]
+            found.sort(key=lambda ball: ball.radius)
+        most = np.maximum.accumulate([0, *(ball.changes for ball in found)])
+        return [ball for ball, before in zip(found, most, strict=False) if ball.changes > before]
+
+    def _ball(self, radius: float) -> tuple[RefitBall, float]:
+        """The most changes whose refits lie within a radius, and how much the gradient grows up to it at least."""
+        flat = self._flattest(radius)
+        gram, error = self.gram(flat)
+        matrix, error = gram + self.ridge, error + self.ridge_off
+        curved = least_eigenvalue(matrix, error)
+        return self._largest(radius, flat, matrix, error, curved), radius * curved
 
     def _costs(self, radius: float, flat: Floats) -> Floats:
         """Per row the most that its change can take from the gradient's growth, without its norm."""
@@ -252,11 +261,13 @@ class RefitScores:
             quadratic = np.where(above < 2 * tau, (above - tau) / above**2, 1 / (4 * tau)) * (1 + 1e-14)
             for part in SPARED:
                 spared = round(part * seed)
+                whole = float((above[:spared] - tau).sum()) * (1 + 1e-12)
+                if room - whole <= (best.changes + 1) * (tau + extra):  # what is taken off makes it no better
+                    continue
                 taken, more = self.gram(quadratic[spared:] * b[spared : many * seed] ** 2, order[spared : many * seed])
                 least = least_eigenvalue(
                     radius * matrix - taken, radius * error + more + rounded + 4 * UNIT * float(np.linalg.norm(taken))
                 )
-                whole = float((above[:spared] - tau).sum()) * (1 + 1e-12)
                 changes = min(_below((least - self.start - whole) * (1 - 1e-13) / (tau + extra)), len(costs))
                 if changes > best.changes:
                     best = RefitBall(radius, changes, tau, spared)
@@ -325,12 +336,15 @@ class RefitScores:
             fall = fall + slopes[top] @ self.zt[top]
         if self.problem.logistic:
             bends = np.where(a > 0, effects.convex, -effects.concave)
-            top_vector = np.linalg.eigh(self.gram(a * bends)[0])[1][:, -1]
-            fall = fall + 0.5 * radius**2 * (bends * (self.zt @ top_vector) ** 2) @ self.zt
+            values, vectors = np.linalg.eigh(self.gram(a * bends)[0])
+            weight = 0.5 * radius**2 if values[-1] > 0 else 0.0
+            fall = fall + weight * (bends * (self.zt @ vectors[:, -1]) ** 2) @ self.zt
         if self.reach:
-            most, row, _ = self.worst_added(v, radius)
-            white = self.W @ row
-            fall = fall + changes * most / (white @ v if white @ v else 1.0) * white
+            _, row, label = self.worst_added(v, radius)
+            sign = -1.0 if label == 1 else 1.0
+            place = np.array(sign * float(row @ self.theta) + self.reach * radius)
+            residual = sign * self.added.weight * float(expit(place) if self.problem.logistic else place + 1.0)
+            fall = fall + changes * residual * (self.W @ row)
         return np.asarray(self.theta - self.W.T @ fall)
 
     def _reach_of_added(self) -> float:
