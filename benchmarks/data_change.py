@@ -133,7 +133,7 @@ def changed(scores: RefitScores, rows: list[Floats], count: int, way: str, rng: 
         problem = problem.without(_chosen(scores, rows, count, way, rng))
     if kind in ("added", "replaced"):
         if way in ("greedy", "norm"):
-            _, row, label = scores.worst_added(scores.W @ rows[rng.integers(len(rows))], 0.0)
+            _, row, label, _ = scores.worst_added(scores.W @ rows[rng.integers(len(rows))], 0.0)
             row = scores.added.snapped(row)
         else:  # a random corner
             points, starts = scores.added.points

@@ -5,10 +5,10 @@
                            [--require-delta D] [--require-target T] [--table TABLE.npy]
 
 Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, witnesses and,
-with the training table in model units (np.save of DataChange.table), bounds over refits; the rest is NOT CHECKED. A
-line per row: its name, what became of it, why, and what it claims; what is required it must claim at least. Exit code 0:
-all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not; 70: no answer, such as
-when nobody takes it.
+with the training table in model units (np.save of DataChange.table), bounds over refits; the rest is NOT CHECKED.
+A line per row: its name, what became of it, why, and what it claims; what is required it must claim at least. Exit
+code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not; 70: no
+answer, such as when nobody takes it.
 """
 
 import argparse

@@ -340,7 +340,7 @@ class RefitScores:
             weight = 0.5 * radius**2 if values[-1] > 0 else 0.0
             fall = fall + weight * (bends * (self.zt @ vectors[:, -1]) ** 2) @ self.zt
         if self.reach:
-            _, row, label = self.worst_added(v, radius)
+            _, _, label, row = self.worst_added(v, radius)
             sign = -1.0 if label == 1 else 1.0
             place = np.array(sign * float(row @ self.theta) + self.reach * radius)
             residual = sign * self.added.weight * float(expit(place) if self.problem.logistic else place + 1.0)
@@ -365,8 +365,11 @@ class RefitScores:
         scores = np.abs(points @ self.theta) + gamma(len(self.theta)) * (np.abs(points) @ np.abs(self.theta))
         return float(np.maximum.reduceat(scores, starts).sum()) * (1 + 1e-12)
 
-    def worst_added(self, v: Floats, radius: float) -> tuple[float, Floats, float]:
-        """How much an added row can take from the score of a whitened row at most; about the worst one, its label."""
+    def worst_added(self, v: Floats, radius: float) -> tuple[float, Floats, float, Floats]:
+        """How much an added row can take from the score of a whitened row at most; about the worst one, and its label.
+
+        Last a mix of such rows that takes about as much as the bound says.
+        """
         points, _ = self.added.points
         white = points @ self.W.T
         scores, effects = points @ self.theta, white @ v
@@ -378,13 +381,13 @@ class RefitScores:
         wide = float(off[0].sum()), float(off[1].sum())
         found = []
         for sign in (1.0, -1.0):  # a row of class 0 takes where its effect is positive, one of class 1 where negative
-            most, row = self._most_along(sign * scores, sign * effects, self.reach * radius + wide[0], wide[1])
+            most, row, mixed = self._most_along(sign * scores, sign * effects, self.reach * radius + wide[0], wide[1])
             label = (0.0 if self.problem.logistic else -1.0) if sign > 0 else 1.0
-            found.append((most * self.added.weight * (1 + 1e-12), row, label))
+            found.append((most * self.added.weight * (1 + 1e-12), row, label, mixed))
         return max(found, key=lambda worst: worst[0])
 
-    def _most_along(self, scores: Floats, effects: Floats, wide: float, off: float) -> tuple[float, Floats]:
-        """An upper bound on effect times residual over added rows, and a row that comes close.
+    def _most_along(self, scores: Floats, effects: Floats, wide: float, off: float) -> tuple[float, Floats, Floats]:
+        """An upper bound on effect times residual over added rows, a row that comes close, and a mix that comes closer.
 
         In the plane of scores and effects the rows fill a polygon, a sum of one per group. The residual grows with the
         score, so the upper side of it counts: its edges, by falling slope, start at the least score.
@@ -399,7 +402,7 @@ class RefitScores:
             for i, j in zip(group[hull[:-1]], group[hull[1:]], strict=True):
                 run, rise = float(scores[j] - scores[i]), float(effects[j] - effects[i])
                 edges.append((rise / run, run, rise, points[j] - points[i]))
-        best, tall, row = 0.0, 0.0, at
+        best, tall, row, taller, mixed = 0.0, 0.0, at, 0.0, at
         parts = np.linspace(0.0, 1.0, PIECES + 1)
         for slanted, run, rise, step in [(0.0, 0.0, 0.0, np.zeros_like(at)), *sorted(edges, key=lambda edge: -edge[0])]:
             heights, places = e + parts * rise + off, s + parts * run + wide
@@ -411,11 +414,14 @@ class RefitScores:
                     tilt = np.abs(slanted / height + expit(-place)) * (run / PIECES / 2)
                     tangent = np.where(height > 0, height * expit(place) * np.exp(tilt), np.inf)
                 box = np.minimum(box, np.nan_to_num(tangent, nan=np.inf))
+            top = int((heights * grown).argmax())
+            if heights[top] * grown[top] > taller:
+                taller, mixed = float(heights[top] * grown[top]), at + parts[top] * step
             best, at = max(best, float(box.max())), at + step
             if heights[-1] * grown[-1] > tall:  # a corner is a row whatever the groups are
                 tall, row = float(heights[-1] * grown[-1]), at
             s, e = s + run, e + rise
-        return best * (1 + 1e-12), row
+        return best * (1 + 1e-12), row, mixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,7 +456,7 @@ def breaking_change(bounds: RefitScores, u: Floats, offset: float, count: int) -
     """Look for `count` changes after which the refit scores a row below the offset: greedily, and once more there."""
     theta, added, label = bounds.theta, None, 0.0
     if bounds.kind in ("added", "replaced"):
-        _, added, label = bounds.worst_added(bounds.W @ u, 0.0)
+        _, added, label, _ = bounds.worst_added(bounds.W @ u, 0.0)
         added = bounds.added.snapped(added)
     for _ in range(1 if bounds.kind == "added" else 2):
         rows = np.empty(0, dtype=np.intp)
