@@ -17,7 +17,13 @@ from apas._typing import Floats
 from apas._validation import check_number
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
-from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, possible_changes, unit_ranges
+from apas.counterfactuals.sources.milp.changes import (
+    ChangeBudget,
+    UnitRanges,
+    network_of,
+    possible_changes,
+    unit_ranges,
+)
 from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID
@@ -593,12 +599,3 @@ class _Bracket:
         (a, s), (b, t) = self.failed[-2:]
         grown = b.margin - a.margin
         return float(np.clip((t - s) / grown, 0.25, 4.0)) if grown > 0 and s > -np.inf else 1.0
-
-
-def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
-    """The network behind the preprocessing, and what each feature adds to the pre-activations of its first layer."""
-    assert isinstance(task.model, Dense)
-    net, pieces = task.model.as_feedforward(), task.once("milp/pieces", lambda: pieces_of(task))
-    if pieces.complaint is not None:
-        raise Unsupported(pieces.complaint)
-    return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]
