@@ -267,8 +267,7 @@ class NearestPoint:
 class Nearest:
     """Cheapest changes of the input of a search."""
 
-    #: Whether the scores are cuts, which the model itself knows nothing of.
-    cuts = False
+    cuts = False  # whether the scores are cuts, which the model itself knows nothing of
 
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
         self.search, self.net, self.parts, self.time_limit = search, net, parts, time_limit
