@@ -31,8 +31,8 @@ from apas.shifts.retraining import check_labels, data_digest
 CHANGES = ("removed", "relabelled", "added", "replaced")
 #: Scikit-learn's classifiers whose refits are spoken of: their loss.
 CLASSIFIERS = {"LogisticRegression": "logistic", "RidgeClassifier": "squared"}
-#: Newton's method ends below this norm of the gradient, or when it gets no smaller.
-SMALL_GRADIENT, STEPS = 1e-11, 60
+#: Newton's method ends below this norm of the gradient, about, or when it gets no smaller.
+SMALL_GRADIENT, STEPS = 1e-12, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,22 +93,23 @@ class FitProblem:
         losses = np.logaddexp(0.0, m) - self.y * m if self.logistic else 0.5 * (m - self.y) ** 2
         return float(0.5 * (self.penalised * theta) @ theta + self.weights @ losses)
 
-    def minimiser(self, start: Floats | None = None) -> Floats:
-        """The minimiser by Newton's method, as exactly as floats allow; how exact it is, who uses it must measure."""
-        theta = np.zeros(self.Z.shape[1]) if start is None else start
-        gradient, least = self.gradient(theta), math.inf
+    def minimiser(self, start: Floats | None = None, enough: float = SMALL_GRADIENT) -> Floats:
+        """About the minimiser, by Newton's method; how exact it is, who uses it must measure."""
+        theta, least = np.zeros(self.Z.shape[1]) if start is None else start, math.inf
         for _ in range(STEPS):
+            gradient = self.gradient(theta)
             step = np.linalg.lstsq(self.hessian(theta), gradient, rcond=None)[0]
-            decrement = math.sqrt(max(0.0, float(gradient @ step)))
-            if decrement <= SMALL_GRADIENT or (decrement < 1e-7 and decrement > 0.5 * least):
+            decrement, length = math.sqrt(max(0.0, float(gradient @ step))), 1.0
+            if decrement > 0.5 * least and decrement < 1e-7:  # as small as floats allow
                 break
-            least, length = decrement, 1.0
+            least = decrement
             if decrement > 0.1:  # far away a full step may lead farther
                 value = self.value(theta)
                 while self.value(theta - length * step) > value - 0.1 * length * decrement**2 and length > 1e-6:
                     length *= 0.5
             theta = theta - length * step
-            gradient = self.gradient(theta)
+            if decrement < 0.1 and decrement**2 <= enough:  # about what it is after such a step
+                break
         return np.asarray(theta)
 
     def without(self, rows: Indices) -> FitProblem:

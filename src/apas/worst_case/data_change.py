@@ -465,7 +465,7 @@ def breaking_change(bounds: RefitScores, u: Floats, offset: float, count: int) -
             rows = np.argsort(effects, kind="stable")[:count]
             rows = rows[effects[rows] < 0]
         found = BreakingChange(theta, rows, added, label)
-        theta = found.applied(bounds, count).minimiser(start=theta)
+        theta = found.applied(bounds, count).minimiser(start=theta, enough=1e-3 * bounds.tolerance)
         found = BreakingChange(theta, rows, added, label)
         if found.breaks(bounds, u, offset, count):
             return found
