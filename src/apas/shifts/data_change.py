@@ -6,6 +6,7 @@ it: of a linear model the encoded columns themselves, of a network what its hidd
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -360,6 +361,8 @@ class DataChange(ChangedTable):
         check_labels(self.y, rows, owner="DataChange")
         if rows < 2:
             raise InputError(f"`X` of DataChange must be the training table, with 2 rows or more, got {rows}.")
+        for name in ("X", "y"):  # what may change behind our back would not be the table of the digest
+            object.__setattr__(self, name, copy.copy(getattr(self, name)))
         object.__setattr__(self, "sample_weight", _weights(self.sample_weight, rows))
         for name in ("low", "high"):
             if getattr(self, name) is not None:
