@@ -171,34 +171,6 @@ def test_other_thresholds_and_networks():
     assert RidgeClassifier().fit(X[kept], Y[kept]).predict(ROWS[:1])[0] == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_generated_rows_are_certified(kind):
-    change = DataChange(kind, X, Y)
-    inputs = X[MODEL.predict(X) == 0][:6]
-    delta = {"removed": 6, "relabelled": 3, "added": 2, "replaced": 1}[kind]
-    options = {"shifts": change, "method": "refit"}
-    found = apas.generate(MODEL, inputs, delta, background=X, source="cuts", **options)
-    assert {status.name for status in found.status} == {"FOUND"}
-    again = apas.certify(MODEL, found.points, delta, target=1, **options)
-    assert all(item.is_certified for item in again)
-    assert not any(item.is_certified for item in apas.certify(MODEL, found.points, 20 * delta, target=1, **options))
-    plain = apas.generate(MODEL, inputs, 0, background=X)
-    assert all(a.cost >= b.cost for a, b in zip(found, plain, strict=True))
-    # bound by a whole number of changes, a slightly nearer row is not certified
-    nearer = inputs + 0.995 * (found.points - inputs)
-    assert not all(item.is_certified for item in apas.certify(MODEL, nearer, delta, target=1, **options))
-
-
-def test_generate_says_when_no_row_is_certified():
-    change = DataChange("added", X, Y)
-    found = apas.generate(
-        MODEL, X[MODEL.predict(X) == 0][:1], 50, background=X, source="cuts", shifts=change, method="refit"
-    )
-    assert found.status.tolist()[0].name != "FOUND"
-    with pytest.raises(apas.Unsupported, match="concave bound"):
-        apas.generate(MODEL, X[MODEL.predict(X) == 0][:1], 0.01, background=X, source="cuts", method="interval")
-
-
 def test_evidence_round_trips():
     found, _ = certified("removed", [2, 12, 2, 1, 2])
     for item in found:
