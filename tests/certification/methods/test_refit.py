@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from certificate_files import changed, content_of, run_checker, write
+from certificate_files import changed, checker_in_process, content_of, run_checker, write
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 import apas
@@ -59,7 +59,8 @@ def test_forgeries_are_found(tmp_path):
     apas.save_certificates(found, path)
     apas.save_model(net, model)
     np.save(table, change.table(net))
-    content = content_of(path)
+    content, checker = content_of(path), checker_in_process()
+    checked = lambda other: checker.main([str(other), str(model), "--table", str(table)])  # noqa: E731
     at = lambda i, *more: ("certificates", i, "certificate", *more)  # noqa: E731
     rows = content["certificates"][1]["certificate"]["evidence"]["rows"]
     values = content["certificates"][1]["certificate"]["witness"]["values"]
@@ -74,11 +75,11 @@ def test_forgeries_are_found(tmp_path):
         write(other, changed(content, place, value))
         assert apas.verify(other, net, shifts=change).exit_code == 1, (place, value)
         if place[-1] != "measure":  # whose words the checker does not know
-            assert run_checker(other, model, "--table", table)[0] in (1, 2), (place, value)
+            assert checked(other) in (1, 2), (place, value)
     for place, value in [(at(0, "evidence", "threshold"), -1e9), (at(0, "evidence", "radius"), 1e-9)]:
         write(other, changed(content, place, value))
         assert apas.verify(other, net, shifts=change).exit_code == 1, (place, value)
-        assert run_checker(other, model, "--table", table)[0] == 1, (place, value)
+        assert checked(other) == 1, (place, value)
     for place, value in [(("shifts", "C"), 0.5), (("shifts", "tolerance"), 1e-9), (("shifts", "rows"), 299)]:
         write(other, changed(content, place, value))
         with pytest.raises(apas.InputError, match="`shifts`"):
@@ -154,9 +155,9 @@ def test_reports_can_be_written(tmp_path):
 
 
 def test_other_thresholds_and_networks():
+    change = DataChange("removed", X, Y)
     for threshold in (0.3, 0.7):
         model = apas.as_model(MODEL, threshold=threshold)
-        change = DataChange("removed", X, Y)
         found = apas.max_shift(model, ROWS[:1], target=1, shifts=change, method="refit")[0]
         plain = apas.max_shift(MODEL, ROWS[:1], target=1, shifts=change, method="refit")[0]
         assert (found.broken_at < plain.broken_at) == (threshold > 0.5)
