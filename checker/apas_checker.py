@@ -2,12 +2,13 @@
 """Check a certificate file against a dense network without apas: NumPy and the standard library are all it needs.
 
     python apas_checker.py CERTIFICATES.json MODEL.json [--require-coverage C] [--require-confidence C]
-                           [--require-delta D] [--require-target T] [--require-derived]
+                           [--require-delta D] [--require-target T] [--require-derived] [--table TABLE.npy]
 
-Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, and witnesses; the
-rest is NOT CHECKED. A line per row: its name, what became of it, why, and what it claims; what is required it must
-claim at least. Exit code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all,
-was not; 70: no answer, such as when nobody takes it.
+Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, witnesses and,
+with the training table in model units (np.save of DataChange.table), bounds over refits; the rest is NOT CHECKED.
+A line per row: its name, what became of it, why, and what it claims; what is required it must claim at least. Exit
+code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not; 70: no
+answer, such as when nobody takes it.
 
 A seed that is said to be derived is derived again: `derive` and `numbers` say how, and `VECTOR` is an example.
 """
@@ -43,8 +44,10 @@ FIELDS = {  # of each kind of object
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
     "partition": "lower upper evaluated open stopped robust non_robust",
     "noise": "scale features integers", "observed": "models process", "corner": "delta signs",
-    "parameters": "delta values",
+    "parameters": "delta values", "refit": "bound radius threshold spared rows added table",
 }  # fmt: skip
+REFITS = ("removed", "relabelled", "added", "replaced")
+FIELDS |= dict.fromkeys(REFITS, "loss C tolerance class_weight rows table low high categories weight")
 MOST = 10**6  # draws that are made again for one row
 # streams of tests: of a search with rank and number
 TEST = re.compile("(?:derived/1/)?certify|generate/(0|[1-9][0-9]{0,8})/(0|[1-9][0-9]{0,8})")
@@ -150,10 +153,11 @@ class Net:
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
         text = json.dumps([about, layout], sort_keys=True).encode()
         self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
-        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", "noise", "observed", "ellipsoid"):
+        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", "noise", "observed", "ellipsoid", *REFITS):
             raise ValueError("shifts of a kind that there is not")
         known = shifts["kind"] not in ("noise", "observed", "ellipsoid")
-        self.shifts, self.radii = shifts, self.reach(shifts) if known else None
+        self.shifts, self.radii = shifts, np.zeros(len(self.theta)) if known else None
+        self.radii = self.reach(shifts) if known and "kinds" in shifts else self.radii
 
     def reach(self, shifts):
         """How far each parameter moves when delta is 1."""
@@ -465,6 +469,180 @@ def proved(net, x, k, c):
     return f"proved again: the margin is at least {told} on every shift"
 
 
+class Refits:
+    """The training table behind a network, and bounds over every refit on it; allowances of 1e-9 cover rounding."""
+
+    def __init__(self, net, table):
+        need(table is not None, "a bound over refits needs the training table; pass --table", "NOT CHECKED")
+        self.net, self.told, self.kind = net, net.shifts, net.shifts["kind"]
+        self.digest = hashlib.sha256(np.ascontiguousarray(table).astype("<f8").tobytes()).hexdigest()
+        X, y, self.c, self.turned = table[:, :-3], table[:, -3], table[:, -2], table[:, -1]
+        need(X.shape[1] == net.shapes[0][0] and net.shapes[-1] == (1,), "the table does not fit the network")
+        self.logistic = self.told["loss"] == "logistic"
+        self.Z = np.column_stack([net.hidden(X, net.split(net.theta)), np.ones(len(X))])
+        self.y, self.R = y if self.logistic else 2 * y - 1, np.append(np.ones(self.Z.shape[1] - 1), 0.0)
+        self.theta = np.zeros(self.Z.shape[1])
+        for _ in range(100):
+            step = np.linalg.lstsq(self.hessian(self.theta), self.gradient(self.theta, self.y, self.c), rcond=None)[0]
+            self.theta = self.theta - step / max(1.0, math.sqrt(max(0.0, step @ self.hessian(self.theta) @ step)))
+        self.S = np.linalg.inv(np.linalg.cholesky(self.hessian(self.theta)))
+        self.zt, self.m = self.Z @ self.S.T, self.Z @ self.theta
+        self.n = np.linalg.norm(self.zt, axis=1) * (1 + 1e-9)
+        self.e0 = np.linalg.norm(self.S @ self.gradient(self.theta, self.y, self.c)) + self.told["tolerance"]
+        weights = [w for _, w in self.told["class_weight"] or []]
+        self.new = self.told["C"] * self.told["weight"] * max([*weights, *[1.0] * (len(weights) < 2)])
+        ends = [self.Z[:, :-1].min(axis=0), self.Z[:, :-1].max(axis=0)]
+        low, high = (
+            e if self.told[k] is None else np.array(self.told[k]) for k, e in zip(("low", "high"), ends, strict=True)
+        )
+        unit, used = np.eye(len(self.theta)), {j for group in self.told["categories"] for j in group}
+        groups = [unit[g] for g in self.told["categories"]]
+        groups += [np.stack([low[j] * unit[j], high[j] * unit[j]]) for j in range(len(low)) if j not in used]
+        self.groups, self.low, self.high = [*groups, unit[-1:]], low, high
+        white = [g @ self.S.T for g in self.groups]
+        pairs = [(a @ b.T).max() for i, a in enumerate(white) for j, b in enumerate(white) if i != j]
+        self.add = math.sqrt(sum(pairs) + sum((a * a).sum(axis=1).max() for a in white)) * (1 + 1e-9)
+        self.add *= self.kind in ("added", "replaced")
+
+    def p(self, m):
+        """Residual plus label: the logistic function, or the score itself."""
+        return 0.5 + 0.5 * np.tanh(0.5 * m) if self.logistic else m
+
+    def slope(self, m):
+        """Its derivative."""
+        return self.p(m) * self.p(-m) if self.logistic else np.ones_like(m)
+
+    def gradient(self, theta, y, c, Z=None):
+        """Gradient of what is minimised."""
+        Z = self.Z if Z is None else Z
+        return Z.T @ (c * (self.p(Z @ theta) - y)) + self.R * theta
+
+    def hessian(self, theta):
+        """Its Hessian on the table as it is."""
+        return (self.Z.T * (self.c * self.slope(self.Z @ theta))) @ self.Z + np.diag(self.R)
+
+    def gram(self, weights):
+        """Weighted sum of the products of whitened rows."""
+        return (self.zt.T * weights) @ self.zt
+
+    def bound(self, u, k, radius, tau, spared):
+        """A lower bound on u @ theta after k changes, if all refits lie within the radius; else minus infinity."""
+        T, m, c, y = self.n * radius * (1 + 1e-9) + 1e-9, self.m, self.c, self.y
+        ends, flat = (self.p(m - T), self.p(m + T)), c
+        if self.logistic:
+            flat = (
+                c * np.min([self.slope(m), (ends[1] - self.p(m)) / T, (self.p(m) - ends[0]) / T], axis=0)
+                - 1e-9 / T * 1e-6
+            )
+        changes = [-c * (p - y) for p in ends]
+        if self.kind == "relabelled":
+            changes = [self.turned * (p - (1 - y if self.logistic else -y)) - c * (p - y) for p in ends]
+        up, down = (np.maximum(0, np.max([s * e for e in changes], axis=0)) for s in (1, -1))
+        cost = np.maximum(up, down)
+        if self.kind in ("removed", "replaced"):
+            cost = np.minimum(cost, c * np.abs(self.p(m) - y) + flat * T)
+        cost = cost * (self.kind != "added")
+        far = 1.0 if self.logistic else sum(np.abs(g @ self.theta).max() for g in self.groups) + self.add * radius + 1
+        extra, order = self.new * far * self.add, np.argsort(-cost * self.n, kind="stable")
+        big, H = (cost * self.n)[order], radius * (self.gram(flat) + self.S * self.R @ self.S.T)
+        need_ = k * (tau + extra) + self.e0 + (big[:spared] - tau).sum() if tau else big[:k].sum() + k * extra + self.e0
+        if tau:
+            om = np.where(
+                big <= tau, 0, np.where(big < 2 * tau, (big - tau) / np.maximum(big, 1e-300) ** 2, 1 / (4 * tau))
+            )
+            om[:spared] = 0
+            H = H - (self.zt[order].T * (om * cost[order] ** 2)) @ self.zt[order]
+        if not np.linalg.eigvalsh(H)[0] - 1e-9 * radius * len(H) > need_ * (1 + 1e-9):
+            return -math.inf, 0.0
+        v = self.S @ u
+        a, bend = self.zt @ v, 0.0
+        if self.logistic:
+            at = [self.slope(e) * np.tanh(-0.5 * e) for e in (m - T, m + T)]
+            top = math.log(2 + math.sqrt(3))
+            sup = [
+                np.where(np.abs(m - s * top) <= T, 1 / (6 * math.sqrt(3)), np.max([-s * e for e in at], axis=0))
+                for s in (-1, 1)
+            ]
+            bend = (
+                0.5
+                * radius**2
+                * max(0.0, np.linalg.eigvalsh(self.gram(c * np.where(a > 0, a * sup[0], -a * sup[1])))[-1] + 1e-9)
+            )
+        harm = np.sort(np.maximum(a * up, -a * down) * (self.kind != "added"))[::-1][:k].sum()
+        added = max(self.harm_of_added(s * v, s * self.theta, self.add * radius) for s in (1, -1)) if self.add else 0.0
+        length = np.linalg.norm(v)
+        rest = self.e0 * length + 1e-9 * (1 + radius) * length + bend + (harm + k * added) * (1 + 1e-9)
+        return u @ self.theta - rest - 1e-9 * (1 + abs(u @ self.theta)), 0.02 * k * added
+
+    def harm_of_added(self, v, theta, wide):
+        """An upper bound on effect times residual over added rows: the logarithm is concave, so a tangent is one."""
+        q, best = self.S.T @ v, math.inf
+        z = sum(g[(g @ q).argmax()] for g in self.groups)
+        if not z @ q > 0:
+            return 0.0
+        for t in range(200):
+            s = z @ theta + wide
+            g, tilt = (self.p(s), self.p(-s)) if self.logistic else (s + 1, 1 / max(s + 1, 1e-9))
+            slope = q / (z @ q) + tilt * theta
+            corner = sum(h[(h @ slope).argmax()] for h in self.groups)
+            best = min(best, (z @ q) * g * math.exp(min(700.0, slope @ (corner - z)))) if z @ q > 0 and g > 0 else best
+            z = z + 2 / (t + 3) * (corner - z)
+            if not z @ q > 0:
+                break
+        return self.new * best
+
+    def check(self, x, k, c):
+        """Check one certificate."""
+        e, count, sign = c["evidence"], c["delta"], 1 if k else -1
+        need(e["table"] == self.digest and count == int(count), "the table is another one")
+        need(self.told["rows"] == len(self.Z), "the table has another number of rows")
+        u = sign * np.append(self.net.hidden(x[None], self.net.split(self.net.theta))[0], 1.0)
+        if c["verdict"] == "UNKNOWN":
+            return "nothing is claimed"
+        if c["verdict"] == "REFUTED":
+            return self.replayed(u, sign, c, int(count))
+        fine = e["radius"] > 0 and e["threshold"] >= 0 and type(e["spared"]) is int and 0 <= e["spared"] <= count
+        need(fine and count <= 10**9, "no proof has such a radius or threshold")
+        bound, slack = self.bound(u, int(count), e["radius"], e["threshold"], e["spared"])
+        bound -= sign * self.net.offset
+        need(
+            e["bound"] is not None and e["bound"] <= bound + slack + 1e-5 * max(1.0, bound), f"the bound is {bound:.7g}"
+        )
+        need(bound > 0, "the bound is not reached by a simpler proof", "NOT CHECKED")
+        return f"proved again: the margin is above 0 on every refit after {int(count)} changes"
+
+    def replayed(self, u, sign, c, count):
+        """Replay a change and the refit that breaks the row."""
+        e, w = c["evidence"], c["witness"]
+        rows, adds, size = e["rows"], self.kind in ("added", "replaced"), len(self.theta)
+        fits = w["kind"] == "parameters" and w["delta"] == count and len(w["values"]) == len(self.net.theta)
+        fits = (
+            fits and len(set(rows)) == len(rows) <= count and all(type(r) is int and 0 <= r < len(self.Z) for r in rows)
+        )
+        need(
+            fits and not (self.kind == "added" and rows) and len(e["added"]) == adds * (size + 1),
+            "no change of the set",
+        )
+        values = np.array(w["values"])
+        need((values[:-size] == self.net.theta[:-size]).all(), "the hidden layers of the witness are others")
+        theta, y, weights, Z = values[-size:], self.y.copy(), self.c.copy(), self.Z
+        if self.kind == "relabelled":
+            y[rows], weights[rows] = (1 - y if self.logistic else -y)[rows], self.turned[rows]
+        else:
+            weights[rows] = 0
+        if adds:
+            z, label = np.array(e["added"][:-1]), e["added"][-1]
+            inside = ((z[:-1] >= self.low) & (z[:-1] <= self.high)).all() and z[-1] == 1
+            inside = inside and label in ((0, 1) if self.logistic else (-1, 1))
+            one = all(sorted(z[g].tolist()) == [0.0] * (len(g) - 1) + [1.0] for g in self.told["categories"])
+            need(inside and one, "the added row is not one of the set")
+            Z, y, weights = np.vstack([Z, z]), np.append(y, label), np.append(weights, count * self.new)
+        norm = np.linalg.norm(self.S @ self.gradient(theta, y, weights, Z))
+        need(norm <= self.told["tolerance"] * (1 + 1e-6), f"the gradient at the witness is {norm:.3g}")
+        need(u @ theta - sign * self.net.offset < -1e-12, "the witness does not break the row")
+        return "its change and its refit break the row"
+
+
 def checked(net, x, k, entry, drawn, *shared):
     """Check one certificate; what is returned says how."""
     c, margins = entry["certificate"], entry["margins"]
@@ -485,9 +663,14 @@ def checked(net, x, k, entry, drawn, *shared):
         return "within float32 rounding of the boundary" if near else "not valid on the model itself"
     if kind == "sampling":
         return sampled(c, drawn, *shared)
-    need(kind == "bound", f"evidence of the kind {kind!r}", "NOT CHECKED")
+    need(kind in ("bound", "refit"), f"evidence of the kind {kind!r}", "NOT CHECKED")
     same = c["claim"]["kind"] == "every" and (bound is not None and bound > 0) == (verdict == "CERTIFIED")
     need(same and (c["witness"] is not None) == (verdict == "REFUTED"), "claim, bound, witness, verdict contradict")
+    if kind == "refit":
+        need(net.shifts["kind"] in REFITS and c["claim"]["kind"] == "every", "refits of another set")
+        net.refits = getattr(net, "refits", None) or Refits(net, net.table)
+        return net.refits.check(x, k, c)
+    need(net.shifts["kind"] not in REFITS, "refits are not proved by parameters")
     check = {"CERTIFIED": proved, "REFUTED": replayed, "UNKNOWN": lambda *_: "nothing is claimed"}[verdict]
     return check(net, x, k, c)
 
@@ -501,7 +684,8 @@ def possible(claim):
 def streams(net, entries, version):
     """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
     for c in (entry["certificate"] for entry in entries):
-        if c and c["evidence"]["kind"] not in ("model", "sampling", "bound", "enumeration", "partition", "calibration"):
+        kinds = ("model", "sampling", "bound", "enumeration", "partition", "calibration", "refit")
+        if c and c["evidence"]["kind"] not in kinds:
             raise ValueError("evidence of a kind that there is not")
         e, claim = (c["evidence"], c["claim"]) if c and c["evidence"]["kind"] == "sampling" else ({}, {})
         seed = e.get("entropy", "0x0")
@@ -527,7 +711,8 @@ def check(file, net):
         raise ValueError(f"a row has {wide} values")
     X = [[row[j] for j in order] for row in given]
     X = np.array(X, dtype=float).reshape(-1, wide)
-    known = net.radii is not None and net.shifts.get("p", 1) in (1, 2) and set(net.act) <= set(ACTIVATIONS)
+    known = net.radii is not None and net.radii.any()
+    known = known and net.shifts.get("p", 1) in (1, 2) and set(net.act) <= set(ACTIVATIONS)
     asked = list(streams(net, entries, file["version"]))
     for i, (k, stream, _) in enumerate(asked):
         if k is not None and known and 0 < stream[2] <= MOST:
@@ -598,7 +783,7 @@ def shown(entry, net):
     if not alone and (parts := claim["rows"] * claim.get("tries", 1)) > 1 and claim["kind"] == "most":
         words += [f"tested at {math.floor((1 - risk_of(claim) / parts) * 10**15) / 10**15}"]
     words += [f"shifts {net.shifts['kind']} {net.shifts.get('p', '')}".strip()]
-    if r is not None:
+    if r is not None and r.any():
         reach = f"{r[r > 0].min():.6g} to {r.max():.6g}"
         words += [f"{np.count_nonzero(r)} of {len(r)} parameters move, at delta 1 by {reach}"]
     return ", ".join(words)
@@ -632,6 +817,7 @@ def main(words):
     for name in ("coverage", "confidence", "delta", "target"):
         parser.add_argument(f"--require-{name}", dest=name, type=str if name == "target" else float)
     parser.add_argument("--require-derived", dest="derived", action="store_true")
+    parser.add_argument("--table")
     required = parser.parse_args(words)
     try:
         words = required.certificates, required.model
@@ -643,6 +829,7 @@ def main(words):
         if derive(*VECTOR) != VECTOR_SEED or first[::1024].tolist() != VECTOR_WORDS:
             raise ValueError("seeds are not derived here as they must be")
         net = Net(model, file["shifts"])
+        net.table = None if required.table is None else np.load(required.table, allow_pickle=False).astype(float)
         behind, whole = file["model"]["preprocessing"], net.digest == file["model"]["digest"]
         if whole == behind or (behind and net.digest != file["model"]["network"]):
             print(f"FAILS\tthe certificates are not about this model, whose digest is {net.digest}")

@@ -49,12 +49,12 @@ def changed(content: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict
     return copied
 
 
-def run_checker(certificates: Path, model: Path) -> tuple[int, list[list[str]], str]:
+def run_checker(certificates: Path, model: Path, *more: Any) -> tuple[int, list[list[str]], str]:
     """Exit code, lines and errors of the checker, which must not see apas."""
     code = (
         "import runpy, sys\n"
         "sys.modules['apas'] = None\n"  # an import of it fails
-        f"sys.argv = ['apas_checker.py', {str(certificates)!r}, {str(model)!r}]\n"
+        f"sys.argv = ['apas_checker.py', *{list(map(str, (certificates, model, *more)))!r}]\n"
         f"runpy.run_path({str(CHECKER)!r}, run_name='__main__')"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from apas.certification.methods.cascade import Cascade as Cascade
     from apas.certification.methods.enumeration import Enumeration as Enumeration
     from apas.certification.methods.exact import Exact as Exact
+    from apas.certification.methods.refit import RefitBounds as RefitBounds
     from apas.certification.methods.sampling import Sampling as Sampling
     from apas.certification.output_range import (
         OutputRange as OutputRange,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Status as Status,
     )
     from apas.counterfactuals.sources.base import Candidate as Candidate, CandidateSource as CandidateSource
+    from apas.counterfactuals.sources.cutting_planes import CuttingPlanes as CuttingPlanes
     from apas.counterfactuals.sources.given import Given as Given
     from apas.counterfactuals.sources.milp.source import MilpSource as MilpSource
     from apas.counterfactuals.sources.neighbours import NearestNeighbours as NearestNeighbours
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     from apas.models.predictor import Predictor as Predictor
     from apas.report.api import write_report as write_report
     from apas.shifts.base import ShiftSet as ShiftSet
+    from apas.shifts.data_change import DataChange as DataChange, RefitReport as RefitReport
     from apas.shifts.delta_estimate import estimate_delta as estimate_delta
     from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
     from apas.shifts.ellipsoid import EllipsoidShifts as EllipsoidShifts
@@ -112,6 +115,7 @@ _DEFINED_IN = {
     "certification.methods.cascade": "Cascade",
     "certification.methods.enumeration": "Enumeration",
     "certification.methods.exact": "Exact",
+    "certification.methods.refit": "RefitBounds",
     "certification.methods.sampling": "Sampling",
     "certification.output_range": "OutputRange OutputRanges output_range",
     "certification.results": "Certificates",
@@ -124,6 +128,7 @@ _DEFINED_IN = {
     "counterfactuals.calibrated_offers": "calibrate_offers",
     "counterfactuals.result": "Counterfactual Counterfactuals Status",
     "counterfactuals.sources.base": "Candidate CandidateSource",
+    "counterfactuals.sources.cutting_planes": "CuttingPlanes",
     "counterfactuals.sources.given": "Given",
     "counterfactuals.sources.milp.source": "MilpSource",
     "counterfactuals.sources.neighbours": "NearestNeighbours",
@@ -144,6 +149,7 @@ _DEFINED_IN = {
     "models.predictor": "Predictor",
     "report.api": "write_report",
     "shifts.base": "ShiftSet",
+    "shifts.data_change": "DataChange RefitReport",
     "shifts.delta_estimate": "estimate_delta",
     "shifts.distance": "ShiftReport measure_shift",
     "shifts.ellipsoid": "EllipsoidShifts",

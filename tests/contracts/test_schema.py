@@ -79,6 +79,13 @@ def test_every_kind_of_answer_fits(tmp_path):
         apas.ObservedShifts([network(2, (4, 5, 4, 1))]),
         apas.EllipsoidShifts(np.eye(54)),
     ]
+    change = apas.DataChange("removed", rows(60), np.arange(60) % 2, class_weight={0: 2.0})
+    for item in (apas.certify, apas.max_shift):
+        delta = {"delta": 3} if item is apas.certify else {}
+        found = item(net, rows(60), **delta, target="predicted", shifts=change, method="refit")
+        apas.save_certificates(found, path)
+        assert fits(content_of(path), SCHEMA)
+        assert not fits(changed(content_of(path), ("shifts", "rows"), 1.5), SCHEMA)
     shifts += [apas.LinfShifts(scale=np.ones(54)), apas.LinfShifts(scale={0: 2.0}, layers=["layer0"])]
     found = [
         apas.certify(

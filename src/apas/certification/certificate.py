@@ -31,7 +31,7 @@ _METHODS = "apas.certification.methods"
 EVIDENCE = Kinds(
     {"model": f"{__name__}.BaseEvidence", "bound": f"{__name__}.BoundEvidence"}
     | {kind: f"{_METHODS}.{kind}.{kind.capitalize()}Evidence" for kind in ("sampling", "enumeration")}
-    | {"partition": f"{_METHODS}.enumeration.EnumerationEvidence"}
+    | {"partition": f"{_METHODS}.enumeration.EnumerationEvidence", "refit": f"{_METHODS}.refit.RefitEvidence"}
     | {"calibration": "apas.certification.calibration.CalibrationEvidence"}
 )
 

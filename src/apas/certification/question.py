@@ -195,6 +195,9 @@ class Question:
         question = cls(net, encoded, wanted, sizes, shift_set, **more, points=points, method=chosen)
         _ = question.coordinates  # a set with nothing to move says so before a method complains
         complaint = chosen.unsupported(question)
+        if offers(shift_set, sets.Refitted) and not offers(chosen, SpeaksOfRefits):
+            cannot = f"{type(chosen).__name__} cannot speak of {type(shift_set).__name__}: {shift_set.no_draws}"
+            complaint = f'{cannot}, and it has no box or ball of parameters; use method="refit".'
         if complaint is not None:
             raise Unsupported(complaint)
         if rows:
@@ -509,6 +512,23 @@ class EnclosesOutput(Protocol):
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
         """One range per row, valid on the model itself or not."""
+
+
+@runtime_checkable
+class SpeaksOfRefits(Protocol):
+    """A method that knows what is fitted again, and on which tables: sets that offer `Refitted` need one."""
+
+    @property
+    def speaks_of_refits(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
+class Cuts(Protocol):
+    """A method whose bound is concave in what enters the last layer of a model: `CuttingPlanes` asks for it."""
+
+    def cut(self, question: Question) -> Floats:
+        """Of the one row of a question, weights and intercept of a linear score that is nowhere below the bound."""
 
 
 @runtime_checkable

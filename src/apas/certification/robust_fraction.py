@@ -21,9 +21,9 @@ from apas.certification.certificate import NOT_TODAY, Evidence
 from apas.certification.question import BoundsShare, Draws, Question, default_delta
 from apas.certification.results import UnderShifts
 from apas.display.numbers import at_least, at_most, exactly, plain
-from apas.errors import InputError
+from apas.errors import InputError, Unsupported
 from apas.models.base import offers
-from apas.shifts.base import ShiftSet
+from apas.shifts.base import Refitted, ShiftSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -231,6 +231,9 @@ def robust_fraction(
     if isinstance(method, type) or not known:
         wanted = '"sampling", "enumeration", a Sampling(...) or an Enumeration(...)'
         raise InputError(f"`method` of robust_fraction must be {wanted}, got {method!r}.")
+    if offers(shifts, Refitted):
+        what = f"robust_fraction speaks of a share of the shifts, but {type(shifts).__name__} has no distribution"
+        raise Unsupported(f'{what}: {shifts.no_draws}; use certify or max_shift with method="refit".')
     sizes = _check_deltas(default_delta(shifts, deltas))
     question = Question.ask(model, X, target=target, delta=sizes.max(), shifts=shifts, method=method, n_jobs=n_jobs)
     stream = Stream.seeded(rng, "fraction")

@@ -23,7 +23,7 @@ from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import certified_model
 from apas.contracts.certificate_file import load_certificates, table_digest
-from apas.contracts.certified_model import Successor, as_python, bounds_distance, own_columns
+from apas.contracts.certified_model import Successor, as_python, bounds_distance, completed, own_columns
 from apas.contracts.repairs import Repair, assumed_space, repair_rows
 from apas.counterfactuals.result import Counterfactuals
 from apas.counterfactuals.space.encoder import CodedModel
@@ -33,7 +33,8 @@ from apas.display.tables import markdown_table
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
 from apas.models.digest import model_digest
-from apas.shifts.base import Fingerprinted, words_of
+from apas.shifts.base import Fingerprinted, Incomplete, Refitted, words_of
+from apas.shifts.data_change import RefitReport
 from apas.shifts.distance import ShiftReport, read_model
 
 if TYPE_CHECKING:
@@ -319,6 +320,8 @@ def audit(
     validity_only: bool = False,
     space: FeatureSpace | None = None,
     repairs: bool = True,
+    data: Sequence[Any] | None = None,
+    shifts: Any = None,
 ) -> AuditReport:
     """Ask a new model whether it keeps what certificates promised; of what it breaks, find the nearest repair.
 
@@ -339,6 +342,11 @@ def audit(
         What repairs may change. Known if `generate` made the certificates with a space that encodes the rows.
     repairs : bool, default True
         Whether to look for repairs.
+    data : tuple (X, y) or (X, y, sample_weight), optional
+        The table that the new model was fitted on, for certificates about refits (`DataChange`): how it changed and how
+        large the gradient at the new model is are measured, which tells whether they speak of it.
+    shifts : DataChange, optional
+        The set with its training table, if the certificates come from a file, which holds its digest only.
 
     Returns
     -------
@@ -368,7 +376,7 @@ def audit(
     check_flag(repairs, "repairs")
     if space is None and isinstance(certificates, Counterfactuals):
         space = certificates.space
-    found = certificates_of(certificates)
+    found = completed(certificates_of(certificates), shifts)
     if space is not None:
         check_space(space)
     new_model = read_model(new_model, "`new_model`")
@@ -383,10 +391,12 @@ def audit(
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
     shift = new.shift(shifts)
     asked = [(item.delta, is_proof(item.claim)) for item in found]
-    lies = new.lies_in(shifts, asked, shift)
+    refit = _measure_refit(new, shifts, data)
+    lies = new.lies_in(shifts, asked, shift, refit)
     beside, doubts = _Beside(new, shift, shifts, question), np.where(rounded, _DOUBT, "").tolist()
     rows = [_row(i, item, valid[i], lies[asked[i]], beside, doubts[i]) for i, item in enumerate(found)]
     notes = [*new.notes, *([_ROUNDED] if rounded.any() else []), *calibration_notes(list(found), rows)]
+    notes += [] if refit is None else [f"Refit: {refit.sentence()}."]
     broken = np.array([row.outcome.is_broken for row in rows])
     if repairs and broken.any():
         fixes, assumed = _repairs(found, new, broken, space)
@@ -417,6 +427,18 @@ def calibration_notes(items: Sequence[Any], rows: Sequence[AuditRow]) -> list[st
         )
         for said, hits in together.items()
     ]
+
+
+def _measure_refit(new: Successor, shifts: Any, data: Sequence[Any] | None) -> RefitReport | None:
+    """What the table of a refit shows; None if it is not known, or the certificates are about something else."""
+    if data is not None and (not offers(shifts, Refitted) or not isinstance(data, Sequence) or len(data) not in (2, 3)):
+        what = "the table (X, y) or (X, y, sample_weight) of a refit, and goes with certificates about DataChange"
+        raise InputError(f"`data` of audit must be {what}, got {type(data).__name__} for {shifts!r}.")
+    if data is None or new.base is None or new.differs:
+        return None
+    if offers(shifts, Incomplete):
+        raise InputError(f"`shifts` of audit must be given with `data`: {shifts.missing}.")
+    return shifts.refit_report(new.base, new.model, *data)  # type: ignore[no-any-return]
 
 
 def certificates_of(certificates: Any) -> Certificates:
@@ -458,6 +480,8 @@ class _Beside:
                 "whether the new model lies in the certified set is not known, since not all of the models is "
                 f"identified ({new.unidentified})"
             )
+        if inside is None and offers(self.shifts, Refitted):
+            return "whether it is a refit that the certificate speaks of only its table shows; pass it as `data`"
         if inside is None and listed and not is_proof(item.claim):
             return "the certificate covers it if it comes from the certified process, which its fingerprint cannot show"
         if new.differs and not (listed and item.delta == 1):

@@ -31,7 +31,7 @@ from apas.errors import ApasError, GuaranteeWarning, InputError
 from apas.models.as_model import encoded_rows
 from apas.models.base import Dense, Described, Learned, Model, Named, Parameters, Raw, offers
 from apas.models.digest import model_digest, unidentified
-from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves
+from apas.shifts.base import Fingerprinted, Listed, Measurable, Normed, OtherMoves, Refitted
 from apas.shifts.distance import ShiftReport, compare_models, read_model
 
 Results = TypeVar("Results", bound=UnderShifts[Any])
@@ -93,7 +93,8 @@ def readings(question: Question, items: Sequence[Certificate | MaxShift]) -> tup
     with np.errstate(over="ignore", invalid="ignore"):
         margins = question.model.margin(question.X, question.one_target) if len(question) else np.empty(0)
         drawn = np.full(len(question), np.nan)
-        for (entropy, purpose), rows in streams(items).items():
+        draws = not offers(question.shifts, Refitted)
+        for (entropy, purpose), rows in streams(items).items() if draws else ():
             drawn[rows] = question.margins(question.directions(Stream(entropy, purpose), 0, 1), rows)[0]
     origin = origin_of(question.model)
     return tuple(
@@ -120,6 +121,19 @@ def with_readings(found: Results) -> Results:
     """A copy of answers that holds, like one from a file, what the model makes of each row."""
     copied = copy.copy(found)
     copied.readings = known_readings(found)
+    return copied
+
+
+def completed(found: Results, shifts: Any) -> Results:
+    """Answers from a file with the set that they are about, of which the file holds a part; it must be the very one."""
+    if shifts is None or not offers(found.shifts, Refitted):
+        return found
+    if getattr(shifts, "to_dict", dict)() != found.shifts.to_dict():
+        raise InputError(
+            f"`shifts` must be the set that the certificates are about, {found.shifts.to_dict()}, got {shifts!r}."
+        )
+    copied = copy.copy(found)
+    copied.shifts = shifts
     return copied
 
 
@@ -294,11 +308,13 @@ class Successor:
         return model_digest(self.model) in shifts.digests or model_digest(self.given) in shifts.digests
 
     def lies_in(
-        self, shifts: Any, asked: Iterable[tuple[float, bool]], moved: ShiftReport | None
+        self, shifts: Any, asked: Iterable[tuple[float, bool]], moved: ShiftReport | None, refit: Any = None
     ) -> dict[tuple[float, bool], bool | None]:
         """Per delta and whether a claim is a proof: whether the claim speaks of the new model; None if nobody knows."""
         if self.base is None:
             return dict.fromkeys(asked)
+        if offers(shifts, Refitted) and not self.differs:
+            return {one: None if refit is None else bool(refit.applies(one[0])) for one in asked}
         ours, theirs = self.base.parameters, self.model.parameters
         listed, least = None, math.nan
         if offers(shifts, Fingerprinted):

@@ -25,7 +25,15 @@ from apas.certification.question import Question
 from apas.certification.results import Certificates, RowResults
 from apas.contracts import verify_evidence as again
 from apas.contracts.certificate_file import read_stored
-from apas.contracts.certified_model import Matched, ask_again, match_model, row_complaints, with_readings, wrong_targets
+from apas.contracts.certified_model import (
+    Matched,
+    ask_again,
+    completed,
+    match_model,
+    row_complaints,
+    with_readings,
+    wrong_targets,
+)
 from apas.contracts.verify_evidence import Checked, Fresh
 from apas.counterfactuals.result import Counterfactuals
 from apas.display.numbers import exactly, plain
@@ -33,7 +41,7 @@ from apas.errors import ApasError, InputError
 from apas.models.as_model import as_model
 from apas.models.base import Model, offers
 from apas.models.digest import model_digest
-from apas.shifts.base import Fingerprinted, Listed, coordinates
+from apas.shifts.base import Fingerprinted, Incomplete, Listed, coordinates
 
 
 @dataclass(frozen=True)
@@ -219,6 +227,7 @@ def verify(
     model: Any,
     *,
     models: Sequence[Any] = (),
+    shifts: Any = None,
     require_coverage: float | None = None,
     require_confidence: float | None = None,
     require_delta: float | None = None,
@@ -239,6 +248,8 @@ def verify(
         ``space.bind(model)``: without the space that you trust, such rows are not checked.
     models : sequence of object, optional
         The models of `ObservedShifts`, of which a file holds fingerprints only; without them such rows are not checked.
+    shifts : DataChange, optional
+        The set with its training table, of which a file holds a digest only; without it such rows are not checked.
     require_coverage, require_confidence, require_delta : float, optional
         What each row must claim at least; one that claims less fails, also if what it claims is true, and so does one
         that certifies nothing. A claim about every shift has coverage 1, a proof confidence 1; the confidence is that
@@ -297,6 +308,7 @@ def verify(
     for part in parts:
         if len(models) and offers(part.shifts, Fingerprinted):
             part.shifts = part.shifts.with_models(models)
+        part = completed(part, shifts)
         answers = _check_rows(part, net, anew)
         told = [_told(item, part.shifts, net, answer) for item, answer in zip(part, answers, strict=True)]
         lines += [required.apply(line) for line in told]
@@ -376,6 +388,8 @@ def _check_rows(found: Certificates | MaxShifts, net: Model, fresh: Fresh | None
     if offers(found.shifts, Fingerprinted) and not offers(found.shifts, Listed):
         reason = "the file holds only fingerprints of the models it is about; pass them as `models`"
         return [(Checked.NOT_CHECKED, reason)] * len(found)
+    if offers(found.shifts, Incomplete):
+        return [(Checked.NOT_CHECKED, found.shifts.missing)] * len(found)
     complaints = wrong_targets(list(found), matched.model.classes)
     if any(complaints):  # nothing can be asked about a class that there is not
         rest = iter(_check_rows(found[np.array([said is None for said in complaints])], net, fresh))

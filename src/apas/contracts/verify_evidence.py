@@ -24,6 +24,7 @@ from apas.certification.max_shift.result import MaxShift, within_rounding
 from apas.certification.methods.bounds import IntervalBounds, LinearBounds, decide_rows
 from apas.certification.methods.enumeration import Enumeration, EnumerationEvidence
 from apas.certification.methods.exact import Exact
+from apas.certification.methods.refit import RefitBounds
 from apas.certification.methods.sampling import DOUBT, Sampling, SamplingEvidence
 from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
@@ -276,7 +277,7 @@ def _compared_draws(item: Certificate, now: Certificate | str) -> _Answer:
 
 
 #: Methods whose answer depends on nothing but the question, so that all of it can be computed again.
-_AGAIN: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds()}
+_AGAIN: dict[str, Any] = {"interval": IntervalBounds(), "linear": LinearBounds(), "refit": RefitBounds()}
 #: Steps that prove without distinguishing cases; a time limit of 0 stops before those that do.
 _DIRECT = ("interval", "linear", "ball", "ellipsoid", "models")
 #: Branch and bound is repeated without a solver, and for no longer than this per row.
@@ -442,7 +443,7 @@ def _same_share(
 
 SAME_DELTA = 1e-9  # how much a delta may differ on another machine, as a share of it
 #: Proofs and searches that lead to a largest shift and can be repeated.
-_PROOFS, _SEARCHES = ("interval", "linear", "exact"), ("rays", "confirm", "paper")
+_PROOFS, _SEARCHES = ("interval", "linear", "exact", "refit"), ("rays", "confirm", "paper")
 
 
 def searched_again(
@@ -498,7 +499,10 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"
         # with closed forms all methods give the same
-        method, nowhere = _AGAIN["interval" if closed else kind], Stream(0, "max_shift")
+        method, nowhere = _AGAIN["interval" if closed and kind != "refit" else kind], Stream(0, "max_shift")
+        complaint = method.unsupported(alone) if kind == "refit" else None
+        if complaint is not None:
+            return Checked.FAILS, complaint
         found: MaxShift = method.largest_shift(alone, nowhere, limit=limit)[0]
         return replace(found, trace={**found.trace, "method": kind, "limit": limit})
     samples = trace.integer("samples", 1)

@@ -29,6 +29,7 @@ from apas.counterfactuals.sources.base import (
     TakesMissing,
     Task,
 )
+from apas.counterfactuals.sources.cutting_planes import CuttingPlanes
 from apas.counterfactuals.sources.milp.source import MilpSource
 from apas.counterfactuals.sources.neighbours import NearestNeighbours
 from apas.counterfactuals.sources.prototype import Prototype
@@ -51,6 +52,7 @@ SOURCES: dict[str, Any] = {
     "roar": Roar,
     "wachter": Wachter,
     "prototype": Prototype,
+    "cuts": CuttingPlanes,
 }
 BATCH = 64  # rows that advance together: enough to share draws, few enough to see progress
 
@@ -93,7 +95,8 @@ def generate(
         Rows that are known, such as the training table; neighbours are looked for among them.
     source : CandidateSource or str, default "robust"
         Where candidates come from: `RobustOptimum` ("robust"), `MilpSource` ("milp"), `NearestNeighbours`
-        ("neighbours"), `Wachter` ("wachter"), `Prototype` ("prototype"), `Roar` ("roar"), or `Given`.
+        ("neighbours"), `Wachter` ("wachter"), `Prototype` ("prototype"), `Roar` ("roar"), `CuttingPlanes` ("cuts"), or
+        `Given`.
     shifts, method
         What has to be survived, and how that is shown: see `certify`.
     distance : {"l1", "linf"}, default "l1"

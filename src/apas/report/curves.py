@@ -23,7 +23,7 @@ from apas.display.progress import Progress
 from apas.models.base import offers
 from apas.report.audit_section import Later
 from apas.report.subject import Subject
-from apas.shifts.base import Fingerprinted, Listed
+from apas.shifts.base import Fingerprinted, Listed, Refitted
 
 WORK = 4_000_000_000  # about how many products of a parameter and a number a page may cost: some ten seconds
 FEWEST, MOST = 500, 4000  # draws per row: as many as the work allows between the two
@@ -87,6 +87,8 @@ def draw_curves(subject: Subject, later: Later | None, entropy: int) -> Curves |
     matched = subject.matched
     if matched is None:
         return NO_MODEL
+    if offers(subject.rows.shifts, Refitted):
+        return f"There is nothing to draw: {subject.rows.shifts.no_draws}."
     if offers(subject.rows.shifts, Fingerprinted) or offers(subject.rows.shifts, Listed):
         return "The shifted models are a list of models that exist; there is no size of shifts to vary."
     deltas = _deltas(subject, later)
@@ -107,6 +109,8 @@ def draw_histograms(subject: Subject, entropy: int) -> Histograms | str:
     """The margins of each row on shifted models, or why there are none; the arguments are those of `draw_curves`."""
     if subject.matched is None:
         return NO_MODEL
+    if offers(subject.rows.shifts, Refitted):
+        return f"There is nothing to draw: {subject.rows.shifts.no_draws}."
     if offers(subject.rows.shifts, Fingerprinted) and not offers(subject.rows.shifts, Listed):
         return "The shifted models are a list of models of which the file holds only fingerprints."
     items: Any = subject.rows

@@ -360,6 +360,27 @@ class Normed(Protocol):
 
 
 @runtime_checkable
+class Refitted(Protocol):
+    """A set of models whose last layer is fitted again on other data; nothing is drawn from it."""
+
+    @property
+    def no_draws(self) -> str:
+        """Why not, as a clause."""
+
+    def bind(self, model: Any) -> Any:
+        """The training table behind a model."""
+
+
+@runtime_checkable
+class Incomplete(Protocol):
+    """A set of which a file holds only a part."""
+
+    @property
+    def missing(self) -> str:
+        """What is missing and how to pass it, as a clause."""
+
+
+@runtime_checkable
 class Fingerprinted(Protocol):
     """A set of models that exist, known by their fingerprints; without `Listed`, by nothing else."""
 
@@ -406,6 +427,7 @@ KINDS = Kinds(
         for kind in ("linf", "lp", "sparse", "gaussian", "ellipsoid")
     }
     | {"observed": "apas.shifts.observed.ListedModels", "noise": "apas.shifts.noise.InputNoise"}
+    | dict.fromkeys(("removed", "relabelled", "added", "replaced"), "apas.shifts.data_change.ChangedTable")
 )
 
 

@@ -133,7 +133,7 @@ class _Cases:
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in [*self.phases, *(side for pair in self.slopes for side in pair)])
+        return sum(p.nbytes for p in self.phases) + sum(down.nbytes + up.nbytes for down, up in self.slopes)
 
     def take(self, items: Indices | slice) -> _Cases:
         slopes = [(down[items], up[items]) for down, up in self.slopes]
@@ -152,7 +152,8 @@ class PhaseSearch:
     ) -> None:
         self.tree, self.pushes, self.allowance = _Tree(relaxation, units, lines), pushes, allowance
         self.nodes, self.floor, self.deadline = 1, np.inf, np.inf
-        self.least, self.best = np.inf, None
+        self.least = np.inf
+        self.best: list[Floats] | None = None
         phases = [np.zeros((1, len(can)), dtype=np.int8) for can in self.tree.splittable]
         slopes = [(line.down_slope, line.up_slope) for line in lines[1:]]
         self.waiting = [_Cases(phases, slopes, np.full(1, -np.inf), np.zeros(1, dtype=np.intp))]

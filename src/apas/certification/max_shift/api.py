@@ -35,7 +35,7 @@ from apas.certification.max_shift.result import MaxShift, MaxShifts, Plan, Trace
 from apas.certification.question import Draws, FindsLargestShift, Method, Question
 from apas.errors import InputError, Unsupported
 from apas.models.base import Named, offers
-from apas.shifts.base import Listed, OtherMoves, Region, ShiftSet
+from apas.shifts.base import Listed, OtherMoves, Refitted, Region, ShiftSet
 from apas.stats import sample_size
 from apas.stats.sequential import ANYTIME, boundary
 
@@ -155,6 +155,8 @@ def max_shift(
 
 def _limit(limit: float | None, question: Question) -> float:
     if limit is None:
+        if offers(question.shifts, Refitted):  # as many changes as there are rows
+            return float(len(question.shifts.bind(question.model).table))
         if getattr(question.shifts, "relative", False) or offers(question.shifts, OtherMoves):
             return 10.0
         return 10.0 * float(np.abs(question.model.parameters.values).max(initial=0.0)) or 10.0

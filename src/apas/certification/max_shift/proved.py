@@ -173,7 +173,7 @@ class _Bracket:
         return None if found.open else found.proved
 
     def _follow(self, delta: float) -> float:
-        """The least delta at which the direction of the shift that broke the row at `delta` breaks it, as far as seen."""
+        """The least delta, of those tried, at which the direction that broke the row at `delta` breaks it."""
         assert self.direction is not None
         ends = np.linspace(self.low, delta, FOLLOWED + 2)[1:-1]
         moves = np.tile(self.direction * self.alone.radii, (FOLLOWED, 1))

@@ -173,7 +173,7 @@ class MaxShift:
             raise InputError(f"{about.where} must hold a finite delta, and numbers of at least 0.")
         trace = about.inner("trace")
         for key, value in trace.content.items():
-            if key == "rungs":
+            if key in ("rungs", "rows", "added"):
                 trace.numbers(key)
             elif not isinstance(value, str | bool | int | float):
                 raise trace.wrong(key, "a number, a text or a truth value")

@@ -9,8 +9,10 @@ from apas.certification.methods.bounds import IntervalBounds, LinearBounds
 from apas.certification.methods.cascade import Cascade
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.methods.exact import Exact
+from apas.certification.methods.refit import RefitBounds
 from apas.certification.methods.sampling import Sampling
 
 METHODS: dict[str, type[Any]] = {
-    kind.name: kind for kind in (Sampling, IntervalBounds, LinearBounds, Attack, Exact, Enumeration, Cascade)
+    kind.name: kind
+    for kind in (Sampling, IntervalBounds, LinearBounds, Attack, Exact, Enumeration, Cascade, RefitBounds)
 }

@@ -32,7 +32,7 @@ from apas.certification.certificate import BoundEvidence, Certificate
 from apas.certification.claims import Most, Verdict, search_tries
 from apas.certification.derived_seed import DerivedSeed, decide_derived
 from apas.certification.failing_draws import block_size
-from apas.certification.question import Draws, LeastDraws, Method, Question, decide
+from apas.certification.question import Cuts, Draws, LeastDraws, Method, Question, decide
 from apas.counterfactuals.result import Counterfactual, Status
 from apas.counterfactuals.search.observed_split import listed_as_they_are, models_together, quick_encoder
 from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, SideBySide, StackedNetworks
@@ -89,6 +89,11 @@ class BoundSearchTest:
     def near(self, point: Floats) -> BoundSearchTest:
         """Itself: a bound costs the same everywhere."""
         return self
+
+    def cut(self, point: Floats) -> Floats | None:
+        """A linear score of the last layer that is at least the bound, if the method has a bound that is concave."""
+        method, question = self.test.method, self.test.question(point[None], *_repeat(self.target, self.delta, 1))
+        return method.cut(question) if offers(method, Cuts) else None
 
     def with_more_slack(self, more: float) -> BoundSearchTest:
         """The same test, which asks for some slack more."""
@@ -354,7 +359,7 @@ def _most_failures(samples: int, claim: Most) -> int:
 
 def _look_at_bound(certificate: Certificate) -> Look:
     """For a method that proves, to look is to test: proofs cost no confidence."""
-    bound = certificate.evidence.bound if isinstance(certificate.evidence, BoundEvidence) else None
+    bound = getattr(certificate.evidence, "bound", None)
     if certificate.is_certified:
         return Look(max(0.0, bound or 0.0), True, certificate)
     # what is not certified must have a slack below 0, also where the bound itself is 0 and the class needs more

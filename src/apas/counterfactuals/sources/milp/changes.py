@@ -19,9 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from apas._typing import Bools, Floats, Indices
-from apas.counterfactuals.sources.base import Search
-from apas.counterfactuals.space.encoder import Piece
+from apas.counterfactuals.sources.base import Search, Task
+from apas.counterfactuals.space.encoder import Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID, Feature
+from apas.errors import Unsupported
+from apas.models.base import Dense
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activation_range
 from apas.worst_case.linear import pencil
@@ -265,3 +267,12 @@ def _lines(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats
     above, below = pencil(name, -high, -low, mirrored=True), pencil(name, low, high, mirrored=False)
     up, down = above.leaning_slope(-high, -low), below.leaning_slope(low, high)
     return up, -above.height(up), down, below.height(down)
+
+
+def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
+    """The network behind the preprocessing, and what each feature adds to the pre-activations of its first layer."""
+    assert isinstance(task.model, Dense)
+    net, pieces = task.model.as_feedforward(), task.once("milp/pieces", lambda: pieces_of(task))
+    if pieces.complaint is not None:
+        raise Unsupported(pieces.complaint)
+    return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]

@@ -18,7 +18,13 @@ from apas._validation import check_number
 from apas.counterfactuals.search.observed_split import quick_encoder
 from apas.counterfactuals.sources.base import Candidate, NoneExists, Search, Task
 from apas.counterfactuals.sources.milp import program as programs
-from apas.counterfactuals.sources.milp.changes import ChangeBudget, UnitRanges, possible_changes, unit_ranges
+from apas.counterfactuals.sources.milp.changes import (
+    ChangeBudget,
+    UnitRanges,
+    network_of,
+    possible_changes,
+    unit_ranges,
+)
 from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID
@@ -263,13 +269,19 @@ class NearestPoint:
 class Nearest:
     """Cheapest changes of the input of a search."""
 
+    cuts = False  # whether the scores are cuts, which the model itself knows nothing of
+
     def __init__(self, search: Search, net: FeedForward, parts: Sequence[Piece | None], time_limit: float) -> None:
         self.search, self.net, self.parts, self.time_limit, self.rough = search, net, parts, time_limit, False
         self.changes = possible_changes(search, parts, net.weights[0], net.biases[0])
-        self.goal = Contrast.of(net, int(class_indices(net.classes, search.target, 1)[0]))
+        self.goal = self.goal_of(net)
         self.effect = Effect(net, self.changes, self.goal, search.task.distance, search.avoid)
         self.strict = bool(needs_strict(search.task.model.classes, np.array([search.target], dtype=object))[0])
         self.guess, self.relaxation = CostGuess(self.effect), LpRelaxation()
+
+    def goal_of(self, net: FeedForward) -> Contrast:
+        """What the scores are compared by."""
+        return Contrast.of(net, int(class_indices(net.classes, self.search.target, 1)[0]))
 
     def at(self, margin: float) -> NearestPoint | None:
         """The cheapest point with at least this margin (give or take rounding), or None if none was found."""
@@ -383,7 +395,7 @@ class Nearest:
         encoded = quick_encoder(task) if self.guess.known and self.rough else task.encoded
         margin = float(task.model.margin(encoded(point[None]), search.target)[0])
         expected, size = self.effect.margin(amounts)
-        if not abs(margin - expected) <= AGREEMENT * size:
+        if not self.cuts and not abs(margin - expected) <= AGREEMENT * size:
             raise Unsupported(
                 "MilpSource needs every feature to enter the model by itself and along straight lines, but the model "
                 f"gives row {search.row} of `X`, changed, a margin of {margin:g} instead of {expected:g}; {INSTEAD}"
@@ -589,12 +601,3 @@ class _Bracket:
         (a, s), (b, t) = self.failed[-2:]
         grown = b.margin - a.margin
         return float(np.clip((t - s) / grown, 0.25, 4.0)) if grown > 0 and s > -np.inf else 1.0
-
-
-def network_of(task: Task) -> tuple[FeedForward, list[Piece | None]]:
-    """The network behind the preprocessing, and what each feature adds to the pre-activations of its first layer."""
-    assert isinstance(task.model, Dense)
-    net, pieces = task.model.as_feedforward(), task.once("milp/pieces", lambda: pieces_of(task))
-    if pieces.complaint is not None:
-        raise Unsupported(pieces.complaint)
-    return net, [None if piece is None else piece.through(net.weights[0]) for piece in pieces.parts]

@@ -1,0 +1,306 @@
+"""`RefitBounds`: proofs about every refit on a changed training table, and changes that break a row."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from apas._fields import Fields
+from apas._random import Stream
+from apas._typing import Floats
+from apas._validation import check_flag
+from apas.certification.certificate import Certificate, KeptShift
+from apas.certification.claims import Every, Verdict
+from apas.certification.max_shift.result import MaxShift
+from apas.certification.methods.bounds import every
+from apas.certification.question import Question
+from apas.display.numbers import at_least, exactly
+from apas.errors import Unsupported
+from apas.models.base import ROUNDING, offers
+from apas.shifts.base import Refitted
+from apas.shifts.data_change import LastLayer
+from apas.worst_case.data_change import BreakingChange, RefitBall, RefitScores, breaking_change, least_breaking
+
+#: How much a bound may differ on another machine.
+SAME_BOUND = 1e-5
+#: So many rows of a change are named in a reason.
+NAMED = 5
+
+
+@dataclass(frozen=True)
+class RefitEvidence:
+    """A statement about every refit on a changed table: the bound with what proves it, or the change that breaks it.
+
+    Attributes
+    ----------
+    bound : float or None
+        The margin is at least this on every refit, rounded down to six digits; None if nothing holds the refits.
+    radius, threshold, spared
+        What proves it: all refits lie within this radius of the minimiser, in the norm of the Hessian, as the quadratic
+        bound with this threshold shows, from which so many rows are taken out (0 and 0: the plain sum).
+    rows : tuple of int
+        Of a change that breaks the row: numbers of the training rows that are removed or relabelled.
+    added : tuple of float
+        The row that is added, delta times, as it enters the last layer; with its label behind it. Empty if none is.
+    table : str
+        SHA-256 of the training table in model units: columns, labels, weights, weights with the other label.
+    """
+
+    bound: float | None
+    radius: float
+    threshold: float
+    spared: int
+    rows: tuple[int, ...]
+    added: tuple[float, ...]
+    table: str
+    draws: int = 0
+    failures: int = 0
+    kind: ClassVar[str] = "refit"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence as JSON values."""
+        proof = {"bound": self.bound, "radius": self.radius, "threshold": self.threshold, "spared": self.spared}
+        return {"kind": "refit", **proof, "rows": list(self.rows), "added": list(self.added), "table": self.table}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> RefitEvidence:
+        """The evidence that a file describes."""
+        about.only("kind", "bound", "radius", "threshold", "spared", "rows", "added", "table")
+        bound = None if about.is_null("bound") else about.number("bound")
+        proof = about.number("radius"), about.number("threshold"), about.integer("spared")
+        rows = tuple(Fields({"rows": row}, about.where).integer("rows") for row in about.items("rows"))
+        return cls(bound, *proof, rows, tuple(about.numbers("added")), about.digest("table"))
+
+    def recheck(self, question: Question, certificate: Any) -> tuple[bool | None, str]:
+        """Compute the bound again, or replay the change that breaks the row."""
+        complaint, claim, verdict = RefitBounds().unsupported(question), certificate.claim, certificate.verdict
+        if complaint is not None:
+            return False, complaint
+        if claim.coverage < 1 or claim.measure != question.region:
+            return False, f"the set is {question.region!r}, the file says {claim.measure!r}"
+        asked = _Asked(question, 0)
+        if asked.table != self.table:
+            return False, "the training table is another one"
+        now = asked.decided(attack=False)
+        told, found = self.bound, now.bound
+        proof = (self.radius, self.threshold, self.spared), (now.radius, now.threshold, now.spared)
+        numbers = [*zip(*proof, strict=True), *([] if told is None or found is None else [(told, found)])]
+        same = (told is None) == (found is None) and all(
+            abs(a - b) <= SAME_BOUND * max(1.0, abs(b)) for a, b in numbers
+        )
+        if not same or (found is not None and found > 0) != (verdict is Verdict.CERTIFIED):
+            return False, f"computed again, the bound is {found!r}, the file says {told!r} and {verdict}"
+        if (certificate.witness is not None) != (verdict is Verdict.REFUTED) or certificate.method != RefitBounds.name:
+            return False, f"the verdict {verdict} does not go with its witness or its method"
+        if verdict is Verdict.REFUTED:
+            breaks = asked.replay(self, certificate.witness)
+            return breaks, f"the change that it keeps {'breaks' if breaks else 'does not break'} the row"
+        return True, f"computed again: {asked.reason(now, verdict)}"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One row of a question, against the refits."""
+
+    question: Question
+    row: int
+
+    @property
+    def layer(self) -> LastLayer:
+        """The table behind the model."""
+        return self.question.shifts.bind(self.question.model)  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def scores(self) -> RefitScores:
+        """The bounds, which are set up once per table and model."""
+        layer, shifts = self.layer, self.question.shifts
+        if "scores" not in layer.kept:
+            try:
+                made = RefitScores(layer.problem, shifts.kind, shifts.tolerance, layer.added)  # type: ignore[attr-defined]
+            except np.linalg.LinAlgError:
+                raise Unsupported(
+                    "DataChange needs a table on which the Hessian can be inverted in floats, got a singular one; drop "
+                    "columns that depend on others, or lower `C`."
+                ) from None
+            layer.kept["scores"] = made
+            layer.kept["table"] = hashlib.sha256(np.ascontiguousarray(layer.table).astype("<f8").tobytes()).hexdigest()
+        return layer.kept["scores"]  # type: ignore[no-any-return]
+
+    @property
+    def table(self) -> str:
+        """SHA-256 of the table."""
+        _ = self.scores
+        return str(self.layer.kept["table"])
+
+    @property
+    def sides(self) -> tuple[Floats, float]:
+        """The row towards its class, and what its score is compared with, raised by the rounding of hidden layers."""
+        question, network, i = self.question, self.layer.network, self.row
+        sign, x = 1.0 if question.wanted[i] == 1 else -1.0, question.X[i : i + 1]
+        rounding = ROUNDING * float(network.margin_scale(x, np.zeros(len(network.parameters)))[0])
+        return sign * self.layer.rows(x)[0], sign * network.offset + (rounding if network.activations else 0.0)
+
+    @property
+    def changes(self) -> int:
+        """How many rows may change."""
+        return int(self.question.delta[self.row])
+
+    def decided(self, *, attack: bool) -> RefitEvidence:
+        """The bound, and where that proves nothing the change of an attack."""
+        u, offset = self.sides
+        bound, ball = self.scores.at(u, offset, self.changes)
+        broken = breaking_change(self.scores, u, offset, self.changes) if attack and not bound > 0 else None
+        return self.evidence(bound, ball, broken)
+
+    def evidence(self, bound: float, ball: RefitBall | None, broken: BreakingChange | None) -> RefitEvidence:
+        """What was found."""
+        proof = (0.0, 0.0, 0) if ball is None else (ball.radius, ball.threshold, ball.spared)
+        written = float(at_least(bound)) if np.isfinite(bound) else None
+        return RefitEvidence(written, *proof, *_named(broken), self.table)
+
+    def reason(self, found: RefitEvidence, verdict: Verdict) -> str:
+        """Why the verdict is what it is."""
+        if verdict is Verdict.CERTIFIED:
+            return f"the margin cannot fall below {at_least(found.bound or 0.0)} on any refit"
+        if verdict is Verdict.REFUTED:
+            return f"a change is known whose refit does not keep it: {_told(found.rows, found.added, self.changes)}"
+        if found.bound is None:
+            return "no ball is known that holds the refits after so many changes, and no breaking change is known"
+        return f"the bound on the margin, {at_least(found.bound)}, is not above 0, and no breaking change is known"
+
+    def witness(self, broken: Floats) -> KeptShift:
+        """The refit as parameters of the whole model."""
+        values = self.layer.network.parameters.values.copy()
+        values[-len(broken) :] = broken
+        return KeptShift(float(self.changes), values)
+
+    def replay(self, found: RefitEvidence, witness: Any) -> bool:
+        """Whether a change of a file is one of the set, and its refit breaks the row."""
+        base, width = self.layer.network.parameters.values, len(self.scores.theta)
+        values, rows, n = (
+            witness.parameters(self.question.model),
+            np.array(found.rows, dtype=np.intp),
+            len(self.scores.m),
+        )
+        adds = self.scores.kind in ("added", "replaced")
+        fits = values.shape == base.shape and np.array_equal(values[:-width], base[:-width])
+        fits = fits and len(found.added) == (width + 1 if adds else 0) and (rows < n).all()
+        fits = fits and not (self.scores.kind == "added" and len(rows)) and witness.delta == self.changes
+        if not fits:
+            return False
+        row, label = (np.array(found.added[:-1]), found.added[-1]) if adds else (None, 0.0)
+        if row is not None and (row[-1] != 1 or label not in ((0, 1) if self.scores.problem.logistic else (-1, 1))):
+            return False
+        change = BreakingChange(values[-width:], rows, row, label)
+        return change.breaks(self.scores, *self.sides, self.changes)
+
+
+def _named(broken: BreakingChange | None) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Rows and the added row of a change, as evidence holds them."""
+    if broken is None:
+        return (), ()
+    return tuple(broken.rows.tolist()), () if broken.added is None else (*broken.added.tolist(), broken.label)
+
+
+def _told(rows: tuple[int, ...], added: tuple[float, ...], count: int) -> str:
+    """A change in words."""
+    shown = ", ".join(map(str, rows[:NAMED])) + (", ..." if len(rows) > NAMED else "")
+    parts = [f"that of training row{'s' if len(rows) > 1 else ''} {shown}"] if rows else []
+    parts += [f"{count} added cop{'ies' if count > 1 else 'y'} of one row"] if added else []
+    return " and ".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefitBounds:
+    """Decide `Every` for refits on a changed training table (`DataChange`): a proof, or a change that breaks the row.
+
+    Parameters
+    ----------
+    attack : bool, default True
+        Whether to look for a change that breaks a row which is not proved.
+
+    Examples
+    --------
+    >>> import apas
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> y = (X[:, 0] + np.random.default_rng(1).normal(size=300) > 0).astype(int)
+    >>> model = apas.FeedForward([[[2.0], [0.0]]], [[0.0]])
+    >>> change = apas.DataChange("removed", X, y)
+    >>> found = apas.max_shift(model, [[0.3, 0.0]], target=1, shifts=change, method=RefitBounds())[0]
+    >>> found.delta < found.broken_at == len(found.trace["rows"])
+    True
+    """
+
+    attack: bool = True
+    name: ClassVar[str] = "refit"
+    speaks_of_refits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_flag(self.attack, "attack")
+
+    def claim(self, question: Question) -> Every:
+        """What the method will speak about."""
+        return every(question)
+
+    def unsupported(self, question: Question) -> str | None:
+        """None for refits of a last layer, and whole numbers of changes; else why not."""
+        if not offers(question.shifts, Refitted):
+            return f"RefitBounds speaks of refits on a changed table (DataChange), got {question.shifts!r}."
+        question.shifts.bind(question.model)  # which says what it needs of the model
+        odd = [delta for delta in question.delta.tolist() if delta != int(delta)]
+        if odd:
+            return f"`delta` must be a whole number of training rows with DataChange, got {exactly(odd[0])}."
+        return None
+
+    def run(self, question: Question, stream: Stream) -> list[Certificate]:
+        """One certificate per row; the stream is not used."""
+        claim, answers = self.claim(question), list[Certificate]()
+        for i in range(len(question)):
+            asked = _Asked(question, i)
+            u, offset = asked.sides
+            bound, ball = asked.scores.at(u, offset, asked.changes)
+            proved, witness = bound > 0, None
+            broken = None if proved or not self.attack else breaking_change(asked.scores, u, offset, asked.changes)
+            verdict = Verdict.CERTIFIED if proved else Verdict.UNKNOWN
+            if broken is not None:
+                verdict, witness = Verdict.REFUTED, asked.witness(broken.theta)
+            found = asked.evidence(bound, ball, broken)
+            told = (float(asked.changes), question.target[i], self.name, found, asked.reason(found, verdict))
+            answers.append(Certificate(claim, verdict, *told, witness))
+        return answers
+
+    def largest_shift(
+        self, question: Question, stream: Stream, *, limit: float, search: str | None = None
+    ) -> list[MaxShift]:
+        """The most changes that are proved, and the fewest that an attack breaks the row with, with their rows."""
+        claim, answers = self.claim(question), list[MaxShift]()
+        for i in range(len(question)):
+            asked = _Asked(question, i)
+            u, offset = asked.sides
+            proved = min(max(asked.scores.largest(u, offset)[0], 0), int(limit))
+            found = least_breaking(asked.scores, u, offset, proved, int(limit)) if self.attack else None
+            broken = np.inf if found is None else float(found[0])
+            rows, added = _named(None if found is None else found[1])
+            trace = {"method": self.name, "claim": "every shift up to delta", "rows": list(rows), "added": list(added)}
+            reason = "proved for every refit" if proved else "no number of changes is proved"
+            if found is not None:
+                reason += f"; broken by {found[0]}: {_told(rows, added, found[0])}"
+            ends = (float(proved), broken, float(proved), broken, broken == proved + 1, proved >= limit)
+            answers.append(MaxShift(*ends, claim, question.target[i], reason, trace))
+        return answers
+
+    def cut(self, question: Question) -> Floats:
+        """Of the one row of a question, a linear score of the last layer that bounds the bound from above everywhere.
+
+        The bound is concave in the row, so that a row whose score is below 0 is not certified.
+        """
+        asked = _Asked(question, 0)
+        u, offset = asked.sides
+        ball = asked.scores.at(u, offset, asked.changes)[1]
+        found = asked.scores.theta if ball is None else asked.scores.cut(u, asked.changes, ball)
+        sign = 1.0 if question.wanted[0] == 1 else -1.0
+        return np.append(sign * found[:-1], sign * found[-1] - offset)

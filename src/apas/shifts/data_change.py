@@ -1,0 +1,558 @@
+"""`DataChange`: every model that is fitted again after some rows of the training table have changed.
+
+The last layer of the model is an L2-regularised logistic regression, or a ridge classifier, on the features that enter
+it: of a linear model the encoded columns themselves, of a network what its hidden layers make of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from apas._fields import EqualByContent, Fields
+from apas._typing import Bools, Floats, Indices
+from apas._validation import check_number
+from apas.display.numbers import at_most, plain
+from apas.errors import InputError, Unsupported
+from apas.models.as_model import as_model, encoded_rows
+from apas.models.base import Arithmetic, Dense, FromEstimator, Model, Parameters, class_indices, offers
+from apas.models.digest import model_digest
+from apas.models.feedforward import FeedForward
+from apas.models.forward import activate, scores
+from apas.shifts.base import ShiftWords
+from apas.shifts.retraining import check_labels, data_digest
+
+CHANGES = ("removed", "relabelled", "added", "replaced")
+#: Scikit-learn's classifiers whose refits are spoken of: their loss.
+CLASSIFIERS = {"LogisticRegression": "logistic", "RidgeClassifier": "squared"}
+#: Newton's method ends below this norm of the gradient, about, or when it gets no smaller.
+SMALL_GRADIENT, STEPS = 1e-12, 60
+
+
+@dataclass(frozen=True, eq=False)
+class FitProblem:
+    """What is minimised: ``|w|^2 / 2 + sum_i c_i loss(z_i @ theta, y_i)`` with ``theta = (w, intercept)``.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, features + 1)
+        Rows as they enter the last layer, with a 1 behind them.
+    y : ndarray of shape (n,)
+        0 or 1; -1 or 1 for the squared loss ``(m - y)^2 / 2``.
+    weights : ndarray of shape (n,)
+        The c_i: C times the weights of the row and of its class.
+    turned : ndarray of shape (n,)
+        The c_i of the same rows with the other label.
+    logistic : bool
+    """
+
+    Z: Floats
+    y: Floats
+    weights: Floats
+    turned: Floats
+    logistic: bool
+
+    @property
+    def other(self) -> Floats:
+        """The other label of each row."""
+        return 1.0 - self.y if self.logistic else -self.y
+
+    @cached_property
+    def penalised(self) -> Floats:
+        """1 for each weight, 0 for the intercept."""
+        return np.append(np.ones(self.Z.shape[1] - 1), 0.0)
+
+    def residuals(self, m: Floats) -> Floats:
+        """Derivatives of the losses at scores; small ones as exact as large ones."""
+        if not self.logistic:
+            return m - self.y
+        sign = 1.0 - 2.0 * self.y
+        return sign * expit(sign * m)
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Gradient of what is minimised."""
+        return np.asarray(self.Z.T @ (self.weights * self.residuals(self.Z @ theta)) + self.penalised * theta)
+
+    def curvatures(self, m: Floats) -> Floats:
+        """Second derivatives of the losses at scores, weighted."""
+        return np.asarray(self.weights * (slope(m) if self.logistic else 1.0))
+
+    def hessian(self, theta: Floats) -> Floats:
+        """Hessian of what is minimised."""
+        return np.asarray((self.Z.T * self.curvatures(self.Z @ theta)) @ self.Z + np.diag(self.penalised))
+
+    def value(self, theta: Floats) -> float:
+        """What is minimised."""
+        m = self.Z @ theta
+        losses = np.logaddexp(0.0, m) - self.y * m if self.logistic else 0.5 * (m - self.y) ** 2
+        return float(0.5 * (self.penalised * theta) @ theta + self.weights @ losses)
+
+    def minimiser(self, start: Floats | None = None, enough: float = SMALL_GRADIENT) -> Floats:
+        """About the minimiser, by Newton's method; how exact it is, who uses it must measure."""
+        theta, least = np.zeros(self.Z.shape[1]) if start is None else start, math.inf
+        for _ in range(STEPS):
+            gradient = self.gradient(theta)
+            step = np.linalg.lstsq(self.hessian(theta), gradient, rcond=None)[0]
+            decrement, length = math.sqrt(max(0.0, float(gradient @ step))), 1.0
+            if decrement > 0.5 * least and decrement < 1e-7:  # as small as floats allow
+                break
+            least = decrement
+            if decrement > 0.1:  # far away a full step may lead farther
+                value = self.value(theta)
+                while self.value(theta - length * step) > value - 0.1 * length * decrement**2 and length > 1e-6:
+                    length *= 0.5
+            theta = theta - length * step
+            if decrement < 0.1 and decrement**2 <= enough:  # about what it is after such a step
+                break
+        return np.asarray(theta)
+
+    def without(self, rows: Indices) -> FitProblem:
+        """The problem on the data without some rows."""
+        weights = self.weights.copy()
+        weights[rows] = 0.0  # a loss that does not count is as good as none
+        return replace(self, weights=weights)
+
+    def relabelled(self, rows: Indices) -> FitProblem:
+        """The problem on the data with the other label of some rows."""
+        y, weights = self.y.copy(), self.weights.copy()
+        y[rows], weights[rows] = self.other[rows], self.turned[rows]
+        return replace(self, y=y, weights=weights)
+
+    def with_copies(self, row: Floats, label: float, weight: float, count: int) -> FitProblem:
+        """The problem on the data with so many copies of one row more: one of so many times the weight."""
+        parts = (self.Z, row[None]), (self.y, [label]), (self.weights, [count * weight]), (self.turned, [0.0])
+        Z, y, weights, turned = (np.concatenate(part) for part in parts)
+        return FitProblem(Z, y, weights, turned, self.logistic)
+
+
+def expit(m: Floats) -> Floats:
+    """The logistic function with a small relative error on both sides."""
+    tail = np.exp(-np.abs(m))
+    return np.asarray(np.where(m >= 0, 1.0, tail) / (1.0 + tail))
+
+
+def slope(m: Floats) -> Floats:
+    """The derivative of the logistic function."""
+    tail = np.exp(-np.abs(m))
+    return np.asarray(tail / (1.0 + tail) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class AddedRows:
+    """Where added rows may lie as they enter the last layer: a box, and of the columns of each category one is 1."""
+
+    low: Floats
+    high: Floats
+    categories: Sequence[Sequence[int]]
+    weight: float
+
+    @cached_property
+    def points(self) -> tuple[Floats, Indices]:
+        """Rows that are 0 outside of their group, and where groups begin: a row is a sum of one, or a mix, of each.
+
+        Groups are the two ends of a column, a 1 in one of the columns of a category, and the 1 of the intercept.
+        """
+        unit, within = np.eye(len(self.low) + 1), {column for group in self.categories for column in group}
+        alone = [j for j in range(len(self.low)) if j not in within]
+        groups = [unit[list(group)] for group in self.categories]
+        groups += [np.stack([self.low[j] * unit[j], self.high[j] * unit[j]]) for j in alone]
+        return np.concatenate([*groups, unit[-1:]]), np.cumsum([0, *map(len, groups)])
+
+    def snapped(self, row: Floats) -> Floats:
+        """A row that lies there but for rounding, with the 1 of the intercept behind it, as one that does."""
+        row = np.append(np.clip(row[:-1], self.low, self.high), 1.0)
+        for group in self.categories:
+            row[list(group)] = np.rint(row[list(group)])
+        return row
+
+    def contain(self, rows: Floats) -> Bools:
+        """Which rows lie there."""
+        inside = ((rows >= self.low) & (rows <= self.high)).all(axis=1)
+        for group in self.categories:
+            inside &= (np.isin(rows[:, group], (0.0, 1.0))).all(axis=1) & (rows[:, group].sum(axis=1) == 1)
+        return np.asarray(inside)
+
+
+class ChangedTable(EqualByContent):
+    """`DataChange` itself, or what a file holds of it: its settings, and by what the training table can be told."""
+
+    kind: str
+    words: ClassVar[ShiftWords] = ShiftWords(
+        changes="changes of the training table",
+        one="one refit of the last layer, and delta the number of training rows that changed before it",
+        assumed="A later model is a refit of the last layer, up to the tolerance that is named, on the training table "
+        "with as many changed rows; the preprocessing, hidden layers, classes and threshold stay as they are.",
+    )
+    no_draws: ClassVar[str] = "no changed table is more likely than another, so nothing is drawn"
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> AbsentTable:
+        """What a file holds of the set."""
+        about.only(
+            "kind", "loss", "C", "tolerance", "class_weight", "rows", "table", "low", "high", "categories", "weight"
+        )
+        about.choice("loss", "logistic", "squared")
+        for name in ("C", "tolerance", "weight"):
+            about.number(name, above=0)
+        about.integer("rows", 1), about.text("table"), about.any("class_weight")
+        return AbsentTable(about.choice("kind", *CHANGES), dict(about.content))
+
+
+@dataclass(frozen=True, eq=False)
+class AbsentTable(ChangedTable):
+    """`DataChange` of which a file holds the settings and the digest of the table, but not the table."""
+
+    kind: str
+    content: dict[str, Any]
+    missing: ClassVar[str] = "the file holds only a digest of the training table; pass shifts=apas.DataChange(...)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the file says."""
+        return dict(self.content)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise InputError(f"`shifts` are not complete: {self.missing}.")
+
+    directions = margins = radii = contains = measure = region = bind = _refuse
+
+
+@dataclass(frozen=True, eq=False)
+class LastLayer:
+    """A training table behind a model: the problem that its last layer solves, and where rows may be added."""
+
+    network: FeedForward
+    problem: FitProblem
+    added: AddedRows
+    table: Floats
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def rows(self, X: Floats) -> Floats:
+        """Rows in model units as they enter the last layer, with a 1 behind them."""
+        return last_layer_rows(self.network, X)
+
+
+def last_layer_rows(network: FeedForward, X: Floats) -> Floats:
+    """Rows in model units as they enter the last layer of a network, with a 1 behind them."""
+    names = network.activations
+    if names:
+        X = activate(names[-1], scores(network.weights[:-1], network.biases[:-1], names[:-1], X))
+    return np.column_stack([X, np.ones(len(X))])
+
+
+@dataclass(frozen=True)
+class RefitReport:
+    """What was measured at a real refit.
+
+    Attributes
+    ----------
+    changes : int or None
+        How many rows changed in the way that the set speaks of; None if the tables differ in another way.
+    gradient : float
+        Norm of the gradient on the new table at the new parameters, in the norm of the inverse Hessian, rounded up.
+    tolerance : float
+        What the set grants it.
+    why : str
+        What else keeps the theorem from applying; empty if nothing does.
+    """
+
+    changes: int | None
+    gradient: float
+    tolerance: float
+    why: str = ""
+
+    def applies(self, delta: float) -> bool:
+        """Whether a claim about so many changes speaks of this refit."""
+        return not self.why and self.changes is not None and self.changes <= delta and self.gradient <= self.tolerance
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        told = f"the gradient at the new model is at most {at_most(self.gradient)} in the norm of the inverse Hessian"
+        enough = "within" if self.gradient <= self.tolerance else "beyond"
+        changed = self.why or f"{self.changes} training rows changed"
+        return f"{changed}; {told}, {enough} the tolerance of {self.tolerance:g}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DataChange(ChangedTable):
+    """Every refit of a model's last layer after at most `delta` training rows changed; `delta` is a number of rows.
+
+    Parameters
+    ----------
+    kind : {"removed", "relabelled", "added", "replaced"}
+        Which change: any rows are removed; they get the other label; rows are added, anywhere within the ranges below
+        and with any label; or as many are removed and added.
+    X : array_like or data frame of shape (n, features)
+        The training table, in the units of the rows that are certified.
+    y : array_like of shape (n,)
+        Its labels, of two classes.
+    loss : {"logistic", "squared"}, default "logistic"
+        That of `LogisticRegression`, or of `RidgeClassifier`.
+    C : float, default 1.0
+        Inverse strength of the L2 penalty on the weights; for a ridge classifier ``1 / alpha``. The intercept is not
+        penalised.
+    sample_weight : array_like of shape (n,), optional
+    class_weight : mapping from label to weight, optional
+        Fixed weights; "balanced" ones change with the table, which is not covered.
+    tolerance : float, default 1e-3
+        How large the gradient at a refit may be, in the norm of the inverse Hessian at the minimiser on the table as it
+        is: about the distance from the refit's own minimiser in standard errors. Every parameter vector with such a
+        gradient is a refit; `gradient` measures it.
+    low, high : array_like, optional
+        Range of each column of added rows as it enters the last layer; that of the table unless given.
+    categories : sequence of sequences of int, optional
+        Columns of which exactly one is 1 and the others are 0 in each added row: those of a one-hot encoding.
+    weight : float, default 1.0
+        The largest sample weight of an added row.
+
+    Notes
+    -----
+    Certified by ``method="refit"``. What voids the claim: a preprocessing or hidden layers that are fitted again, other
+    settings, a solver that stops short of the tolerance (the default of `LogisticRegression` may; use
+    ``solver="newton-cholesky", tol=1e-8``, and let `audit` measure the refit).
+
+    Examples
+    --------
+    >>> import apas
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> y = (X[:, 0] + np.random.default_rng(1).normal(size=400) > 0).astype(int)
+    >>> model = LogisticRegression(solver="newton-cholesky", tol=1e-8).fit(X, y)
+    >>> change = DataChange("removed", X, y)
+    >>> certificate = apas.certify(model, [[0.6, 0.0]], 5, target=1, shifts=change, method="refit")[0]
+    >>> certificate.verdict.name, change.gradient(model) < 1e-6
+    ('CERTIFIED', True)
+    """
+
+    kind: str
+    X: Any
+    y: Any
+    loss: str = field(default="logistic", kw_only=True)
+    C: float = field(default=1.0, kw_only=True)
+    sample_weight: Any = field(default=None, kw_only=True)
+    class_weight: Mapping[Any, float] | None = field(default=None, kw_only=True)
+    tolerance: float = field(default=1e-3, kw_only=True)
+    low: Any = field(default=None, kw_only=True)
+    high: Any = field(default=None, kw_only=True)
+    categories: Sequence[Sequence[int]] = field(default=(), kw_only=True)
+    weight: float = field(default=1.0, kw_only=True)
+    _bound: list[Any] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        for name, known in (("kind", CHANGES), ("loss", tuple(CLASSIFIERS.values()))):
+            if getattr(self, name) not in known:
+                wanted = ", ".join(map(repr, known))
+                raise InputError(f"`{name}` of DataChange must be one of {wanted}, got {getattr(self, name)!r}.")
+        for name in ("C", "tolerance", "weight"):
+            object.__setattr__(self, name, check_number(getattr(self, name), name, "DataChange", above=0))
+        if self.class_weight is not None and not isinstance(self.class_weight, Mapping):
+            raise InputError(
+                "`class_weight` of DataChange must map labels to weights that stay as they are, got "
+                f"{self.class_weight!r}; weights that are computed from the table change with it, which is not covered."
+            )
+        rows = len(self.X) if hasattr(self.X, "__len__") else 0
+        check_labels(self.y, rows, owner="DataChange")
+        if rows < 2:
+            raise InputError(f"`X` of DataChange must be the training table, with 2 rows or more, got {rows}.")
+        for name in ("X", "y"):  # what may change behind our back would not be the table of the digest
+            object.__setattr__(self, name, copy.copy(getattr(self, name)))
+        object.__setattr__(self, "sample_weight", _weights(self.sample_weight, rows))
+        for name in ("low", "high"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, np.array(getattr(self, name), dtype=np.float64))
+        object.__setattr__(self, "categories", tuple(tuple(map(int, group)) for group in self.categories))
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        weights = None if self.class_weight is None else [[plain(k), float(v)] for k, v in self.class_weight.items()]
+        ends = {name: None if getattr(self, name) is None else getattr(self, name).tolist() for name in ("low", "high")}
+        table = data_digest(self.X, self.y, *(() if self.sample_weight is None else (self.sample_weight,)))
+        told = {"kind": self.kind, "loss": self.loss, "C": self.C, "tolerance": self.tolerance, "class_weight": weights}
+        told |= {"rows": len(self.X), "table": table, **ends, "categories": [list(g) for g in self.categories]}
+        return {**told, "weight": self.weight}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings, and the digest of the table, as JSON values."""
+        return dict(self._content)
+
+    def bind(self, model: Any) -> LastLayer:
+        """The table behind a model, which is read once; `Unsupported` if the last layer is no such classifier."""
+        for known, _, layer in self._bound:
+            if known is model:
+                return layer  # type: ignore[no-any-return]
+        read = as_model(model)
+        digest = model_digest(read)
+        same = [layer for _, known, layer in self._bound if known == digest]
+        self._bound[:] = [*self._bound[-3:], (model, digest, same[0] if same else self._read(read))]
+        return self._bound[-1][2]  # type: ignore[no-any-return]
+
+    def _read(self, model: Model) -> LastLayer:
+        network = model.as_feedforward() if offers(model, Dense) else None
+        if network is None or len(model.classes) != 2 or network.weights[-1].shape[1] != 1:
+            what = "a linear classifier or a dense network with two classes and one score"
+            raise Unsupported(f"DataChange needs {what}, got {model!r}; use apas.ObservedShifts(apas.retrain(...)).")
+        if network.given_biases[-1] is None or (offers(model, Arithmetic) and model.dtype == "float32"):
+            raise Unsupported(f"DataChange needs a model in float64 whose last layer has an intercept, got {model!r}.")
+        if offers(model, FromEstimator):
+            self._compare(model.estimator)
+        return self._behind(model, network, self.X, self.y, self.sample_weight)
+
+    def _compare(self, estimator: Any) -> None:
+        """Refuse settings that are not those of a scikit-learn classifier."""
+        final = estimator[-1] if hasattr(estimator, "steps") else estimator
+        name, given = type(final).__name__, final.get_params()
+        if name == "MLPClassifier":
+            return
+        if name not in CLASSIFIERS:
+            others = "LogisticRegression, RidgeClassifier, or the last layer of a network"
+            raise Unsupported(f"DataChange speaks of refits of {others}, got a {name}; use apas.ObservedShifts.")
+        own = {"loss": CLASSIFIERS[name], "C": given["C"] if "C" in given else 1 / given["alpha"]}
+        own |= {"class_weight": given["class_weight"], "fit_intercept": given["fit_intercept"]}
+        told = {"loss": self.loss, "C": self.C, "class_weight": self.class_weight, "fit_intercept": True}
+        told |= {"penalty": "l2", "l1_ratio": 0.0, "positive": False, "multi_class": "auto"}
+        own |= {key: given[key] for key in ("penalty", "positive") if given.get(key, "deprecated") != "deprecated"}
+        own |= {"l1_ratio": given["l1_ratio"]} if given.get("l1_ratio") else {}
+        for key, value in own.items():
+            near = key == "C" and math.isclose(value, self.C, rel_tol=1e-12)
+            if value != told[key] and not near:
+                must = f"`{key}` of DataChange must be that of the {name}"
+                raise InputError(f"{must}, {value!r}, got {told[key]!r}; refits with other settings are other models.")
+
+    def _behind(self, model: Model, network: FeedForward, X: Any, y: Any, sample_weight: Floats | None) -> LastLayer:
+        encoded = encoded_rows(model, X)[1]
+        given = check_labels(y, len(encoded), model.classes, owner="DataChange")
+        labels = class_indices(model.classes, np.asarray(given, dtype=object), len(encoded))
+        by_class = [float((self.class_weight or {}).get(label, 1.0)) for label in model.classes]
+        if not all(0 < w < math.inf for w in by_class):
+            raise InputError(f"`class_weight` of DataChange must hold positive numbers, got {self.class_weight!r}.")
+        base = self.C * (np.ones(len(encoded)) if sample_weight is None else sample_weight)
+        weights, turned = (base * np.take(by_class, index) for index in (labels, 1 - labels))
+        table = np.column_stack([encoded, labels, weights, turned])
+        Z, logistic = last_layer_rows(network, encoded), self.loss == "logistic"
+        coded = np.asarray(labels if logistic else 2.0 * labels - 1.0, dtype=np.float64)
+        problem = FitProblem(Z, coded, weights, turned, logistic)
+        low = Z[:, :-1].min(axis=0) if self.low is None else self.low
+        high = Z[:, :-1].max(axis=0) if self.high is None else self.high
+        wide = (Z.shape[1] - 1,)
+        columns = [column for group in self.categories for column in group]
+        fine = low.shape == high.shape == wide and (low <= high).all() and np.isfinite([low, high]).all()
+        if not fine or sorted(set(columns)) != sorted(columns) or not all(0 <= c < wide[0] for c in columns):
+            raise InputError(
+                f"`low`, `high` and `categories` of DataChange must give ranges of the {wide[0]} columns that enter "
+                "the last layer, and name columns of them at most once."
+            )
+        added = AddedRows(low, high, self.categories, self.C * self.weight * max(by_class))
+        return LastLayer(network, problem, added, table)
+
+    def table(self, model: Any) -> Floats:
+        """The training table in model units: columns, labels 0 and 1, weights, and weights with the other label.
+
+        What the separate checker asks for: ``np.save("table.npy", change.table(model))``.
+        """
+        return self.bind(model).table.copy()
+
+    def gradient(self, model: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:
+        """Norm of the gradient at a model's parameters, in the norm of the inverse Hessian; on another table if given.
+
+        What the library's solver left: of a refit it must not exceed `tolerance`.
+        """
+        if X is None:
+            return self.refit_report(model, model, self.X, self.y, self.sample_weight).gradient
+        return self.refit_report(model, model, X, y, sample_weight).gradient
+
+    def refit_report(self, base: Any, new: Any, X: Any, y: Any, sample_weight: Any = None) -> RefitReport:
+        """Measure a real refit `new` of the model `base` on a table: how it changed, and how large the gradient is."""
+        old, successor = as_model(base), as_model(new)
+        layer = self.bind(old)
+        network = successor.as_feedforward() if offers(successor, Dense) else None
+        if network is None or network.parameters.shapes != layer.network.parameters.shapes:
+            return RefitReport(None, math.inf, self.tolerance, "the new model has another architecture")
+        cut, width = -layer.problem.Z.shape[1], layer.problem.Z.shape[1]
+        hidden = [net.parameters.values[:cut] for net in (network, layer.network)]
+        now = self._behind(old, layer.network, X, y, _weights(sample_weight, len(X)))
+        theta = network.parameters.values[cut:]
+        centre = layer.kept.setdefault("centre", layer.problem.minimiser())
+        half = np.linalg.cholesky(layer.problem.hessian(centre))
+        whitening, problem = np.linalg.inv(half), now.problem
+        norm = float(np.linalg.norm(whitening @ problem.gradient(theta))) * (1 + 1e-6)
+        # what rounding can hide: the sums of the gradient and of the product, n + 10 terms each at most
+        sums = np.abs(problem.Z).T @ (problem.weights * (np.abs(problem.residuals(problem.Z @ theta)) + 1e-9))
+        norm += (len(problem.Z) + 10) * 2.0**-51 * float(np.linalg.norm(np.abs(whitening) @ (sums + np.abs(theta))))
+        changes, why = self._count(layer, now.table, now.problem.Z[:, : width - 1])
+        why = why if np.array_equal(hidden[0], hidden[1]) else "the hidden layers have changed"
+        return RefitReport(changes, norm, self.tolerance, why)
+
+    def _count(self, layer: LastLayer, table: Floats, rows: Floats) -> tuple[int | None, str]:
+        """How many rows changed, as the set counts them, and why it does not."""
+        before, after = (Counter(map(bytes, np.ascontiguousarray(t))) for t in (layer.table, table))
+        gone, new = (before - after).total(), (after - before).total()
+        if self.kind == "removed" and new:
+            return None, f"{new} rows are new, while the claim is about removed rows"
+        if self.kind == "added" and gone:
+            return None, f"{gone} rows are gone, while the claim is about added rows"
+        if self.kind == "relabelled":
+            other = layer.table.copy()
+            other[:, -3], other[:, [-2, -1]] = 1 - other[:, -3], other[:, [-1, -2]]
+            partner = dict(zip(map(bytes, layer.table), map(bytes, other), strict=True))
+            turned = Counter({partner[row]: count for row, count in (before - after).items()})
+            return (gone, "") if turned == after - before else (None, "rows changed in more than their labels")
+        fresh = np.array([bytes(row) not in before for row in np.ascontiguousarray(table)], dtype=bool)
+        inside = layer.added.contain(rows[fresh]) & (table[fresh, -2] <= layer.added.weight)
+        if self.kind in ("added", "replaced") and not inside.all():
+            return None, f"{int((~inside).sum())} added rows lie outside of the ranges, or weigh more than is granted"
+        return max(gone, new), ""
+
+    def radii(self, parameters: Parameters) -> Floats:
+        """No parameter moves by itself: a refit moves those of the last layer together."""
+        return np.zeros(len(parameters))
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise Unsupported(f'DataChange is certified by method="refit" alone: {self.no_draws}.')
+
+    directions = margins = _refuse
+
+    def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
+        """Nobody knows from parameters alone: `refit_report` asks for the table, and measures."""
+        raise Unsupported(
+            "whether a model is a refit on changed data only its table shows; pass it to audit as `data`."
+        )
+
+    def measure(self, parameters: Parameters) -> str:
+        """The set itself: there is no distribution on it."""
+        return self.region(parameters)
+
+    def region(self, parameters: Parameters) -> str:
+        """The set in words."""
+        content, what = self._content, "logistic regression" if self.loss == "logistic" else "ridge classifier"
+        with_weights = "" if self.class_weight is None and self.sample_weight is None else " with its weights"
+        change = {
+            "added": "added within the given ranges",
+            "replaced": "removed and as many added within the given ranges",
+        }
+        rows = change.get(self.kind, self.kind)
+        return (
+            f"refits of the last layer as an L2-regularised {what} (C = {self.C:g}) to a gradient of at most "
+            f"{self.tolerance:g} in the norm of the inverse Hessian, after at most delta of {content['rows']} training "
+            f"rows (table {content['table']}{with_weights}) were {rows}; preprocessing and hidden layers stay"
+        )
+
+    def __repr__(self) -> str:
+        return f"DataChange({self.kind!r}, {self._content['rows']} rows, {self.loss}, C={self.C:g})"
+
+
+def _weights(given: Any, rows: int) -> Floats | None:
+    """Sample weights as positive numbers."""
+    if given is None:
+        return None
+    weights = np.array(given, dtype=np.float64)
+    if weights.shape != (rows,) or not (np.isfinite(weights) & (weights > 0)).all():
+        raise InputError(f"`sample_weight` of DataChange must hold a positive number for each of {rows} rows.")
+    weights.flags.writeable = False
+    return weights

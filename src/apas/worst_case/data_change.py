@@ -1,0 +1,529 @@
+"""The least score of a row over every refit on changed data: a ball that holds all refits, and a bound within it.
+
+The theorem and its proof are in docs/mathematics.md. Everything is computed in coordinates in which the Hessian is
+nearly the identity: with a triangular matrix W of floats, `zt_i` = W z_i, the norm of a change D of the parameters is
+that of W^-T D, and that of a gradient g is that of W g. W is what it is, not the inverse of anything: it needs no
+residual, and how far W H W' is from the identity is proved once (`gap`).
+
+Every number is rounded to the side on which the statement stays true: sums by gamma_n = n u / (1 - n u) times their
+absolute terms, in whatever order they are added; eigenvalues by a Cholesky factorisation that succeeds with Rump's
+allowance; the exponential function by `RELATIVE`, which is 500 times what libraries grant it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from apas._typing import Floats, Indices
+from apas.shifts.data_change import AddedRows, FitProblem, expit, slope
+
+UNIT = 2.0**-53
+#: Relative error of an expression of a few exponential functions.
+RELATIVE = 2.0**-44
+#: Radii that are tried, times the median row's norm, how many, and how often the gaps between them are halved at most.
+NEAREST, FARTHEST, COUNT, HALVINGS, WORK = 0.024, 12.0, 96, 4, 3e9
+#: Where thresholds lie among the sorted costs of rows, in units of k, and which part of the k rows is taken out of the
+#: quadratic bound.
+THRESHOLDS, SPARED = (1, 2, 4, 8, 16, 32), (0.0, 0.25, 0.5, 1.0)
+#: The second derivative of the logistic function is largest here, and so large, rounded up.
+STEEPEST, TOP = math.log(2.0 + math.sqrt(3.0)), (1 + 2.0**-50) / (6.0 * math.sqrt(3.0))
+#: Pieces into which an edge of the planar set of added rows is cut.
+PIECES = 32
+
+
+def gamma(terms: int) -> float:
+    """What rounding adds to a sum of so many products, as a part of the sum of their magnitudes."""
+    return terms * UNIT / (1 - terms * UNIT)
+
+
+def least_eigenvalue(matrix: Floats, error: float) -> float:
+    """A proved lower bound on the least eigenvalue of every symmetric matrix within `error` of a matrix of floats."""
+    size, diagonal = len(matrix), np.diag(matrix)
+    if not np.isfinite(matrix).all():
+        return -math.inf
+    guess = float(np.linalg.eigvalsh(matrix)[0])
+    # Rump (2006): a matrix is positive definite if Cholesky's factorisation succeeds after the diagonal was lowered by
+    # gamma_(n+1) / (1 - gamma_(n+1)) times the trace; twice as much covers the rounding of the lowered diagonal itself
+    allowance = 2 * gamma(size + 3) * float(np.abs(diagonal).sum() + size * abs(guess)) + 1e-280
+    for more in (1.0, 1e2, 1e4, 1e6, 1e8):
+        low = guess - more * allowance
+        lowered = matrix - (low + 2 * allowance) * np.eye(size)
+        try:
+            np.linalg.cholesky(lowered)
+        except np.linalg.LinAlgError:
+            continue
+        return low - error - 4 * UNIT * float(np.abs(diagonal).sum())  # the last for the sums that made the matrix
+    return -math.inf
+
+
+def secant(m: Floats, t: Floats) -> Floats:
+    """Mean slope of the logistic function between m and m + t, t > 0, with a small relative error.
+
+    p(m + t) - p(m) = 2 sinh(t / 2) sqrt(p'(m) p'(m + t)), written so that nothing cancels or overflows.
+    """
+    a, b = np.abs(m), np.abs(m + t)
+    grown = -np.expm1(-t) * np.exp(-0.5 * np.maximum(a + b - t, 0.0))
+    return np.asarray(grown / (t * (1 + np.exp(-a)) * (1 + np.exp(-b))))
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """What a radius allows to each row: how much its gradient can change either way, and how curved its loss is.
+
+    `up` and `down` bound the change of the coefficient of z_i in the gradient, in the two directions; `convex` and
+    `concave` the weighted second derivative of the residual.
+    """
+
+    up: Floats
+    down: Floats
+    convex: Floats
+    concave: Floats
+
+
+@dataclass(frozen=True)
+class RefitBall:
+    """A radius within which every refit on data with at most `changes` changed rows lies, and what proves it."""
+
+    radius: float
+    changes: int
+    threshold: float = 0.0
+    spared: int = 0
+
+
+class RefitScores:
+    """Bounds on the score of rows over every refit after at most k changes of one kind.
+
+    Parameters
+    ----------
+    problem : FitProblem
+    kind : {"removed", "relabelled", "added", "replaced"}
+    tolerance : float
+        How large the gradient at a refit may be in the norm of the inverse Hessian at the minimiser.
+    added : AddedRows
+    """
+
+    def __init__(self, problem: FitProblem, kind: str, tolerance: float, added: AddedRows) -> None:
+        self.problem, self.kind, self.tolerance, self.added = problem, kind, tolerance, added
+        self.theta = problem.minimiser()
+        Z, width, size = problem.Z, problem.Z.shape[1], np.abs(problem.Z)
+        self.m = Z @ self.theta
+        #: How far scores may be from what they are in real arithmetic.
+        self.off = gamma(width) * (size @ np.abs(self.theta))
+        # p, 1 - p and p' change by a part of at most |t| when a score changes by t, as the derivatives of their
+        # logarithms lie in [-1, 1]
+        self.relative = RELATIVE + 2 * self.off
+        lower = np.linalg.cholesky(problem.hessian(self.theta))
+        self.W = np.tril(np.linalg.solve(lower, np.eye(width)))
+        if not np.isfinite(self.W).all() or not np.diag(self.W).all():
+            raise np.linalg.LinAlgError("the Hessian is singular")
+        self.zt = Z @ self.W.T
+        self.zt_off = gamma(width) * np.linalg.norm(size @ np.abs(self.W).T, axis=1) * (1 + 1e-12)
+        self.norms = (np.linalg.norm(self.zt, axis=1) + self.zt_off) * (1 + 1e-14)
+        whole = (self.W * problem.penalised) @ self.W.T, (np.abs(self.W) * problem.penalised) @ np.abs(self.W).T
+        self.ridge, self.ridge_off = 0.5 * (whole[0] + whole[0].T), 2 * gamma(width) * float(np.linalg.norm(whole[1]))
+        curved = problem.curvatures(self.m)
+        gram, error = self.gram(curved)
+        error += self.ridge_off + float((curved * self.norms**2) @ self.relative) * (1 + 1e-10)
+        low, high = least_eigenvalue(gram + self.ridge, error), -least_eigenvalue(-gram - self.ridge, error)
+        #: How far the whitened Hessian may be from the identity.
+        self.gap = max(1 - low, high - 1)
+        #: Norm of the gradient at the centre, and what a refit may leave of its own.
+        self.start = (self.gradient_norm(problem, self.theta) + tolerance * math.sqrt(max(high, 1.0))) * (1 + 1e-14)
+        self.reach = self._reach_of_added() if kind in ("added", "replaced") else 0.0
+        self.effects = lru_cache(maxsize=64)(self._effects)
+        self.balls = self._balls()
+
+    def gram(self, weights: Floats, rows: Indices | slice = slice(None)) -> tuple[Floats, float]:
+        """The sum of ``weights[i] zt_i zt_i'`` over some rows, and how far it may be off in the spectral norm."""
+        zt, norms = self.zt[rows], self.norms[rows]
+        gram, size = (zt.T * weights) @ zt, np.abs(weights) * norms
+        error = gamma(len(zt) + 3) * float(size @ norms) + 2.01 * float(size @ self.zt_off[rows])
+        return 0.5 * (gram + gram.T), error * (1 + 1e-10)
+
+    def gradient_norm(self, problem: FitProblem, theta: Floats) -> float:
+        """An upper bound on the norm of the gradient of a problem at parameters, in the coordinates of the centre."""
+        m, Z = problem.Z @ theta, np.abs(problem.Z)
+        residual = problem.residuals(m)
+        off = gamma(Z.shape[1]) * (Z @ np.abs(theta))
+        wrong = (np.abs(residual) if problem.logistic else np.abs(m) + 1.0) * (RELATIVE + 2 * off)
+        wrong = wrong if problem.logistic else off + RELATIVE * (np.abs(m) + 1.0)
+        sizes = problem.weights * (wrong + gamma(len(Z) + 4) * np.abs(residual))
+        error = (Z.T @ sizes) * (1 + 1e-9) + gamma(4) * np.abs(problem.penalised * theta)
+        gradient = problem.gradient(theta)
+        error += gamma(4) * np.abs(gradient)
+        error += gamma(len(self.W)) * np.abs(gradient)
+        return float(np.linalg.norm(self.W @ gradient) + np.linalg.norm(np.abs(self.W) @ error)) * (1 + 1e-12)
+
+    def _widths(self, radius: float) -> Floats:
+        """How far the score of each row can move within a radius, and the rounding of scores."""
+        moved = radius * self.norms
+        return np.asarray(moved + self.off + 4 * UNIT * (np.abs(self.m) + moved))
+
+    def _effects(self, radius: float) -> Effects:
+        problem, m, t = self.problem, self.m, self._widths(radius)
+        c, other, turns = problem.weights, problem.turned, self.kind == "relabelled"
+        if not problem.logistic:
+            apart, const = (other - c, (other + c) * problem.y) if turns else (-c, c * problem.y)
+            ends = [apart * end + const for end in (m - t, m + t)]
+            error = RELATIVE * (c + other) * (np.abs(m) + t + 1.0)
+            up, down = (np.maximum(np.maximum(s * ends[0], s * ends[1]), 0.0) + error for s in (1.0, -1.0))
+            return Effects(up, down, np.zeros(len(m)), np.zeros(len(m)))
+        sign = 1.0 - 2.0 * problem.y
+        worst = expit(sign * m + t)  # the largest |p - y|, at an end since p is monotone
+        size = c * worst * (1 + 2 * self.relative)
+        if turns:  # c |p - y| + c' |p - y'| is monotone in p: largest at an end
+            ends = [c * part + other * (1 - part) for part in (worst, expit(sign * m - t))]
+            size = np.where(c == other, c, np.maximum(*ends) + 2 * self.relative * (c + other))
+        up, down = np.where(problem.y > 0, size, 0.0), np.where(problem.y > 0, 0.0, size)
+        low, high = m - t, m + t
+        bends = [slope(end) * np.tanh(-0.5 * end) for end in (low, high)]
+        steep = [(low <= at) & (high >= at) for at in (-STEEPEST, STEEPEST)]
+        convex = np.where(steep[0], TOP, np.maximum(*bends)) + RELATIVE
+        concave = np.where(steep[1], TOP, -np.minimum(*bends)) + RELATIVE
+        return Effects(up, down, c * convex, c * concave)
+
+    def _flattest(self, radius: float) -> Floats:
+        """Lower bounds on the weighted mean slopes of the residuals from the centre to anywhere within a radius."""
+        c, m, t = self.problem.weights, self.m, self._widths(radius)
+        if not self.problem.logistic:
+            return c
+        # the slope has one peak, so its mean from m to m + t is least for the shortest or the longest t of either side
+        least = np.minimum(slope(m), np.minimum(secant(m, t), secant(-m, t)))
+        return np.asarray(np.maximum(c * least * (1 - 4 * self.relative - 32 * UNIT * (np.abs(m) + t)), 0.0))
+
+    def _balls(self) -> list[RefitBall]:
+        """Radii that grow together with the number of changes that they hold the refits of."""
+        width, found, best = len(self.W), list[RefitBall](), 0.0
+        radii = (np.geomspace(NEAREST, FARTHEST, COUNT) / float(np.median(self.norms))).tolist()
+        for radius in radii:
+            ball, grown = self._ball(radius)
+            if grown < 0.9 * best:
+                break
+            found, best = [*found, ball], max(best, grown)
+        each = len(self.m) * width**2 + 1000 * width**3
+        for _ in range(int(np.clip(np.log2(WORK / (COUNT * each)), 0, HALVINGS))):  # where it is cheap, closer radii
+            pairs = [(a, b) for a, b in pairwise(found) if a.changes < b.changes]
+            found += [self._ball(math.sqrt(a.radius * b.radius))[0] for a, b in pairs]
+            found.sort(key=lambda ball: ball.radius)
+        most = np.maximum.accumulate([0, *(ball.changes for ball in found)])
+        return [ball for ball, before in zip(found, most, strict=False) if ball.changes > before]
+
+    def _ball(self, radius: float) -> tuple[RefitBall, float]:
+        """The most changes whose refits lie within a radius, and how much the gradient grows up to it at least."""
+        flat = self._flattest(radius)
+        gram, error = self.gram(flat)
+        matrix, error = gram + self.ridge, error + self.ridge_off
+        curved = least_eigenvalue(matrix, error)
+        return self._largest(radius, flat, matrix, error, curved), radius * curved
+
+    def _costs(self, radius: float, flat: Floats) -> Floats:
+        """Per row the most that its change can take from the gradient's growth, without its norm."""
+        if self.kind == "added":
+            return np.zeros(len(self.m))
+        effects = self.effects(radius)
+        cost = np.maximum(effects.up, effects.down)
+        if self.kind == "relabelled":
+            return cost
+        residual = self.problem.weights * np.abs(self.problem.residuals(self.m)) * (1 + 2 * self.relative)
+        residual += 0.0 if self.problem.logistic else self.problem.weights * (self.off + RELATIVE * np.abs(self.m))
+        return np.asarray(np.minimum(cost, (residual + flat * self._widths(radius)) * (1 + 4 * UNIT)))
+
+    def _cost_of_added(self, radius: float) -> float:
+        """The same for an added row, with its norm."""
+        if not self.reach:
+            return 0.0
+        most = 1.0 if self.problem.logistic else self._farthest_score() + self.reach * radius + 1.0
+        return self.added.weight * most * self.reach * (1 + 1e-13)
+
+    def _largest(self, radius: float, flat: Floats, matrix: Floats, error: float, curved: float) -> RefitBall:
+        """The most changes whose refits lie within a radius, by a sum of the largest costs or a quadratic bound."""
+        b, extra = self._costs(radius, flat), self._cost_of_added(radius)
+        room = (radius * curved - self.start) * (1 - 1e-13)
+        if self.kind == "added":
+            return RefitBall(radius, _below(room / extra))
+        costs = b * self.norms * (1 + 1e-14)
+        order = np.argsort(-costs, kind="stable")
+        b, costs = b[order], costs[order]
+        sums = costs.cumsum() * (1 + gamma(len(costs) + 2)) + extra * np.arange(1, len(costs) + 1) * (1 + 1e-13)
+        best = RefitBall(radius, int(np.searchsorted(sums, room)))
+        seed, rounded = max(1, best.changes), 4 * UNIT * radius * float(np.linalg.norm(matrix))
+        for many in (many for many in THRESHOLDS if many * seed < len(costs)):
+            tau = float(costs[many * seed])
+            if not tau > 0:
+                break
+            above = costs[: many * seed]
+            # (a - tau)_+ is at most this times a^2 for every a up to the row's cost
+            quadratic = np.where(above < 2 * tau, (above - tau) / above**2, 1 / (4 * tau)) * (1 + 1e-14)
+            for part in SPARED:
+                spared = round(part * seed)
+                whole = float((above[:spared] - tau).sum()) * (1 + 1e-12)
+                if room - whole <= (best.changes + 1) * (tau + extra):  # what is taken off makes it no better
+                    continue
+                taken, more = self.gram(quadratic[spared:] * b[spared : many * seed] ** 2, order[spared : many * seed])
+                least = least_eigenvalue(
+                    radius * matrix - taken, radius * error + more + rounded + 4 * UNIT * float(np.linalg.norm(taken))
+                )
+                changes = min(_below((least - self.start - whole) * (1 - 1e-13) / (tau + extra)), len(costs))
+                if changes > best.changes:
+                    best = RefitBall(radius, changes, tau, spared)
+        return best
+
+    def curve(self, u: Floats, ball: RefitBall) -> Floats:
+        """Lower bounds on ``u @ theta`` over every refit after at most 0, 1, ... changes, up to those of the ball."""
+        v, radius, effects = self.W @ u, ball.radius, self.effects(ball.radius)
+        length, off = self._length(u, v)
+        a = self.zt @ v
+        a_off = (gamma(len(v)) * self.norms + self.zt_off) * length
+        score, score_off = float(u @ self.theta), gamma(len(u)) * float(np.abs(u) @ np.abs(self.theta))
+        bend = 0.0
+        if self.problem.logistic:
+            # what bends upwards helps; rounding of the effects is charged at the largest bend, 0.0963
+            bends = np.where(a > 0, a * effects.convex, -a * effects.concave)
+            bent, error = self.gram(bends + (0.1 * a_off + 8 * UNIT * np.abs(a)) * self.problem.weights)
+            bend = 0.5 * radius**2 * max(0.0, -least_eigenvalue(-bent, error))
+        fixed = self.start * length + radius * (self.gap * length + off) + bend
+        falls = (
+            np.arange(1, ball.changes + 1) * self.worst_added(v, radius)[0] if self.reach else np.zeros(ball.changes)
+        )
+        if self.kind != "added":
+            harms = np.maximum((a + a_off) * effects.up, (a_off - a) * effects.down)
+            top = -np.sort(-np.partition(harms, len(harms) - ball.changes)[len(harms) - ball.changes :])
+            falls = falls + top.cumsum() * (1 + gamma(ball.changes + 2))
+        falls = np.concatenate([[0.0], falls])
+        return np.asarray(score - score_off - (fixed + falls) * (1 + 1e-13) - 8 * UNIT * abs(score))
+
+    def _length(self, u: Floats, v: Floats) -> tuple[float, float]:
+        """The norm of a whitened row, and how far off it may be."""
+        off = gamma(len(v)) * float(np.linalg.norm(np.abs(self.W) @ np.abs(u))) * (1 + 1e-12)
+        return (float(np.linalg.norm(v)) + off) * (1 + 1e-14), off
+
+    def largest(self, u: Floats, offset: float) -> tuple[int, float, RefitBall | None]:
+        """The most changes after which every refit scores above `offset`, the bound then, and the ball of it."""
+
+        def here(i: int) -> tuple[int, float]:
+            curve = self.curve(u, self.balls[i]) - offset - 4 * UNIT * abs(offset)
+            below = np.flatnonzero(~(curve > 0))
+            most = int(below[0]) - 1 if len(below) else len(curve) - 1
+            return most, float(curve[max(most, 0)])
+
+        low, high = -1, len(self.balls)  # the score at the changes of a ball falls from ball to ball
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if here(middle)[0] == self.balls[middle].changes else (low, middle)
+        found = [(*here(i), self.balls[i]) for i in (low, low + 1) if 0 <= i < len(self.balls)]
+        return max(found, key=lambda answer: answer[0], default=(0, -math.inf, None))
+
+    def at(self, u: Floats, offset: float, changes: int) -> tuple[float, RefitBall | None]:
+        """A lower bound on ``u @ theta - offset`` after so many changes, and the ball of it; none beyond all balls."""
+        for ball in self.balls:
+            if ball.changes >= changes:
+                return float(self.curve(u, ball)[changes] - offset - 4 * UNIT * abs(offset)), ball
+        return -math.inf, None
+
+    def cut(self, u: Floats, changes: int, ball: RefitBall) -> Floats:
+        """A vector G with about ``G @ u`` for the bound at u, and no more than ``G @ x`` at any x: it is concave."""
+        v, radius, effects = self.W @ u, ball.radius, self.effects(ball.radius)
+        a = self.zt @ v
+        slopes = np.where(a > 0, effects.up, -effects.down)
+        fall = (self.start + radius * self.gap) * v / max(float(np.linalg.norm(v)), 1e-300)
+        if self.kind != "added":
+            top = np.argsort(-a * slopes, kind="stable")[:changes]
+            fall = fall + slopes[top] @ self.zt[top]
+        if self.problem.logistic:
+            bends = np.where(a > 0, effects.convex, -effects.concave)
+            values, vectors = np.linalg.eigh(self.gram(a * bends)[0])
+            weight = 0.5 * radius**2 if values[-1] > 0 else 0.0
+            fall = fall + weight * (bends * (self.zt @ vectors[:, -1]) ** 2) @ self.zt
+        if self.reach:
+            _, _, label, row = self.worst_added(v, radius)
+            sign = -1.0 if label == 1 else 1.0
+            place = np.array(sign * float(row @ self.theta) + self.reach * radius)
+            residual = sign * self.added.weight * float(expit(place) if self.problem.logistic else place + 1.0)
+            fall = fall + changes * residual * (self.W @ row)
+        return np.asarray(self.theta - self.W.T @ fall)
+
+    def _reach_of_added(self) -> float:
+        """An upper bound on the norm of whitened rows that may be added: pair by pair of groups the largest product."""
+        points, starts = self.added.points
+        white = points @ self.W.T
+        products = white @ white.T
+        pairs = np.maximum.reduceat(np.maximum.reduceat(products, starts, axis=0), starts, axis=1)
+        # within a group a row takes one point; on a box the square is convex, so that it is largest at an end
+        np.fill_diagonal(pairs, np.maximum.reduceat(np.diag(products), starts))
+        sizes = np.linalg.norm(np.abs(points) @ np.abs(self.W).T, axis=1)
+        error = 8 * gamma(len(self.W) + 2) * float(np.maximum.reduceat(sizes, starts).sum()) ** 2
+        return math.sqrt(max(0.0, float(pairs.sum())) + error) * (1 + 1e-13)
+
+    def _farthest_score(self) -> float:
+        """The largest magnitude of a score at the centre among rows that may be added."""
+        points, starts = self.added.points
+        scores = np.abs(points @ self.theta) + gamma(len(self.theta)) * (np.abs(points) @ np.abs(self.theta))
+        return float(np.maximum.reduceat(scores, starts).sum()) * (1 + 1e-12)
+
+    def worst_added(self, v: Floats, radius: float) -> tuple[float, Floats, float, Floats]:
+        """How much an added row can take from the score of a whitened row at most; about the worst one, and its label.
+
+        Last a mix of such rows that takes about as much as the bound says.
+        """
+        points, _ = self.added.points
+        white = points @ self.W.T
+        scores, effects = points @ self.theta, white @ v
+        # rounding of both numbers of each point; rows are sums of one point per group
+        off = (
+            gamma(2 * len(v)) * (np.abs(points) @ np.abs(self.theta)),
+            gamma(2 * len(v)) * (np.abs(points) @ np.abs(self.W).T @ np.abs(v)),
+        )
+        wide = float(off[0].sum()), float(off[1].sum())
+        found = []
+        for sign in (1.0, -1.0):  # a row of class 0 takes where its effect is positive, one of class 1 where negative
+            most, row, mixed = self._most_along(sign * scores, sign * effects, self.reach * radius + wide[0], wide[1])
+            label = (0.0 if self.problem.logistic else -1.0) if sign > 0 else 1.0
+            found.append((most * self.added.weight * (1 + 1e-12), row, label, mixed))
+        return max(found, key=lambda worst: worst[0])
+
+    def _most_along(self, scores: Floats, effects: Floats, wide: float, off: float) -> tuple[float, Floats, Floats]:
+        """An upper bound on effect times residual over added rows, a row that comes close, and a mix that comes closer.
+
+        In the plane of scores and effects the rows fill a polygon, a sum of one per group. The residual grows with the
+        score, so the upper side of it counts: its edges, by falling slope, start at the least score.
+        """
+        points, starts = self.added.points
+        at, edges = np.zeros(points.shape[1]), list[tuple[float, float, float, Floats]]()
+        s, e = 0.0, 0.0
+        for group in np.split(np.arange(len(points)), starts[1:]):
+            hull = _upper_side(scores[group], effects[group])
+            first = group[hull[0]]
+            s, e, at = s + float(scores[first]), e + float(effects[first]), at + points[first]
+            for i, j in zip(group[hull[:-1]], group[hull[1:]], strict=True):
+                run, rise = float(scores[j] - scores[i]), float(effects[j] - effects[i])
+                edges.append((rise / run, run, rise, points[j] - points[i]))
+        best, tall, row, taller, mixed = 0.0, 0.0, at, 0.0, at
+        parts = np.linspace(0.0, 1.0, PIECES + 1)
+        for slanted, run, rise, step in [(0.0, 0.0, 0.0, np.zeros_like(at)), *sorted(edges, key=lambda edge: -edge[0])]:
+            heights, places = e + parts * rise + off, s + parts * run + wide
+            grown = expit(places) if self.problem.logistic else np.maximum(places + 1.0, 0.0)
+            box = np.maximum(np.maximum(heights[:-1], heights[1:]), 0.0) * grown[1:]
+            if self.problem.logistic:  # its logarithm is concave, so a piece lies below the tangent in its middle
+                height, place = 0.5 * (heights[1:] + heights[:-1]), 0.5 * (places[1:] + places[:-1])
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    tilt = np.abs(slanted / height + expit(-place)) * (run / PIECES / 2)
+                    tangent = np.where(height > 0, height * expit(place) * np.exp(tilt), np.inf)
+                box = np.minimum(box, np.nan_to_num(tangent, nan=np.inf))
+            top = int((heights * grown).argmax())
+            if heights[top] * grown[top] > taller:
+                taller, mixed = float(heights[top] * grown[top]), at + parts[top] * step
+            best, at = max(best, float(box.max())), at + step
+            if heights[-1] * grown[-1] > tall:  # a corner is a row whatever the groups are
+                tall, row = float(heights[-1] * grown[-1]), at
+            s, e = s + run, e + rise
+        return best * (1 + 1e-12), row, mixed
+
+
+@dataclass(frozen=True, eq=False)
+class BreakingChange:
+    """A change of the data, and a refit on it that breaks a row: which rows change, and what is added, as often."""
+
+    theta: Floats
+    rows: Indices
+    added: Floats | None
+    label: float
+
+    def applied(self, bounds: RefitScores, count: int) -> FitProblem:
+        """The problem on the changed data."""
+        problem, relabels = bounds.problem, bounds.kind == "relabelled"
+        if len(self.rows):
+            problem = problem.relabelled(self.rows) if relabels else problem.without(self.rows)
+        weight = bounds.added.weight
+        return problem if self.added is None else problem.with_copies(self.added, self.label, weight, count)
+
+    def breaks(self, bounds: RefitScores, u: Floats, offset: float, count: int) -> bool:
+        """Whether it is a refit of the set, and scores below the offset for sure."""
+        score, off = float(u @ self.theta), gamma(len(u) + 2) * float(np.abs(u) @ np.abs(self.theta) + abs(offset))
+        fits = len(self.rows) <= count and len(set(self.rows.tolist())) == len(self.rows)
+        fits = fits and (self.added is None or bool(bounds.added.contain(self.added[None, :-1])[0]))
+        if not fits or not score < offset - off:
+            return False
+        norm = bounds.gradient_norm(self.applied(bounds, count), self.theta)
+        return norm * (1 + bounds.gap) <= bounds.tolerance
+
+
+def breaking_change(bounds: RefitScores, u: Floats, offset: float, count: int) -> BreakingChange | None:
+    """Look for `count` changes after which the refit scores a row below the offset: greedily, and once more there."""
+    theta, added, label = bounds.theta, None, 0.0
+    if bounds.kind in ("added", "replaced"):
+        _, added, label, _ = bounds.worst_added(bounds.W @ u, 0.0)
+        added = bounds.added.snapped(added)
+    for _ in range(1 if bounds.kind == "added" else 2):
+        rows = np.empty(0, dtype=np.intp)
+        if bounds.kind != "added":
+            effects = _influences(bounds, theta, u)
+            rows = np.argsort(effects, kind="stable")[:count]
+            rows = rows[effects[rows] < 0]
+        found = BreakingChange(theta, rows, added, label)
+        theta = found.applied(bounds, count).minimiser(start=theta, enough=1e-3 * bounds.tolerance)
+        found = BreakingChange(theta, rows, added, label)
+        if found.breaks(bounds, u, offset, count):
+            return found
+    return None
+
+
+def least_breaking(
+    bounds: RefitScores, u: Floats, offset: float, above: int, limit: int
+) -> tuple[int, BreakingChange] | None:
+    """The smallest number of changes above one, up to a limit, that an attack is known to break a row with."""
+    spare = float(u @ bounds.theta) - offset
+    if bounds.kind == "added":
+        each = bounds.worst_added(bounds.W @ u, 0.0)[0]
+        guess = spare / each if each > 0 else limit
+    else:
+        fallen = np.cumsum(np.sort(_influences(bounds, bounds.theta, u)))
+        guess = float(np.searchsorted(-fallen, spare)) + 1
+    low, count = above, int(min(max(above + 1, guess), limit))
+    best: tuple[int, BreakingChange] | None = None
+    while low < count <= limit:
+        found = breaking_change(bounds, u, offset, count)
+        best = best if found is None else (count, found)
+        low = count if found is None else low
+        further = min(limit, count + max(1, count // 2)) if best is None else (low + best[0]) // 2
+        if further in (count, low) and (best is None or best[0] - low <= 1 or further == low):
+            break
+        count = further
+    return best
+
+
+def _influences(bounds: RefitScores, theta: Floats, u: Floats) -> Floats:
+    """About how much each row's change alone adds to a score, after a refit: its gradient, divided by 1 - leverage."""
+    problem, m = bounds.problem, bounds.problem.Z @ theta
+    a = problem.Z @ np.linalg.solve(problem.hessian(theta), u)
+    own = problem.weights * problem.residuals(m)
+    if bounds.kind == "relabelled":
+        turned = problem.turned * replace(problem, y=problem.other).residuals(m)
+        return np.asarray(a * (own - turned))
+    return np.asarray(a * own / np.maximum(1 - problem.curvatures(m) * bounds.norms**2, 0.05))
+
+
+def _below(value: float) -> int:
+    """The largest whole number of at least 0 that lies below a value for sure."""
+    return max(0, math.ceil(min(value * (1 - 1e-13), 1e9)) - 1) if value > 0 else 0
+
+
+def _upper_side(x: Floats, y: Floats) -> Indices:
+    """Positions of the corners of the upper side of some points of a plane, from left to right."""
+    kept = list[int]()
+    for i in np.lexsort((-y, x)).tolist():
+        if kept and x[i] == x[kept[-1]]:
+            continue
+        while len(kept) > 1 and _turns_left(x, y, kept[-2], kept[-1], i):
+            kept.pop()
+        kept.append(i)
+    return np.array(kept)
+
+
+def _turns_left(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
+    """Whether the way from a to c passes above b, or through it."""
+    return bool((x[b] - x[a]) * (y[c] - y[a]) >= (x[c] - x[a]) * (y[b] - y[a]))
