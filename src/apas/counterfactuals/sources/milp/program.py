@@ -10,6 +10,7 @@ the solver's tolerances are absolute, and it drops entries that look small.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -362,3 +363,45 @@ def _write_changes(writer: _Writer, budget: ChangeBudget, avoid: _Sets) -> None:
         if features <= changeable:  # otherwise one of them stays as it is anyway
             indicators = np.flatnonzero((changes.parent < 0) & np.isin(changes.feature, list(features)))
             writer.sparse(dict.fromkeys(indicators.tolist(), 1.0), -np.inf, len(features) - 1.0)
+
+
+#: How much of what is left of a column is tried in one step of a climb, and how many steps there are.
+CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
+
+
+def climb_margin(effect: Effect, margin: float, deadline: float) -> Floats | None:
+    """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none does."""
+    amounts, paid = np.zeros(len(effect.changes)), 0.0
+    reached = effect.margin(amounts)[0]
+    for _ in range(CLIMB):
+        if reached >= margin or time.monotonic() > deadline:
+            break
+        steps = _steps(effect, amounts)
+        gains = effect.margins(steps)[0] - reached
+        costs = np.array([effect.cost(step)[0] for step in steps]) - paid
+        far = np.flatnonzero(gains >= margin - reached)
+        if len(far):
+            amounts = steps[far[costs[far].argmin()]]
+        else:
+            worth = np.where(gains > 0, gains / np.maximum(costs, 1e-9), 0.0)
+            if not worth.max(initial=0.0) > 0:
+                return None
+            amounts = steps[worth.argmax()]
+        reached, paid = effect.margin(amounts)[0], effect.cost(amounts)[0]
+    return amounts if reached >= margin else None
+
+
+def _steps(effect: Effect, amounts: Floats) -> Floats:
+    """Rows of amounts that differ from some in one column, and in what it excludes or needs."""
+    changes, found = effect.changes, []
+    for column in range(len(changes)):
+        for part in CLIMB_PARTS:
+            step, rest = amounts.copy(), part * (changes.top[column] - amounts[column])
+            step[(changes.feature == changes.feature[column]) & (np.arange(len(changes)) != column)] = 0.0
+            step[column] += np.ceil(rest) if changes.integer[column] else rest
+            if changes.parent[column] >= 0:
+                step[changes.parent[column]] = 1.0
+            kept = effect.round_amounts(step)
+            if kept is not None and (kept != amounts).any():
+                found.append(kept)
+    return np.array(found).reshape(-1, len(changes))

@@ -25,7 +25,7 @@ from apas.counterfactuals.sources.milp.changes import (
     possible_changes,
     unit_ranges,
 )
-from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect
+from apas.counterfactuals.sources.milp.program import NOTHING, TIE, ChangeProgram, Contrast, Effect, climb_margin
 from apas.counterfactuals.space.encoder import INSTEAD, Piece, pieces_of
 from apas.counterfactuals.space.feature import ON_GRID
 from apas.display.numbers import at_most
@@ -38,48 +38,6 @@ from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR
 #: Units that may change sides in one step of an improvement, linear programs for it, and steps.
 FREE, NODES, STEPS = 8, 60, 12
 OUTWARD = 1e-9  # ranges are wider than what was proved by this part
-#: How much of what is left of a column is tried in one step of a climb, and how many steps there are.
-CLIMB_PARTS, CLIMB = (0.1, 0.3, 1.0), 200
-
-
-def climb_margin(effect: Effect, margin: float, deadline: float) -> Floats | None:
-    """Amounts with a margin, not cheap: step by step the column that brings most for its cost; None if none does."""
-    amounts, paid = np.zeros(len(effect.changes)), 0.0
-    reached = effect.margin(amounts)[0]
-    for _ in range(CLIMB):
-        if reached >= margin or time.monotonic() > deadline:
-            break
-        steps = _steps(effect, amounts)
-        gains = effect.margins(steps)[0] - reached
-        costs = np.array([effect.cost(step)[0] for step in steps]) - paid
-        far = np.flatnonzero(gains >= margin - reached)
-        if len(far):
-            amounts = steps[far[costs[far].argmin()]]
-        else:
-            worth = np.where(gains > 0, gains / np.maximum(costs, 1e-9), 0.0)
-            if not worth.max(initial=0.0) > 0:
-                return None
-            amounts = steps[worth.argmax()]
-        reached, paid = effect.margin(amounts)[0], effect.cost(amounts)[0]
-    return amounts if reached >= margin else None
-
-
-def _steps(effect: Effect, amounts: Floats) -> Floats:
-    """Rows of amounts that differ from some in one column, and in what it excludes or needs."""
-    changes, found = effect.changes, []
-    for column in range(len(changes)):
-        for part in CLIMB_PARTS:
-            step, rest = amounts.copy(), part * (changes.top[column] - amounts[column])
-            step[(changes.feature == changes.feature[column]) & (np.arange(len(changes)) != column)] = 0.0
-            step[column] += np.ceil(rest) if changes.integer[column] else rest
-            if changes.parent[column] >= 0:
-                step[changes.parent[column]] = 1.0
-            kept = effect.round_amounts(step)
-            if kept is not None and (kept != amounts).any():
-                found.append(kept)
-    return np.array(found).reshape(-1, len(changes))
-
-
 MISS = 1e-7  # how far a point may miss its margin, in units of what the margin is a sum of
 #: By what a change is stretched that does not go far enough.
 STRETCHES = np.array([1.01, 1.03, 1.07, 1.15, 1.3, 1.6, 2.0, 3.0, 5.0])
