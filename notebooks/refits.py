@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Boosted trees: offers that survive a refit
 #
-# A bank decides with XGBoost, and trains it again every month. Trees have no weights that move a little: the change *is*
-# a refit. So offers are made against refits: some are searched, others certify, and in the end a new model judges.
+# A bank decides with XGBoost, and trains it again every month. Trees have no weights that move a little: the change
+# *is* a refit. So offers are made against refits: some are searched, others certify, and in the end a new model judges.
 #
 # All data are generated; nobody in here is real. It needs the library `xgboost`.
 
@@ -82,8 +82,8 @@ print(audit.summary())
 audit
 
 # %% [markdown]
-# Had there been 59 refits and no more, all of them would have been needed to certify. Then the search looks at the margin
-# of the model alone.
+# Had there been 59 refits and no more, all of them would have been needed to certify. Then the search looks at the
+# margin of the model alone.
 
 # %%
 few = apas.ObservedShifts(refits[:59])

@@ -30,7 +30,7 @@ MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 BEAM, STEPS, PATIENCE = 8, 30, 2  # states kept, steps at most, and steps after the last gain
 EACH = 1  # values per feature that a state hands on
 CLIMB = 12  # moves towards a safer row than any that is known
-PAIRS = 24  # first moves of pairs that are tried together
+PAIRS = 10  # first moves of pairs that are tried together
 KNOWN = 24  # known rows from which a search starts as well
 DEEP = 0.75  # half of them have margins above this quantile
 LEAST = 500  # candidates per call of a model: its overhead would cost more than fewer
@@ -118,12 +118,12 @@ class RefitSearch:
         The search is for `demands`; `rungs`, which may lie closer, are looked for among all rows that it came across.
         """
         self.look([self.grid.start, *starts])
-        starts = [*starts, *self._climb(demands[0], starts)]
+        begins = [*starts, *self._climb(demands[0], starts)]
         last: tuple[float, Indices | None] = (np.inf, None)
         for demand, (cost, state) in zip(demands, self._beams(demands), strict=True):
             last = (cost, state) if cost < last[0] else last
             if last[1] is None:  # nothing on the way from the input: from what is known
-                fits = [s for s in starts if self.slack(s, demand) >= 0]
+                fits = [s for s in begins if self.slack(s, demand) >= 0]
                 last = min(((self._cost(s), s) for s in fits), key=lambda pair: pair[0], default=last)
             if last[1] is not None:
                 better = self._polish(last[1], demand)
