@@ -372,7 +372,7 @@ def test_a_promise_without_a_version_is_one_of_the_ledger(tmp_path, certificates
     with apas.Ledger(path) as book:
         book.add(certificates, NAMES)
     with sqlite3.connect(path) as connection:
-        connection.execute("""UPDATE promises SET content = replace(content, '"version": 1,', '')""")
+        connection.execute("""UPDATE promises SET content = replace(content, '"version": 2,', '')""")
     connection.close()
     with apas.Ledger(path) as book, pytest.raises(apas.InputError, match="a promise of the ledger cannot be used: "):
         book.audit(OLD)
