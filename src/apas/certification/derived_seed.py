@@ -28,7 +28,6 @@ from apas.certification.certificate import Certificate
 from apas.certification.claims import Most
 from apas.certification.max_shift.result import MaxShift
 from apas.certification.question import NamesTest, Question, decide
-from apas.certification.results import cells
 from apas.errors import InputError, Unsupported
 from apas.models.base import offers
 from apas.models.digest import model_digest, unidentified
@@ -172,14 +171,11 @@ def _seed(root: bytes, digest: str, question: Question, claim: Most, test: str, 
 
 
 def _records(question: Question, *, with_delta: bool) -> list[bytes]:
-    """A digest per row of what is its own: model units, class, delta, and raw values if the shifts change these."""
-    raw = cells(question.points) if question.on_points else [None] * len(question)
+    """A digest per row of what is its own: its numbers in model units, which all sets start from, class and delta."""
     records = []
-    for row, k, delta, values in zip(question.X, question.wanted.tolist(), question.delta.tolist(), raw, strict=True):
+    for row, k, delta in zip(question.X, question.wanted.tolist(), question.delta.tolist(), strict=True):
         fields: dict[str, bytes | str] = {"row": _bytes(row), "target": str(k)}
-        fields |= {"delta": _bytes(delta)} if with_delta else {}
-        fields |= {} if values is None else {"values": json.dumps(values)}
-        records.append(_hash("record", fields))
+        records.append(_hash("record", fields | ({"delta": _bytes(delta)} if with_delta else {})))
     return records
 
 

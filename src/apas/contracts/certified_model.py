@@ -69,12 +69,17 @@ def rows_of(model: Model, points: Any, names: tuple[str, ...] | None) -> tuple[A
     """Rows as the model takes them, and in model units."""
     # A table without column names is in the order of `names`, which need not be that of the model.
     if names is not None and _names(model) not in (None, names) and not is_frame(points):
-        import pandas as pd
-
-        if np.ndim(points) != 2 or np.shape(points)[1] != len(names):
-            raise InputError(f"the rows must have a value for each of the {len(names)} features that are named.")
-        points = pd.DataFrame(points, columns=list(names))
+        points = _named_table(points, names)
     return encoded_rows(model, points)
+
+
+def _named_table(rows: Any, names: Sequence[str]) -> Any:
+    """Rows of an array as a data frame."""
+    import pandas as pd
+
+    if np.ndim(rows) != 2 or np.shape(rows)[1] != len(names):
+        raise InputError(f"the rows must have a value for each of the {len(names)} features that are named.")
+    return pd.DataFrame(rows, columns=list(names))
 
 
 def question_of(
@@ -524,6 +529,4 @@ def own_columns(rows: Any, found: Certificates, model: Model) -> Any:
     names, told = _names(model), found.feature_names
     if names is None or told is None or names == tuple(told):
         return rows
-    import pandas as pd
-
-    return (rows if is_frame(rows) else pd.DataFrame(rows, columns=list(told))).reindex(columns=list(names))
+    return (rows if is_frame(rows) else _named_table(rows, told)).reindex(columns=list(names))

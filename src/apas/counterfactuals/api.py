@@ -182,6 +182,8 @@ def generate(
     labels = partial(wanted_classes, one_way=True)
     question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
     if derived is not None:
+        if unshifted:
+            raise InputError('`rng="derived"` goes with a delta above 0: at 0 nothing is drawn; leave `rng` out.')
         derived.ask(question)
     chosen, targets, deltas = question.method, question.target, question.delta
     _check_method(chosen, question)

@@ -314,11 +314,13 @@ class Sampling:
         else:
             scan = failures_until_decided if question.listed is None else failures_of_refits
             found = scan(question, stream, test, begin, cap, counts)
-        decided = _ended_list if as_listed else _ended
-        answers = []
+        answers, shared = [], dict[int, Any]()  # rows without a failure have the same evidence
         for i, known in enumerate(past):
-            verdict, evidence = decided(replace(known, samples=cap), test, *found.of(i))
-            answers.append(self._certificate(question, i, claim, evidence, Verdict[verdict]))
+            ended = None if found.any(i) else shared.get(id(known))
+            if ended is None:
+                ended = _ended(replace(known, samples=cap), test, *found.of(i), listed=as_listed)
+                shared |= {} if found.any(i) else {id(known): ended}
+            answers.append(self._certificate(question, i, claim, ended[1], Verdict[ended[0]]))
         return answers
 
     def samples(self, question: Question, claim: Most) -> int:
@@ -480,28 +482,25 @@ def continue_rows(question: Question, items: Sequence[Certificate], n_samples: A
     return found
 
 
-def _ended(known: SamplingEvidence, test: Boundary, failing: Integers, sure: Bools) -> tuple[str, SamplingEvidence]:
-    """What the anytime test decides, and the evidence up to the draw that decides."""
-    before = known.failures, known.failures - known.doubtful
-    drawn = zip(failing.tolist(), sure.tolist(), strict=True)
-    verdict, draws, taken = test.decide(drawn, known.samples, before)
-    return verdict, _counted(known, draws, failing[:taken], sure[:taken])
-
-
-def _ended_list(
-    known: SamplingEvidence, test: Boundary, failing: Integers, sure: Bools
+def _ended(
+    known: SamplingEvidence, test: Boundary, failing: Integers, sure: Bools, *, listed: bool
 ) -> tuple[str, SamplingEvidence]:
-    """The same for all of a list, whose order says nothing."""
-    evidence = _counted(known, known.samples, failing, sure)
-    few = test.certify.crosses(evidence.draws, evidence.failures)
-    many = test.refute.crosses(evidence.draws, evidence.failures - evidence.doubtful)
-    return "CERTIFIED" if few else "REFUTED" if many else "UNKNOWN", evidence
-
-
-def _counted(known: SamplingEvidence, draws: int, failing: Integers, sure: Bools) -> SamplingEvidence:
-    doubtful, first = known.doubtful + int(np.count_nonzero(~sure)), known.first_failure
-    first = int(failing[sure][0]) if first is None and sure.any() else first
-    return replace(known, draws=draws, failures=known.failures + len(failing), doubtful=doubtful, first_failure=first)
+    """What the anytime test decides, and the evidence up to the draw that does; all of a list, which has no order."""
+    if listed:
+        counts = len(failing), int(np.count_nonzero(sure))
+        few, many = test.certify.crosses(known.samples, counts[0]), test.refute.crosses(known.samples, counts[1])
+        verdict, draws, taken = "CERTIFIED" if few else "REFUTED" if many else "UNKNOWN", known.samples, counts[0]
+    else:
+        before, drawn = (
+            (known.failures, known.failures - known.doubtful),
+            zip(failing.tolist(), sure.tolist(), strict=True),
+        )
+        verdict, draws, taken = test.decide(drawn, known.samples, before)
+    sure, first = sure[:taken], known.first_failure
+    first = int(failing[:taken][sure][0]) if first is None and sure.any() else first
+    doubtful = known.doubtful + int(np.count_nonzero(~sure))
+    failures = known.failures + taken
+    return verdict, replace(known, draws=draws, failures=failures, doubtful=doubtful, first_failure=first)
 
 
 def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence) -> str:
