@@ -19,7 +19,7 @@ import apas
 from apas import Candidate, Feature, FeatureSpace, FeedForward, LinfShifts, Sampling
 from apas._random import Stream
 from apas.counterfactuals import api as entry
-from apas.counterfactuals.search import loop as judge
+from apas.counterfactuals.search import tests as judge
 from apas.counterfactuals.search.observed_split import split_models
 
 COVERAGE, CONFIDENCE, DELTA = 0.9, 0.9, 0.5

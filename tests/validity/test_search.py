@@ -28,7 +28,7 @@ from scipy.stats import binom, norm
 import apas
 from apas import Feature, FeatureSpace, FeedForward, LinfShifts, Sampling
 from apas._random import Stream
-from apas.counterfactuals.search import loop as judge
+from apas.counterfactuals.search import tests as judge
 from apas.stats import simultaneous
 
 COVERAGE, CONFIDENCE = 0.9, 0.9

@@ -18,8 +18,9 @@ from apas.certification.derived_seed import DerivedSeed
 from apas.certification.methods import METHODS
 from apas.certification.question import SHIFTS, Draws, Method, OnlyRefutes, Question, pick
 from apas.counterfactuals.result import Counterfactuals, wanted_classes
-from apas.counterfactuals.search.loop import Answer, CertifyingTest, Limits, UnshiftedTest, run_rows
+from apas.counterfactuals.search.loop import Answer, Limits, run_rows
 from apas.counterfactuals.search.observed_split import relisted, split_models
+from apas.counterfactuals.search.tests import CertifyingTest, UnshiftedTest
 from apas.counterfactuals.sources.base import (
     CandidateSource,
     ForRows,

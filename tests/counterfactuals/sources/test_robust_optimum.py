@@ -12,7 +12,7 @@ from random_spaces import random_network
 
 import apas
 from apas import Candidate, Feature, FeatureSpace, FeedForward, InputError, RobustOptimum, Sampling, Status, Unsupported
-from apas.counterfactuals.search.loop import CertifyingTest
+from apas.counterfactuals.search.tests import CertifyingTest
 from apas.counterfactuals.sources.base import Search, Task
 from apas.counterfactuals.sources.robust_optimum import cheapest_near
 from apas.paper.published import PublishedSampling, published_loops

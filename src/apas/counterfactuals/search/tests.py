@@ -1,0 +1,372 @@
+"""The tests of a search: looks at candidates on draws of the search, and the tests that certify them.
+
+A search that may test several candidates must not certify each at full confidence: the one that passes was selected. So
+every certifying test of a row draws from a stream of its own, which nothing else has looked at, and test number j may
+use the part 1 / (j (j + 1)) of the risk; these parts add up to 1. Further counterfactuals of a row pay for their rank
+likewise. Before that, candidates are looked at on draws of the search, as often as it likes: these certify nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from apas._random import Stream
+from apas._typing import Array, Floats
+from apas.certification.certificate import BoundEvidence, Certificate
+from apas.certification.claims import Most, Verdict, search_tries
+from apas.certification.derived_seed import DerivedSeed, decide_derived
+from apas.certification.failing_draws import block_size
+from apas.certification.question import Cuts, Draws, LeastDraws, Method, Question, decide
+from apas.counterfactuals.search.observed_split import listed_as_they_are, models_together, quick_encoder
+from apas.counterfactuals.search.stacked import DrawnModels, NetworkStack, SideBySide, StackedNetworks
+from apas.counterfactuals.sources.base import SearchTest, Task
+from apas.models.as_model import encoded_rows
+from apas.models.base import Model, offers
+from apas.models.feedforward import FeedForward
+from apas.shifts.base import Listed, OnPoints, OtherMoves, ShiftSet
+from apas.stats import allowed_failures, sample_size
+from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
+
+KEPT = 800  # how many of the draws that do worst at a point are kept to look at points near it
+HELD = 64_000_000  # so many numbers of draws are kept for all rows of a call; more are drawn again each time
+SEEN = 4_000_000  # so many margins are held at a time
+FEW = 1000  # fewer draws than this leave the worst shift of all much worse than the worst that was drawn
+TOGETHER = 256  # points that are looked at together
+#: So many standard deviations fewer failures than a test allows are asked of the look, so that most tests pass.
+CAUTION = 2.0
+#: Slacks are cut to a grid, in units of the rounding band: what a source does next must not depend on the last bits of
+#: a margin, which depend on how many rows are looked at together.
+GRID = 1024.0
+
+
+@dataclass(frozen=True)
+class BoundSearchTest:
+    """Bounds over every shift, by the method itself."""
+
+    test: CertifyingTest
+    target: Any
+    delta: float
+    demand: float = 0.0
+    few: ClassVar[bool] = False  # a bound holds for all
+    all_accept: ClassVar[bool] = True
+
+    @property
+    def refits(self) -> Sequence[Model] | None:
+        """The models that must all accept, if they are listed."""
+        return listed_as_they_are(self.test.shifts, self.delta)
+
+    def slacks(self, points: Floats) -> Floats:
+        """Proved bounds on the margin, 0 or more where the claim is certified."""
+        return self._bounds(points) - self.demand
+
+    def _bounds(self, points: Floats) -> Floats:
+        looks = self.test.look(points, *_repeat(self.target, self.delta, len(points)))
+        return np.array([np.nan if look.slack is None else look.slack for look in looks])
+
+    def slopes(self, point: Floats, others: Floats) -> Floats:
+        """Differences of the bounds."""
+        found = self._bounds(np.vstack([point[None], others]))
+        return np.asarray(np.nan_to_num(found[1:] - found[0]))
+
+    def near(self, point: Floats) -> BoundSearchTest:
+        """Itself: a bound costs the same everywhere."""
+        return self
+
+    def cut(self, point: Floats) -> Floats | None:
+        """A linear score of the last layer that is at least the bound, if the method has a bound that is concave."""
+        method, question = self.test.method, self.test.question(point[None], *_repeat(self.target, self.delta, 1))
+        return method.cut(question) if offers(method, Cuts) else None
+
+    def with_more_slack(self, more: float) -> BoundSearchTest:
+        """The same test, which asks for some slack more."""
+        return replace(self, demand=more)
+
+
+@dataclass(frozen=True)
+class DrawnSearchTest:
+    """Draws of the search: the slack is the margin that all but a number of them exceed."""
+
+    test: CertifyingTest
+    target: Any
+    delta: float
+    samples: int
+    rank: int
+    some: SideBySide | None = None  # of all the models those that matter near a point
+    demand: float = 0.0
+    _seen: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
+    all_accept: ClassVar[bool] = False
+
+    @property
+    def refits(self) -> Sequence[Model] | None:
+        """The models of the search, if they are listed; never those that certify."""
+        return listed_as_they_are(self.test.searched, self.delta)
+
+    @property
+    def few(self) -> bool:
+        """Whether the draws are so few that the worst shift of all is much worse than the worst that was drawn."""
+        return self.samples < FEW
+
+    @property
+    def models(self) -> SideBySide:
+        """Those that are looked at, not kept here: they may be large, and what is passed to workers should not be."""
+        return self.some or self.test.search_models(self.delta)
+
+    def slacks(self, points: Floats) -> Floats:
+        """The margin that all but `rank` draws exceed."""
+        together = max(1, min(TOGETHER, SEEN // self.samples))
+        parts = (self._margins(points[a : a + together]) for a in range(0, len(points), together))
+        return (
+            np.concatenate([np.empty(0), *(np.partition(m, self.rank, axis=0)[self.rank] for m in parts)]) - self.demand
+        )
+
+    def _margins(self, points: Floats) -> Floats:
+        """Margins on all models, shape (models, points); those of the last single point are remembered."""
+        key = points.tobytes()
+        if key in self._seen:
+            return self._seen[key]
+        margins = self.models.margins(points, self.target)
+        margins = np.where(np.isnan(margins), -np.inf, margins) if np.isnan(margins.sum()) else margins
+        if len(points) == 1:
+            self._seen.clear()
+            self._seen[key] = margins
+        return margins
+
+    def slopes(self, point: Floats, others: Floats) -> Floats:
+        """Mean over the draws whose margins are next to the slack: one draw alone would lead astray."""
+        width = max(3, self.rank // 2)
+        ranks = np.argsort(self._margins(point[None])[:, 0])[max(0, self.rank - width) : self.rank + width + 1]
+        # small differences of large numbers: they are taken in float64
+        margins = self.models.take(ranks, np.float64).margins(np.vstack([point[None], others]), self.target)
+        return np.asarray(np.nan_to_num(margins[:, 1:] - margins[:, :1]).mean(axis=0))
+
+    def near(self, point: Floats) -> DrawnSearchTest:
+        """The draws that do worst at `point`."""
+        keep = max(KEPT, 8 * (self.rank + 1))
+        if self.samples <= keep or self.some is not None or self.test.searched is not None:
+            return self
+        worst = np.argpartition(self._margins(point[None])[:, 0], keep)[:keep]
+        return replace(self, some=self.models.take(worst), samples=keep, _seen={})
+
+    def with_more_slack(self, more: float) -> DrawnSearchTest:
+        """The same test, which asks for some slack more."""
+        return replace(self, demand=more)
+
+
+def smallest_margins(blocks: Iterable[Floats], count: int) -> Floats:
+    """The least margins of each row over all blocks of draws, shape (count, rows); NaN is least of all."""
+    least: Floats | None = None
+    for margins in blocks:
+        margins = np.nan_to_num(margins, nan=-np.inf)
+        least = np.full((count, margins.shape[1]), np.inf) if least is None else least
+        least = np.partition(np.concatenate([least, margins]), count - 1, axis=0)[:count]
+    return np.empty((count, 0)) if least is None else least
+
+
+def _repeat(target: Any, delta: float, count: int) -> tuple[Array, Floats]:
+    labels = np.empty(count, dtype=object)
+    labels[:] = [target] * count
+    return labels, np.full(count, delta)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is seen of a candidate before it is tested."""
+
+    slack: float | None
+    hopeful: bool
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class CertifyingTest:
+    """Looks at candidates, and certifies them; of listed models it has some, and the search has others (`searched`)."""
+
+    task: Task
+    shifts: ShiftSet
+    method: Method
+    entropy: int
+    searched: ShiftSet | None = None
+    n_deltas: int = 1  # how many different deltas the rows of the call have
+    together: int = 1  # how many counterfactuals the confidence must hold for
+    seed: DerivedSeed | None = None
+
+    @cached_property
+    def draws(self) -> Draws | None:
+        """The method as one that draws, or None if it proves its claim."""
+        return self.method if offers(self.method, Draws) else None
+
+    def question(
+        self, points: Floats, targets: Array, deltas: Floats, tries: int = 1, shifts: ShiftSet | None = None
+    ) -> Question:
+        """The question about candidates, as `certify` would ask it about the same rows in raw units."""
+        raw, encoded = encoded_rows(self.task.model, self.task.space.table(points))
+        risk = {"claim_rows": self.together, "tries": tries, "bits": self.seed.bits if self.seed else None}
+        about: dict[str, Any] = {**risk, "points": raw, "method": self.method}
+        return Question(self.task.model, encoded, targets, deltas, shifts or self.shifts, **about)
+
+    def can_test(self, rank: int, number: int) -> bool:
+        """Whether test number `number` of a rank (0: that of a path) could certify anything: with few draws not all."""
+        if self.searched is not None:  # of listed models there are enough for one test of whatever kind
+            return number <= 1
+        if self.draws is None or self.draws.n_samples is None:
+            return True
+        claim = self._claim(self.draws, search_tries(rank, number))
+        if offers(self.draws, LeastDraws):
+            return self.draws.n_samples >= self.draws.least_draws(claim)
+        return self.draws.n_samples >= sample_size(coverage=claim.coverage, confidence=claim.row_confidence)
+
+    def look(self, points: Floats, targets: Array, deltas: Floats, rank: int = 0) -> list[Look]:
+        """What is seen of each candidate for a rank without spending anything."""
+        if self.searched is not None:
+            rows = zip(points, targets, deltas, strict=True)
+            slacks = [float(self.for_search(target, delta).slacks(point[None])[0]) for point, target, delta in rows]
+            return [Look(slack, slack >= 0) for slack in slacks]
+        question = self.question(points, targets, deltas, tries=search_tries(rank, 1))
+        if self.draws is not None:
+            return self._look_at_draws(self.draws, question, points)
+        return [_look_at_bound(c) for c in self.decided(question, Stream(self.entropy, "generate"))]
+
+    def certify(self, points: Floats, targets: Array, deltas: Floats, rank: int, number: int) -> list[Certificate]:
+        """Certificates of test number `number` for counterfactuals of a rank; number 0 is the one test of a path."""
+        # listed models certify one candidate of a row once, so that there is nothing to divide the risk among
+        tries = 1 if self.searched is not None else search_tries(rank, number)
+        question = self.question(points, targets, deltas, tries=tries)
+        if self.seed is not None:  # that of each candidate follows from it alone, so that its draws are fresh
+            alone = [question.take(slice(i, i + 1)) for i in range(len(question))]
+            return [c for one in alone for c in decide_derived(one, self.seed)]
+        return self.decided(question, Stream(self.entropy, f"generate/{rank}/{number}"))
+
+    def decided(self, question: Question, stream: Stream) -> list[Certificate]:
+        """What the method says."""
+        return decide(question, self.method, stream)
+
+    def for_search(self, target: Any, delta: float, rank: int = 0) -> SearchTest:
+        """What the search for one counterfactual of a row may ask as often as it likes."""
+        if self.draws is None:
+            return BoundSearchTest(self, target, delta)
+        samples, allowed = self.allowance
+        if rank:  # its test allows fewer failures, so that the search had better aim at fewer
+            allowed = max(0, _most_failures(samples, self._claim(self.draws, search_tries(rank, 0))))
+        return DrawnSearchTest(self, target, delta, samples, allowed)
+
+    def search_models(self, delta: float) -> SideBySide:
+        """All shifted models that the search looks at."""
+        return self.task.once(("search models", delta), lambda: self._search_models(delta))
+
+    def _search_models(self, delta: float) -> SideBySide:
+        if self.searched is not None and delta == 1 and self.listed_models is not None:
+            return self.listed_models
+        samples, stream, net = self.allowance[0], Stream(self.entropy, "generate/search"), self._network
+        if net is None or self.n_deltas * samples * len(net.parameters) > HELD:
+            drawn = DrawnModels(partial(self._about, delta=delta), samples, stream)
+            fits = self.searched is None and 8 * samples * len(self._nobody.coordinates) <= HELD
+            return drawn.take(np.arange(samples)) if fits else drawn
+        step = max(1, min(2048, SEEN // len(net.parameters)))
+        draws = (self._nobody.directions(stream, a, min(a + step, samples)) for a in range(0, samples, step))
+        stack = NetworkStack.of(net, (net.parameters.values + delta * block for block in draws), samples)
+        return StackedNetworks(stack, quick_encoder(self.task))
+
+    @cached_property
+    def _network(self) -> FeedForward | None:
+        """The model as a network whose parameters move, if it is one and they do."""
+        others = self.searched is not None or offers(self.shifts, OnPoints) or offers(self.shifts, OtherMoves)
+        return None if others else self._nobody.network
+
+    def _about(self, points: Floats, target: Any, *, delta: float) -> Question:
+        """The question about points of a row on the draws of the search."""
+        if not len(points):
+            return replace(self._nobody, shifts=self.searched or self.shifts)
+        labels, deltas = _repeat(target, delta, len(points))
+        if self.searched is not None or offers(self.shifts, OnPoints):
+            return self.question(points, labels, deltas, shifts=self.searched)
+        # without a detour through data frames, which costs more than the margins
+        return Question(self.task.model, self.task.encoded(points), labels, deltas, self.shifts)
+
+    @cached_property
+    def listed_models(self) -> SideBySide | None:
+        """The listed models of the search as they are, where they can be asked together."""
+        return None if self.searched is None else models_together(self.searched, self.task)
+
+    @cached_property
+    def _nobody(self) -> Question:
+        """A question without rows."""
+        model = self.task.model
+        nothing = np.empty((0, model.n_features)), np.empty(0, dtype=object), np.empty(0)
+        return Question(model, *nothing, self.shifts)
+
+    @cached_property
+    def allowance(self) -> tuple[int, int]:
+        """How many draws the search looks at, and how many of them may fail: those of a test at full confidence."""
+        if offers(self.searched, Listed):
+            return len(self.searched.models), 0  # the test allows next to none
+        assert self.draws is not None
+        claim = self._claim(self.draws)
+        samples = self.draws.samples(self._nobody, claim)
+        return samples, _most_failures(samples, claim)
+
+    def _claim(self, method: Draws, tries: int = 1) -> Most:
+        """What a test of so many tries claims, without words: nobody reads it."""
+        bits = None if self.seed is None else self.seed.bits
+        return Most(method.coverage, method.confidence, "", self.together, tries, bits)
+
+    def _look_at_draws(self, method: Draws, question: Question, points: Floats) -> list[Look]:
+        """How candidates do on the draws of the search: the margin that all but the bearable number of draws exceed."""
+        claim = self._claim(method, question.tries)
+        samples = method.samples(question, claim)
+        allowed = _most_failures(samples, claim)
+        if allowed < 0:  # enough for the one test of a path only, which has the whole risk
+            allowed = max(0, _most_failures(samples, self._claim(method)))
+        # the largest m with m + CAUTION sqrt(m) <= allowed: counts of failures have a standard deviation of about
+        # sqrt(m), so that a candidate with m of them in the search seldom has more than `allowed` in the test
+        bearable = int((np.sqrt(allowed + CAUTION**2 / 4) - CAUTION / 2) ** 2)
+        if self._network is not None and samples <= self.allowance[0]:  # row by row: no digit depends on the others
+            rows = zip(points, question.target, question.delta.tolist(), strict=True)
+            kept = [self.search_models(delta).margins(point[None], target)[:samples] for point, target, delta in rows]
+            least = smallest_margins([np.hstack(kept)], allowed + 1)
+        else:
+            stream, block = Stream(self.entropy, "generate/search"), block_size(question)
+            drawn = (question.directions(stream, a, min(a + block, samples)) for a in range(0, samples, block))
+            least = smallest_margins((question.margins(directions) for directions in drawn), allowed + 1)
+        slacks = np.partition(least, bearable, axis=0)[bearable] - question.band
+        # rounded down to multiples of a power of two, which is exact; what is negative stays so
+        grid = np.exp2(np.ceil(np.log2(GRID * np.maximum(question.band, np.finfo(float).tiny))))
+        slacks = np.floor(slacks / grid) * grid
+        hopeful = least.max(axis=0) > question.band
+        return [Look(float(slack), bool(hope)) for slack, hope in zip(slacks, hopeful, strict=True)]
+
+
+def _most_failures(samples: int, claim: Most) -> int:
+    return allowed_failures(samples, coverage=claim.coverage, confidence=claim.row_confidence)
+
+
+def _look_at_bound(certificate: Certificate) -> Look:
+    """For a method that proves, to look is to test: proofs cost no confidence."""
+    bound = getattr(certificate.evidence, "bound", None)
+    if certificate.is_certified:
+        return Look(max(0.0, bound or 0.0), True, certificate)
+    # what is not certified must have a slack below 0, also where the bound itself is 0 and the class needs more
+    return Look(None if bound is None else min(bound, -np.finfo(float).tiny), False, certificate)
+
+
+@dataclass(frozen=True)
+class UnshiftedTest(CertifyingTest):
+    """The test at delta 0: what is called certified is valid on the model itself, no more."""
+
+    def decided(self, question: Question, stream: Stream) -> list[Certificate]:
+        """Whether rows are valid beyond what rounding could do, or else in float64 and in exact arithmetic."""
+        sure, slacks, net = question.valid_rows(), question.base_margins - question.band, question.network
+        for i in np.flatnonzero(sure & ~(slacks > 0)).tolist():
+            sign = -1  # of others nobody knows
+            if net is not None and not question.single and PIECEWISE_LINEAR.issuperset(net.activations):
+                tensors, wanted = (net.weights, net.biases, net.activations), int(question.wanted[i])
+                sign = exact_sign(*tensors, question.X[i], wanted, net.offset)
+            sure[i], slacks[i] = sign > 0 or (sign == 0 and not question.strict[i]), 0.0
+        verdicts = [Verdict.CERTIFIED if ok else Verdict.REFUTED for ok in sure & ~question.doubtful_rows()]
+        rows = zip(verdicts, question.target, np.nan_to_num(slacks, nan=-np.inf).tolist(), strict=True)
+        claim, about = self.method.claim(question), (0.0, "model", "valid on the model itself")
+        return [Certificate(claim, v, about[0], t, about[1], BoundEvidence("model", s), about[2]) for v, t, s in rows]
