@@ -51,7 +51,9 @@ NET = apas.FeedForward(
 )
 ROWS = np.random.default_rng(2).normal(size=(6, 4))
 CALLS = {
-    "sampling": lambda n: apas.certify(NET, ROWS, 0.05, target="predicted", n_jobs=n, rng=1),
+    "sampling": lambda n: apas.certify(
+        NET, ROWS, 0.05, target="predicted", method=apas.Sampling(n_samples=20_000), n_jobs=n, rng=1
+    ),
     "every shift": lambda n: apas.certify(NET, ROWS, 0.05, target="predicted", method="cascade", n_jobs=n),
     "largest shift": lambda n: apas.max_shift(NET, ROWS, target="predicted", n_jobs=n, rng=1),
 }
