@@ -51,7 +51,7 @@ class Trees:
         return np.asarray(np.where(np.isnan(numbers), self.missing_left[node], inside))
 
 
-class _Tree(NamedTuple):
+class _Nodes(NamedTuple):
     """Per node what `Trees` has of it, with children counted from the root."""
 
     column: Any
@@ -65,7 +65,7 @@ class _Tree(NamedTuple):
 
 @dataclass(frozen=True)
 class _Ensemble:
-    trees: Sequence[_Tree]
+    trees: Sequence[_Nodes]
     base: Any
     probability: bool = False
     single: bool = True  # whether numbers are rounded to float32 before they are compared
@@ -115,9 +115,9 @@ def trees_of(
     )
 
 
-def _scikit_tree(tree: Any, value: Floats) -> _Tree:
+def _scikit_tree(tree: Any, value: Floats) -> _Nodes:
     children, missing = (tree.children_left, tree.children_right), tree.missing_go_to_left != 0
-    return _Tree(tree.feature, tree.threshold, *children, missing, value, {})
+    return _Nodes(tree.feature, tree.threshold, *children, missing, value, {})
 
 
 def _one_of(size: int, k: int, numbers: Any) -> Floats:
@@ -168,7 +168,7 @@ def _histogram_boosting(estimator: Any) -> _Ensemble:
             }
             missing, column = nodes["missing_go_to_left"], order[nodes["feature_idx"]]
             value = _one_of(len(stage), k, nodes["value"])
-            trees.append(_Tree(column, nodes["num_threshold"], left, right, missing, value, sets))
+            trees.append(_Nodes(column, nodes["num_threshold"], left, right, missing, value, sets))
     return _Ensemble(trees, np.asarray(estimator._baseline_prediction).ravel(), single=False, labels=labels)
 
 
@@ -192,7 +192,7 @@ def _xgboost(estimator: Any) -> _Ensemble:
         # rows below the threshold go left: those at most the number of float32 before it
         below, missing = np.nextafter(told, np.float32(-np.inf)), np.array(tree["default_left"]) == 1
         children = tree["left_children"], tree["right_children"]
-        trees.append(_Tree(tree["split_indices"], below, *children, missing, _one_of(outputs, k, told), levels))
+        trees.append(_Nodes(tree["split_indices"], below, *children, missing, _one_of(outputs, k, told), levels))
     labels: dict[int, Sequence[Any]] = {}  # the categories of each column, where the library keeps them
     for column, kept in enumerate((model.get("cats") or {}).get("enc", ())):
         text = bytes(v % 256 for v in kept["values"]) if kept.get("offsets") else b""
@@ -215,7 +215,7 @@ def _lightgbm(estimator: Any) -> _Ensemble:
     return _Ensemble(trees, np.zeros(outputs), single=False, labels=labels)
 
 
-def _lightgbm_tree(text: str, k: int, outputs: int) -> _Tree:
+def _lightgbm_tree(text: str, k: int, outputs: int) -> _Nodes:
     said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
     def numbers(name: str, kind: Any = np.int64) -> Any:
@@ -235,7 +235,7 @@ def _lightgbm_tree(text: str, k: int, outputs: int) -> _Tree:
     children = [np.where(part < 0, nodes - 1 - part, part) for part in children]  # leaf number i is written as -1 - i
     filled = _padded((numbers("split_feature"), threshold, *children, missing), len(leaves))
     column, limit, left, right, side = filled
-    return _Tree(
+    return _Nodes(
         column, limit, left, right, side > 0, _one_of(outputs, k, np.concatenate([np.zeros(nodes), leaves])), levels
     )
 
@@ -262,7 +262,7 @@ def _catboost(estimator: Any) -> _Ensemble:
         order = [sum((leaf >> (depth - 1 - j) & 1) << j for j in range(depth)) for leaf in range(leaves)]
         value = scale * np.array(tree["leaf_values"]).reshape(leaves, -1)[order]
         column, border, left, right, side = filled
-        trees.append(_Tree(column, border, left, right, side > 0, np.pad(value, ((leaves - 1, 0), (0, 0))), {}))
+        trees.append(_Nodes(column, border, left, right, side > 0, np.pad(value, ((leaves - 1, 0), (0, 0))), {}))
     return _Ensemble(trees, np.asarray(base))
 
 

@@ -89,14 +89,20 @@ class RefitSearch:
         new = {s.tobytes(): s for s in states if s.tobytes() not in self.known}
         if not new:
             return
-        for state in list(new.values()):
+        waiting = list(new.values())
+        each = len(self.grid.values) - len(
+            self.grid.sizes
+        )  # rows of a state, some of which its neighbours have as well
+        for state in waiting:  # which grows
+            if len(new) * each >= 2 * self.least or len(new) >= 2 * self.least:
+                break
             for i in np.flatnonzero(self.grid.sizes > 1):
                 for place in (self.grid.start[i], state[i] - 1, state[i] + 1):
-                    if len(new) * len(self.grid.values) >= self.least:
-                        break
                     if 0 <= place < self.grid.sizes[i]:
                         other = self.grid.moved(state, int(self.grid.first[i] + place))
-                        new |= {other.tobytes(): other} if other.tobytes() not in self.known else {}
+                        if other.tobytes() not in self.known and other.tobytes() not in new:
+                            new[other.tobytes()] = other
+                            waiting.append(other)
         self.known |= zip(new, self.sweeps(list(new.values())), strict=True)
 
     def slacks(self, state: Indices, demand: Demand) -> Floats:
