@@ -49,7 +49,7 @@ class PhaseResult:
     nodes: int
 
 
-class _Tree:
+class _PhaseTree:
     """Tables of the lines of each phase, for one row; phase 0 is open."""
 
     def __init__(self, relaxation: Relaxation, units: list[Units], lines: list[LayerLines]) -> None:
@@ -150,7 +150,7 @@ class PhaseSearch:
     def __init__(
         self, relaxation: Relaxation, units: list[Units], lines: list[LayerLines], pushes: RivalPushes, allowance: float
     ) -> None:
-        self.tree, self.pushes, self.allowance = _Tree(relaxation, units, lines), pushes, allowance
+        self.tree, self.pushes, self.allowance = _PhaseTree(relaxation, units, lines), pushes, allowance
         self.nodes, self.floor, self.deadline = 1, np.inf, np.inf
         self.least = np.inf
         self.best: list[Floats] | None = None

@@ -137,7 +137,7 @@ def proved_answer(low: float, high: float, limit: float, claim: Every, target: A
 
 
 @dataclass
-class _Bracket:
+class _DeltaBracket:
     """The largest delta of one row: proved up to `low`, broken at `broken`, asked in between until the deadline.
 
     What is broken by a shift stays so for larger deltas, what is proved for smaller ones, since the boxes are nested.
@@ -231,7 +231,7 @@ def _close_bracket(
     alone: Question, kind: str, time_limit: float, proved: float, broken: float, limit: float
 ) -> tuple[float, float]:
     """Close the bracket between a proved delta and one that is broken, or at least not proved, for one row."""
-    bracket = _Bracket(alone, float(proved), float(broken), limit, time.monotonic() + time_limit)
+    bracket = _DeltaBracket(alone, float(proved), float(broken), limit, time.monotonic() + time_limit)
     bracket.close_linear()
     if kind == "exact" and bracket.low:
         bracket.close_exactly(time_limit)
