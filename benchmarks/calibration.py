@@ -179,7 +179,8 @@ def backtest(world: str, seed: int) -> Iterator[tuple[int, bool, bool, float]]:
     drift, tables, models, steps = 0.0, [], [], list[float]()
     for month in range(WINDOW + MONTHS + 3):
         tables.append(make_loans(600, drift=min(drift, 5.0), rng=1000 * seed + month))
-        drift += slow if month < WINDOW + BREAK else fast
+        # step s leads to the model of month s + 3, and the step that judges month number BREAK is WINDOW + BREAK - 1
+        drift += slow if month <= WINDOW + BREAK else fast
         if month < 2:
             continue
         some = pd.concat(tables[-3:])
@@ -217,7 +218,7 @@ def backtests(seeds: int, folder: Path | None) -> None:
 
 
 def draw(kept: dict[str, Floats], folder: Path) -> None:
-    """The share of banks that kept everything they had certified, month by month, smoothed over five."""
+    """The share of banks that kept everything they had certified, each month with the four before it."""
     import matplotlib.pyplot as plt
 
     from apas.display.plots import save_figure
@@ -225,7 +226,7 @@ def draw(kept: dict[str, Floats], folder: Path) -> None:
     figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
     for world, colour in zip(kept, ("#1b7f4d", "#1b4f7f", "#b3261e"), strict=True):
         share = np.convolve(kept[world].mean(axis=0), np.full(5, 0.2), mode="valid")
-        ax.plot(np.arange(len(share)) + 3, share, color=colour, label=f"{world}: {kept[world].mean():.3f}")
+        ax.plot(np.arange(len(share)) + 5, share, color=colour, label=f"{world}: {kept[world].mean():.3f}")
     ax.axhline(COVERAGE, color="black", linewidth=1, linestyle="--", label="nominal: 0.9")
     ax.axvline(
         BREAK, color="#8a8a8a", linewidth=1, linestyle=":", label="from here on five times\nas fast (sudden drift)"
