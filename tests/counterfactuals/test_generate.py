@@ -64,8 +64,10 @@ def check(found: Counterfactuals, delta: float, X=None) -> None:
         stream = Stream(evidence.entropy, evidence.purpose)
         directions = found.shifts.directions(found.model.parameters, stream, 0, evidence.draws)
         margins = found.model.shifted_margins(encoded, item.target, directions, delta)[:, 0]
-        assert np.count_nonzero(margins < 0) <= evidence.failures <= evidence.allowed
+        assert np.count_nonzero(margins < 0) <= evidence.failures
         claim = item.certificate.claim
+        level = {"coverage": claim.coverage, "confidence": claim.row_confidence}
+        assert evidence.draws == apas.stats.anytime_sample_size(evidence.failures, **level)
         rank, test = map(int, evidence.purpose.split("/")[1:])  # test 0 is the one test of a path
         price = max(1, rank * (rank + 1))
         assert (rank, test) == (item.rank, 0 if claim.tries == price else item.tests)
