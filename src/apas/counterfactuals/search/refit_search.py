@@ -94,7 +94,7 @@ class RefitSearch:
             self.grid.sizes
         )  # rows of a state, some of which its neighbours have as well
         for state in waiting:  # which grows
-            if len(new) * each >= 2 * self.least or len(new) >= 2 * self.least:
+            if len(new) * each >= 4 * self.least or len(new) >= 4 * self.least:
                 break
             for i in np.flatnonzero(self.grid.sizes > 1):
                 for place in (self.grid.start[i], state[i] - 1, state[i] + 1):
