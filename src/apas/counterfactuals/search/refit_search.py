@@ -90,15 +90,12 @@ class RefitSearch:
         if not new:
             return
         waiting = list(new.values())
-        each = len(self.grid.values) - len(
-            self.grid.sizes
-        )  # rows of a state, some of which its neighbours have as well
+        # a state has so many rows beside itself, of which its neighbours have some as well
+        enough = 3 * self.least / max(1, len(self.grid.values) - len(self.grid.sizes))
         for state in waiting:  # which grows
-            if len(new) * each >= 2 * self.least or len(new) >= 2 * self.least:
-                break
             for i in np.flatnonzero(self.grid.sizes > 1):
                 for place in (self.grid.start[i], state[i] - 1, state[i] + 1):
-                    if 0 <= place < self.grid.sizes[i]:
+                    if 0 <= place < self.grid.sizes[i] and len(new) < enough:
                         other = self.grid.moved(state, int(self.grid.first[i] + place))
                         if other.tobytes() not in self.known and other.tobytes() not in new:
                             new[other.tobytes()] = other
