@@ -141,17 +141,18 @@ def accepted(cfx: Counterfactuals, judges: list[Any]) -> Floats:
     return np.asarray(np.sum([np.asarray(judge.library_classes(rows)) == 1 for judge in judges], axis=0))
 
 
-def run(table_name: str, model_name: str, inputs: int = INPUTS, black_box: bool = False) -> Cell:
-    """One cell."""
+def run(table_name: str, model_name: str, inputs: int = INPUTS, black_box: bool = False, seed: int = 1) -> Cell:
+    """One cell; the seed decides on the refits and on the inputs."""
     table = TABLES[table_name]()
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         estimator = pipeline(table.X, model_name)
         count = SEARCHED + CERTIFYING + JUDGES
-        refits = list(apas.retrain(estimator, table.X, table.y, n_models=count, rng=1))
-        estimator.fit(table.X, table.y)
+        refits = list(apas.retrain(estimator, table.X, table.y, n_models=count, rng=seed))
+        estimator.set_params(trees__random_state=0).fit(table.X, table.y)
         model = as_model(estimator)
-        rejected = table.X[np.asarray(estimator.predict(table.X)) == 0].iloc[:: max(1, len(table.X) // 300)][:inputs]
+        rejected = table.X[np.asarray(estimator.predict(table.X)) == 0]
+        rejected = rejected.iloc[seed - 1 :: max(1, len(table.X) // 300)][:inputs]
         judges = refits[-JUDGES:]
         known = [Opaque(m) for m in refits[:-JUDGES]] if black_box else refits[:-JUDGES]
         shifts = apas.ObservedShifts(known, process="the recipe of the benchmark")
@@ -195,10 +196,11 @@ def main() -> None:
     parser.add_argument("--cell", nargs=2, metavar=("TABLE", "MODEL"), action="append")
     parser.add_argument("--inputs", type=int, default=INPUTS)
     parser.add_argument("--black-box", action="store_true")
+    parser.add_argument("--seed", type=int, default=1, help="of the refits; also which inputs are taken (1, 2, ...)")
     parser.add_argument("--json", metavar="FILE")
     asked = parser.parse_args()
     for table, model in asked.cell or [(t, m) for t in TABLES for m in CLASSIFIERS]:
-        cell = run(table, model, asked.inputs, asked.black_box)
+        cell = run(table, model, asked.inputs, asked.black_box, asked.seed)
         print(json.dumps(vars(cell)), flush=True)
         if asked.json:
             with open(asked.json, "a", encoding="utf-8") as file:

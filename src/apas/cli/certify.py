@@ -75,7 +75,7 @@ def certify_command(
         return
     if rows is None or target is None:
         missing = "argument 'ROWS'" if rows is None else "option '--target'"
-        raise InputError(f"Missing {missing}: say what is asked, or name a file to `--continue`.")
+        raise InputError(f"Missing {missing}; see `apas certify --help`.")
     common.check_delta(delta)
     draws = {"coverage": coverage, "confidence": confidence, "samples": samples, "test": test}
     how = pick_method(method, **draws, time_limit=time_limit)
