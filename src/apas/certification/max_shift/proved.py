@@ -196,7 +196,7 @@ class _DeltaBracket:
 
     def close_exactly(self, time_limit: float) -> None:
         """Close in from both ends; a delta that stays open in its share of the time is gone round on either side."""
-        share, open_deltas, tried = SHARE * time_limit, list[float](), np.inf
+        share, open_deltas, tried, late = SHARE * time_limit, list[float](), np.inf, False
         while time.monotonic() < self.deadline:
             high = min(self.broken, self.limit)
             if high - self.low <= CLOSED * high:
@@ -206,8 +206,10 @@ class _DeltaBracket:
                 # the wider of the gaps below and above what is open
                 below, above = (self.low, min(open_deltas)), (max(open_deltas), high)
                 gap = max(below, above, key=lambda ends: (ends[1] - ends[0]) / ends[1])
-                if gap[1] - gap[0] <= NARROW * gap[1]:
-                    share, open_deltas = 2 * share, []
+                if gap[1] - gap[0] <= (NARROW if late else CLOSED) * gap[1]:
+                    if not late:  # what is open is within rounding, and stays so
+                        return
+                    share, open_deltas, late = 2 * share, [], False
                     continue
                 delta = _between(*gap)
             elif self.broken < tried * (1 - 2 * CLOSED):
@@ -218,8 +220,10 @@ class _DeltaBracket:
                 delta = _between(self.low, high)
             if not self.low < delta <= high:
                 return
+            began = time.monotonic()
             if self.decide(delta, ALL_STEPS, share) is None:
                 open_deltas.append(delta)
+                late = late or time.monotonic() - began > 0.5 * share
 
 
 def _between(low: float, high: float) -> float:
