@@ -12,7 +12,7 @@ from apas import Exact, FeedForward, LinfShifts, Verdict
 from apas.optimize.highs import Advice, advise
 from apas.worst_case import decide as worstcase
 from apas.worst_case.attack.unit_pushes import broken_radius
-from apas.worst_case.branch_and_bound import PhaseResult
+from apas.worst_case.branch_and_bound import PhaseResult, PhaseSearch
 from apas.worst_case.decide import ALL_STEPS, RivalBounds, worst_cases
 
 STEPS = [("interval",), ("interval", "linear"), ("interval", "linear", "attack", "splitting"), ALL_STEPS]
@@ -52,10 +52,11 @@ def verdicts(net, X, delta, wanted, shifts=None, time_limit=30.0):
 def only_solver(monkeypatch):
     """Leave everything that bounds do not prove to the mixed-integer program."""
 
-    def undecided(*arguments):
+    def undecided(search, *arguments):
+        search.stuck = True  # so that the solver has all of the time
         return PhaseResult(False, -np.inf, None, np.inf, 1)
 
-    monkeypatch.setattr(worstcase, "split_phases", undecided)
+    monkeypatch.setattr(PhaseSearch, "run", undecided)
     monkeypatch.setattr(RivalBounds, "breaking_pushes", lambda self, k: None)
 
 
@@ -127,10 +128,11 @@ def test_nonsense_from_every_step_before_the_solver_is_never_believed(monkeypatc
     sizes = [w.shape[1] for w in net.weights[:-1]]
     rng = np.random.default_rng(0)
 
-    def wrong(*arguments):
+    def wrong(search, *arguments):
+        search.stuck = True
         return PhaseResult(False, -np.inf, [rng.uniform(-1, 1, size=n) for n in sizes], -1.0, 1)
 
-    monkeypatch.setattr(worstcase, "split_phases", wrong)
+    monkeypatch.setattr(PhaseSearch, "run", wrong)
     truth = [v is Verdict.CERTIFIED for v in verdicts(net, X, 0.3 * broken, wanted)]
     for c, known in zip(apas.certify(net, X, 0.3 * broken, target=wanted, method=Exact()), truth, strict=True):
         assert c.verdict is not Verdict.REFUTED

@@ -191,14 +191,14 @@ class ObservedShifts(ListedModels, EqualByContent):
         --------
         >>> import apas
         >>> from sklearn.linear_model import LogisticRegression
-        >>> rows, labels = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 0, 1, 0, 1, 1]
+        >>> rows, labels = [[float(i)] for i in range(20)], [0] * 9 + [1, 0] + [1] * 9
         >>> base = LogisticRegression().fit(rows, labels)
         >>> refits = apas.ObservedShifts.from_process(base, rows, labels, rng=0)
         >>> how = apas.Sampling(coverage=0.8, confidence=0.8)
-        >>> apas.certify(base, [[9.0], [3.0]], None, target=1, shifts=refits, method=how).to_frame()["draws"].tolist()
-        [9, 31]
+        >>> apas.certify(base, [[19.0], [11.0]], None, target=1, shifts=refits, method=how).to_frame()["draws"].tolist()
+        [10, 42]
         >>> refits
-        ObservedShifts(31 models)
+        ObservedShifts(42 models)
         """
         most = check_integer(max_models, "max_models", "from_process", least=1)
         how = {"bootstrap": bootstrap, "fraction": fraction, "when": when, "window": window, "keep": keep}
