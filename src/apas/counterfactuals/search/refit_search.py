@@ -10,7 +10,7 @@ standard deviations above 0, for a falling k that is fixed in advance.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,18 +89,27 @@ class RefitSearch:
         new = {s.tobytes(): s for s in states if s.tobytes() not in self.known}
         if not new:
             return
-        waiting = list(new.values())
-        # a state has so many rows beside itself, of which its neighbours have some as well
-        enough = 3 * self.least / max(1, len(self.grid.values) - len(self.grid.sizes))
-        for state in waiting:  # which grows
+        waiting, asked = list(new.values()), self._rows(new.values())
+        for other in self._neighbours(waiting):
+            if len(asked) >= self.least:
+                break
+            if other.tobytes() not in self.known and other.tobytes() not in new:
+                new[other.tobytes()] = other
+                waiting.append(other)
+                asked |= self._rows([other])
+        self.known |= zip(new, self.sweeps(list(new.values())), strict=True)
+
+    def _rows(self, states: Iterable[Indices]) -> set[bytes]:
+        """The rows of the sweeps of some states, where it matters how many there are."""
+        return {row.tobytes() for state in states for row in self.grid.moves(state)} if self.least else set()
+
+    def _neighbours(self, states: list[Indices]) -> Iterator[Indices]:
+        """States one step from those in a list, which may grow meanwhile, or back at the input in one feature."""
+        for state in states:
             for i in np.flatnonzero(self.grid.sizes > 1):
                 for place in (self.grid.start[i], state[i] - 1, state[i] + 1):
-                    if 0 <= place < self.grid.sizes[i] and len(new) < enough:
-                        other = self.grid.moved(state, int(self.grid.first[i] + place))
-                        if other.tobytes() not in self.known and other.tobytes() not in new:
-                            new[other.tobytes()] = other
-                            waiting.append(other)
-        self.known |= zip(new, self.sweeps(list(new.values())), strict=True)
+                    if 0 <= place < self.grid.sizes[i]:
+                        yield self.grid.moved(state, int(self.grid.first[i] + place))
 
     def slacks(self, state: Indices, demand: Demand) -> Floats:
         """By how much the rows after every move satisfy a demand."""
