@@ -54,6 +54,32 @@ def test_json_is_what_the_library_gives(files, capsys):
     assert json.loads(out) == apas.certify(net, X, 0.05, target=1, rng=1).to_dict()
 
 
+@pytest.fixture
+def many(files):
+    """So many rows that a table shows a page of them."""
+    net, _ = files
+    X = pd.DataFrame(np.random.default_rng(1).normal(size=(137, 4)), columns=net.feature_names)
+    X.to_csv("rows.csv", index=False)
+    return net, X
+
+
+def test_a_page_of_many_rows(many, capsys):
+    code, out, err = run(capsys, *ASK)
+    assert (code, err) == (0, "")
+    table, _, said = out.partition("\n\n")
+    assert [line.split()[0] for line in table.splitlines()] == ["row", *map(str, range(50))]
+    first, second = said.splitlines()
+    assert first == "The table shows 50 of 137 rows; --json prints all of them."
+    assert second.startswith("137 rows: ")
+
+
+def test_json_of_many_rows_has_an_entry_per_line(many, capsys):
+    net, X = many
+    code, out, _ = run(capsys, *ASK, "--json")
+    assert (code, json.loads(out)) == (0, apas.certify(net, X, 0.05, target=1, rng=1).to_dict())
+    assert out.count("\n") < 137 + 20
+
+
 def test_derived_seeds(files, capsys):
     net, X = files
     asked = (*ASK[:-2], "--derived")

@@ -223,3 +223,18 @@ def test_a_seed_is_refused_by_the_name_of_its_option(folder, capsys):
     assert (code, out) == (2, "")
     assert "'--seed'" in err
     assert "rng" not in err
+
+
+def test_a_page_shows_what_does_not_hold(folder, capsys):
+    pd.DataFrame(rows(90), columns=list("abcd")).to_csv("rows.csv", index=False)
+    assert run(capsys, *CERTIFY)[0] == 0
+    content = content_of(folder / "certs.json")
+    last = max(i for i, entry in enumerate(content["certificates"]) if entry["certificate"]["verdict"] == "CERTIFIED")
+    write(folder / "certs.json", changed(content, ("certificates", last, "certificate", "delta"), 0.03))
+    code, out, _ = run(capsys, "verify", "certs.json", "model.json")
+    table, _, said = out.partition("\n\n")
+    assert (code, last > 50) == (1, True)
+    assert said.startswith("The table shows 50 of 90 rows; --json prints all of them.\n")
+    shown = [line.split()[0] for line in table.splitlines()]
+    assert shown == ["row", *map(str, range(49)), str(last)]
+    assert [line.split()[0] for line in table.splitlines() if "FAILS" in line] == [str(last)]

@@ -12,6 +12,7 @@ from scipy.stats import binomtest
 
 from apas.errors import InputError
 from apas.stats import allowed_failures, clopper_pearson, coverage_lower, coverage_upper, refuting_failures
+from apas.stats.proportions import coverage_bounds
 
 
 def at_most(n: int, c: int, q: Fraction) -> float:
@@ -240,3 +241,17 @@ def test_confidence_is_checked(confidence: float) -> None:
     for call in (coverage_lower, coverage_upper, clopper_pearson):
         with pytest.raises(InputError, match=r"confidence must lie strictly between 0 and 1, got"):
             call(1, 1, confidence=confidence)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.999, Fraction(10**9 - 1, 10**9)])
+def test_bounds_of_arrays_are_those_of_single_counts(confidence):
+    rng = np.random.default_rng(7)
+    for draws in (1, 2, 17, 208, 1379, 50_000):
+        some = np.concatenate([[0, 0, draws, draws], rng.integers(0, draws + 1, 60), rng.integers(0, 1 + draws // 20, 30)])
+        failures, certain = rng.permutation(some).reshape(-1, 2), rng.permutation(some).reshape(-1, 2)
+        lower, upper = coverage_bounds(draws, failures, certain, confidence=confidence)
+        assert lower.shape == upper.shape == failures.shape
+        singles = ((coverage_lower, failures, lower), (coverage_upper, certain, upper))
+        for single, counts, found in singles:
+            wanted = [[single(draws, int(k), confidence=confidence) for k in row] for row in counts]
+            np.testing.assert_array_equal(found, wanted)

@@ -257,10 +257,10 @@ class Certificates(UnderShifts[Certificate]):
             return "No rows, no certificates."
         counts, why = Counter(c.verdict for c in self), {Verdict.REFUTED: self._why_refuted()}
         parts = ", ".join(f"{counts[v]} {v.name}{why.get(v, '')}" for v in Verdict if counts[v])
-        deltas = sorted({c.delta for c in self})
+        deltas, told = sorted({c.delta for c in self}), {id(c.claim): c.claim for c in self}.values()
         size = " to ".join(exactly(delta) for delta in dict.fromkeys((deltas[0], deltas[-1])))
-        claims = "; or ".join(dict.fromkeys(c.claim.among(len(self)) for c in self))
-        measures = "; or ".join(dict.fromkeys(c.claim.measure for c in self))
+        claims = "; or ".join(dict.fromkeys(claim.among(len(self)) for claim in told))
+        measures = "; or ".join(dict.fromkeys(claim.measure for claim in told))
         return f"{self._counted()}: {parts} ({claims}; delta {size}; {measures})."
 
     def _why_refuted(self) -> str:

@@ -12,7 +12,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import optional
-from apas.cli.output import cell, check_outputs, give, new_table, print_table
+from apas.cli.output import cell, check_outputs, give, new_table, page, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -93,9 +93,11 @@ def audit_command(
 def print_audit(report: AuditReport) -> None:
     """Print a line per row, what repairs the broken ones, and what it all comes to."""
     table = new_table("row", "outcome", "delta", "reason")
-    for label, row in zip(report._labels(), report, strict=True):
+    labels = report._labels()
+    for i in page(len(report), [row.outcome.name not in _COLOURS for row in report]):
+        label, row = labels[i], report[i]
         outcome = cell(row.outcome.name, style=_COLOURS.get(row.outcome.name, "red"))
         table.add_row(cell(label), outcome, exactly(row.delta), cell(row.reason))
         if row.repair is not None:
             table.add_row("", "", "", cell(f"nearest repair: {row.repair}"))
-    print_table(table, "\n".join([report.summary(), *report.notes]))
+    print_table(table, "\n".join([report.summary(), *report.notes]), len(report))

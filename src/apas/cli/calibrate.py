@@ -9,7 +9,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import group_options, optional, parse_target, read_rows, split_words, whole_numbers
-from apas.cli.output import cell, check_outputs, give, new_table, print_table
+from apas.cli.output import cell, check_outputs, give, new_table, page, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -75,9 +75,11 @@ def print_calibration(found: Calibration) -> None:
     changes = [] if found.offers is None else list(found.offers[found.offers.found].changes())
     if changes:
         table.add_column("changes")
-    for i, (index, c) in enumerate(zip(found.to_frame().index, found, strict=True)):
+    labels = found._labels()
+    for i in page(len(found), [not c.is_certified for c in found]):
+        index, c = labels[i], found[i]
         told = [cell(c.verdict.name, style="green" if c.is_certified else "yellow"), cell(c.target)]
         score = getattr(c.evidence, "score", None)
         told += map(cell, ("-" if score is None else exactly(score), f"{c.evidence.failures} of {c.evidence.draws}"))
         table.add_row(cell(index), *told, *map(cell, changes[i : i + 1]))
-    print_table(table, f"delta {exactly(found.delta)}. {found.summary()}")
+    print_table(table, f"delta {exactly(found.delta)}. {found.summary()}", len(found))

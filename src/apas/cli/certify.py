@@ -11,7 +11,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import group_options, optional, pick_method
-from apas.cli.output import cell, check_outputs, give, new_table, print_table
+from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table
 from apas.display.numbers import at_least, at_most, exactly
 from apas.errors import InputError
 
@@ -109,13 +109,14 @@ SHOWN: dict[str, list[tuple[str, str, Callable[[Any], str]]]] = {
 def print_certificates(certificates: Certificates) -> None:
     """Print a table of the verdicts and what they mean; numbers are rounded to the safe side."""
     colours = {"CERTIFIED": "green", "REFUTED": "red", "UNKNOWN": "yellow"}
-    found = [c.evidence.to_dict() for c in certificates]
+    some = certificates[:PAGE]
+    found = [c.evidence.to_dict() for c in some]
     columns = next((SHOWN[e["kind"]] for e in found if e["kind"] in SHOWN), [])
     headings = [heading for heading, _, _ in columns]
     table = new_table("row", "verdict", "target", "delta", *headings, "reason")
-    for index, c, evidence in zip(certificates.to_frame().index, certificates, found, strict=True):
+    for index, c, evidence in zip(some.to_frame().index, some, found, strict=True):
         verdict = cell(c.verdict.name, style=colours[c.verdict.name])
         values = [(evidence.get(entry), write) for _, entry, write in columns]
         cells = [cell("-" if value is None else write(value)) for value, write in values]
         table.add_row(cell(index), verdict, cell(c.target), exactly(c.delta), *cells, cell(c.reason))
-    print_table(table, certificates.summary())
+    print_table(table, certificates.summary(), len(certificates))

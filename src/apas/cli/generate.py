@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from apas.cli import options
 from apas.cli.options import group_options, optional, parse_target, pick_method, read_rows, whole_numbers
-from apas.cli.output import cell, check_outputs, give, new_table, print_table
+from apas.cli.output import PAGE, cell, check_outputs, give, new_table, print_table
 from apas.errors import InputError
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ def print_counterfactuals(found: Counterfactuals) -> None:
     """Print what each counterfactual changes, what it costs and what was certified."""
     colours = {"FOUND": "green", "EXHAUSTED": "yellow", "BUDGET": "yellow", "INFEASIBLE": "red"}
     table = new_table("row", "rank", "status", "target", "cost", "changes", "reason")
-    for (index, changes), item in zip(found.to_frame()["changes"].items(), found, strict=True):
+    for (index, changes), item in zip(found[:PAGE].to_frame()["changes"].items(), found, strict=False):
         status = cell(item.status.name, style=colours[item.status.name])
         cost = f"{item.cost:.4g}" if item.is_found else "-"
         told = (cell(value) for value in (item.target, cost, changes, item.reason))
         table.add_row(cell(index), str(item.rank), status, *told)
-    print_table(table, found.summary())
+    print_table(table, found.summary(), len(found))

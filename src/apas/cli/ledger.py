@@ -15,7 +15,7 @@ from apas._sanitise import from_csv
 from apas.cli import options
 from apas.cli.audit import AuditOptions
 from apas.cli.options import optional
-from apas.cli.output import cell, check_outputs, json_rows, new_table, print_json, print_table
+from apas.cli.output import PAGE, cell, check_outputs, json_rows, new_table, print_json, print_table
 from apas.errors import InputError
 
 
@@ -121,15 +121,13 @@ def list_command(
     hidden = [c for c in ("digest", "model") if c in frame]
     short = frame.assign(**{c: [str(v or "")[:12] for v in frame[c]] for c in hidden})
     table = new_table(*short.columns)
-    for line in short.itertuples(index=False):
+    for line in short[:PAGE].itertuples(index=False):
         table.add_row(*(cell("" if value is None else value) for value in line))
     counts = frame["state"].value_counts(sort=False).to_dict() if len(frame) else {}
     parts = ", ".join(f"{n} {name}" for name, n in counts.items())
     what = "promise" if history is None else "event"
-    print_table(
-        table,
-        f"{len(frame)} {what}{'' if len(frame) == 1 else 's'}{f': {parts}' if history is None and parts else ''}.",
-    )
+    said = f"{len(frame)} {what}{'' if len(frame) == 1 else 's'}{f': {parts}' if history is None and parts else ''}."
+    print_table(table, said, len(frame))
 
 
 @ledger_app.command("audit")

@@ -9,7 +9,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import group_options, optional, pick_method
-from apas.cli.output import cell, check_outputs, new_table, print_table
+from apas.cli.output import PAGE, cell, check_outputs, new_table, print_table
 from apas.display.numbers import at_least, at_most
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def print_max_shifts(found: MaxShifts) -> None:
     rounding = {"delta": at_least, "way_refuted_at": at_most, "provable": at_least, "broken_at": at_most}
     table = new_table("row", right=tuple(rounding), no_wrap=True)
     table.add_column("reason")
-    for (index, line), item in zip(found.to_frame().iterrows(), found, strict=True):
+    for (index, line), item in zip(found[:PAGE].to_frame().iterrows(), found, strict=False):
         shown = [write(float(getattr(item, name))) for name, write in rounding.items()]
         shown[0] = item.written()
         table.add_row(cell(index), *shown, cell(line["reason"]))
-    print_table(table, found.summary())
+    print_table(table, found.summary(), len(found))

@@ -54,11 +54,10 @@ def read_rows(path: Path, model: Model, names: Sequence[str] | None = None) -> D
     unknown = header[0] == "" if names is None else header[0] not in names
     indexed = unknown and (header[0] == "" or sorted(header[1:]) == sorted(names or ()))
     columns = header[1:] if indexed else header
-    cells = [line[1:] if indexed else line for line in lines]
-    index = pd.Index([line[0] for line in lines], name=header[0] or None) if indexed else None
-    frame = pd.DataFrame(cells, columns=columns, index=index)
-    numbers = [_as_numbers(frame.iloc[:, i].tolist()) for i in range(len(columns))]
-    return pd.concat([pd.Series(n, index=frame.index, name=c) for n, c in zip(numbers, columns, strict=True)], axis=1)
+    cells = [list(column) for column in zip(*lines, strict=True)] or [[] for _ in header]
+    index = pd.Index(cells.pop(0), name=header[0] or None) if indexed else None
+    frame = pd.DataFrame({i: _as_numbers(column) for i, column in enumerate(cells)}, index=index)
+    return frame.set_axis(columns, axis=1)
 
 
 def whole_numbers(table: DataFrame) -> DataFrame:
@@ -96,9 +95,10 @@ def _lines(path: Path) -> list[list[str]]:
 
 def _as_numbers(column: list[str]) -> list[Any]:
     """The column as numbers if all of it is (an empty cell is NaN), else as it is; by Python's own exact parser."""
-    if not all(_is_number(text) or not text for text in column):
+    try:
+        return [float(text) if text else float("nan") for text in column]
+    except ValueError:
         return column
-    return [float(text) if text else float("nan") for text in column]
 
 
 def _is_number(text: Any) -> bool:

@@ -67,9 +67,36 @@ def cell(value: Any, style: str = "") -> Text:
     return Text(for_terminal(str(value)), style)
 
 
+#: How many rows a table shows: the first of thousands say as much, and printing all took longer than certifying them.
+PAGE = 50
+
+
+def page(count: int, urgent: Sequence[bool] = ()) -> list[int]:
+    """Which of `count` rows a table shows, in their order: those that are `urgent` rather than others."""
+    if count <= PAGE:
+        return list(range(count))
+    ranked = sorted(range(count), key=lambda i: not urgent[i]) if urgent else range(count)
+    return sorted(ranked[:PAGE])
+
+
 def print_json(content: dict[str, Any]) -> None:
-    """Print what a result's `to_dict` gives, indented by one space."""
-    typer.echo(json.dumps(content, indent=1, allow_nan=False))
+    """Print what a result's `to_dict` gives, indented by one space; of long lists an entry per line, one by one."""
+    long = {key for key, value in content.items() if isinstance(value, list) and len(value) > PAGE}
+    if not long:
+        typer.echo(json.dumps(content, indent=1, allow_nan=False))
+        return
+    before = "{\n "
+    for key, value in content.items():
+        if key not in long:
+            typer.echo(f"{before}{json.dumps(key)}: {json.dumps(value, allow_nan=False)}", nl=False)
+        else:  # the encoder that indents is the slow one
+            lines = (json.dumps(entry, allow_nan=False) for entry in value)
+            typer.echo(f"{before}{json.dumps(key)}: [\n  {next(lines)}", nl=False)
+            while some := list(itertools.islice(lines, 1000)):
+                typer.echo("".join(f",\n  {line}" for line in some), nl=False)
+            typer.echo("\n ]", nl=False)
+        before = ",\n "
+    typer.echo("\n}")
 
 
 def give(found: Any, show: Callable[[Any], None], *, as_json: bool, save: Path | None = None) -> None:
@@ -117,8 +144,8 @@ def new_table(*headings: str, right: Sequence[str] = (), no_wrap: bool = False, 
     return table
 
 
-def print_table(table: Table, summary: str) -> None:
-    """Print a table, an empty line, and what the table says in one sentence."""
+def print_table(table: Table, summary: str, rows: int = 0) -> None:
+    """Print a table, an empty line, and what the table says in one sentence; of so many `rows` it may show a page."""
     from rich.console import Console
 
     # a pipe has no width; leave the wrapping to whoever reads it
@@ -126,5 +153,7 @@ def print_table(table: Table, summary: str) -> None:
     console = Console(width=None if watched else 200)
     console.print(table)
     console.print()
+    if rows > PAGE:
+        summary = f"The table shows {PAGE} of {rows} rows; --json prints all of them.\n{summary}"
     for line in summary.split("\n"):
         console.print(cell(line), soft_wrap=not watched)

@@ -10,7 +10,7 @@ from typer import Option
 
 from apas.cli import options
 from apas.cli.options import group_options, optional
-from apas.cli.output import cell, give, new_table, print_table
+from apas.cli.output import cell, give, new_table, page, print_table
 from apas.display.numbers import exactly
 from apas.errors import InputError
 
@@ -91,9 +91,11 @@ def print_report(report: VerifyReport) -> None:
     """Print a line per statement with what it claims, the sets that its delta is a size in, and what they come to."""
     columns = ("row", "statement", "claimed", "target", "delta", "coverage", "confidence", "check", "reason")
     table = new_table(*columns)
-    for label, line in zip(report._labels(), report, strict=True):
+    labels = report._labels()
+    for i in page(len(report), [line.check.name != "HOLDS" for line in report]):
+        label, line = labels[i], report[i]
         told = (line.target, exactly(line.delta), exactly(line.coverage), line.sureness())
         check = cell(line.check.value, style=_COLOURS[line.check.name])
         table.add_row(cell(label), cell(line.statement), cell(line.claimed), *map(cell, told), check, cell(line.reason))
     sets = [f"Set: {words}." for words in dict.fromkeys(line.shifts for line in report)]
-    print_table(table, "\n".join([*sets, *report.notes, report.summary()]))
+    print_table(table, "\n".join([*sets, *report.notes, report.summary()]), len(report))

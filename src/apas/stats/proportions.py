@@ -8,8 +8,11 @@ the coverage asked for may come out a unit in the last place beside it.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
+import numpy as np
+
+from apas._typing import Floats, Integers
 from apas.errors import InputError
 from apas.stats.binomial import Number, as_confidence, as_count
 
@@ -58,7 +61,7 @@ def coverage_lower(
     """
     n, k = _counts(draws, failures, stopped)
     # A run that stopped at draw n was sure of that failure: what it shows lies in the draws before.
-    return _lower(n - k, n - 1 if stopped else n, _risk(confidence))
+    return float(_lower(n - k, n - 1 if stopped else n, _risk(confidence)))
 
 
 def coverage_upper(
@@ -94,7 +97,19 @@ def coverage_upper(
     0.994887
     """
     n, k = _counts(draws, failures, stopped)
-    return _upper(n - k, n, _risk(confidence))
+    return float(_upper(n - k, n, _risk(confidence)))
+
+
+def coverage_bounds(
+    draws: int, failures: Integers, certain: Integers, *, confidence: Number
+) -> tuple[Floats, Floats]:
+    """Return `coverage_lower` at each of many failures, and `coverage_upper` at those that are `certain`, as arrays."""
+    risk, bounds = _risk(confidence), []
+    for bound, counts in ((_lower, failures), (_upper, certain)):
+        # few of the counts differ, and inverting a beta function takes far longer than to find these
+        kinds, places = np.unique(counts, return_inverse=True)
+        bounds.append(np.asarray(bound(draws - kinds, draws, risk))[places.reshape(counts.shape)])
+    return bounds[0], bounds[1]
 
 
 def clopper_pearson(successes: SupportsIndex, trials: SupportsIndex, *, confidence: Number) -> tuple[float, float]:
@@ -130,7 +145,7 @@ def clopper_pearson(successes: SupportsIndex, trials: SupportsIndex, *, confiden
     if k > n:
         raise InputError(f"successes must be at most trials, got {k} of {n}; check that they are not swapped")
     half = _risk(confidence) / 2
-    return _lower(k, n, half), _upper(k, n, half)
+    return float(_lower(k, n, half)), float(_upper(k, n, half))
 
 
 def _counts(draws: SupportsIndex, failures: SupportsIndex, stopped: bool) -> tuple[int, int]:
@@ -150,20 +165,16 @@ def _risk(confidence: Number) -> Fraction:
     return 1 - as_confidence(confidence)
 
 
-def _lower(k: int, n: int, risk: Fraction) -> float:
-    """Return the success probability at which k or more of n successes has probability `risk`."""
-    if k == 0:
-        return 0.0
+def _lower(k: Any, n: int, risk: Fraction) -> Any:
+    """Return the success probability at which k or more of n successes has probability `risk`; 0 for k = 0."""
     from scipy import special
 
-    return float(special.betaincinv(k, n - k + 1, float(risk)))
+    return special.betaincinv(np.maximum(k, 1), n - k + 1, float(risk)) * (k != 0)
 
 
-def _upper(k: int, n: int, risk: Fraction) -> float:
-    """Return the success probability at which k or fewer of n successes has probability `risk`."""
-    if k == n:
-        return 1.0
+def _upper(k: Any, n: int, risk: Fraction) -> Any:
+    """Return the success probability at which k or fewer of n successes has probability `risk`; 1 for k = n."""
     from scipy import special
 
     # The complemented function takes the small risk itself: 1 - risk would lose its digits.
-    return float(special.betainccinv(k + 1, n - k, float(risk)))
+    return np.where(k == n, 1.0, special.betainccinv(k + 1, np.maximum(n - k, 1), float(risk)))

@@ -53,6 +53,7 @@ from apas.stats import (
     sample_size,
 )
 from apas.stats.binomial import Number
+from apas.stats.proportions import coverage_bounds
 from apas.stats.sequential import ANYTIME, Boundary, boundary
 
 if TYPE_CHECKING:
@@ -380,12 +381,12 @@ class Sampling:
         # every end of every band has the same part of the risk
         level = 1 - (1 - Fraction(repr(self.confidence))) / (2 * len(deltas))
         measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
+        bounds = coverage_bounds(samples, failures, sure, confidence=level)
         curves = []
         for i, target in enumerate(question.target):
-            lower = np.array([coverage_lower(samples, int(k), confidence=level) for k in failures[:, i]])
-            upper = np.array([coverage_upper(samples, int(k), confidence=level) for k in sure[:, i]])
             drawn = (samples, self.confidence, target, measure, bool(valid[i]))
-            curves.append(FractionCurve(deltas, 1 - failures[:, i] / samples, lower, upper, *drawn))
+            ends = (bound[:, i] for bound in bounds)
+            curves.append(FractionCurve(deltas, 1 - failures[:, i] / samples, *ends, *drawn))
         return curves
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
