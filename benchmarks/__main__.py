@@ -8,7 +8,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from apas.errors import InputError
-from benchmarks import anytime, auditing, derived, generation, radius, sampling, worstcase
+from benchmarks import anytime, auditing, derived, everyday, generation, radius, sampling, worstcase
 
 with threadpool_limits(1):
     sampling.compare()
@@ -22,6 +22,8 @@ with threadpool_limits(1):
     worstcase.compare()
     print()
     auditing.compare()
+    print()
+    everyday.compare()
     print()
     if find_spec("torch") is None:
         print("PyTorch modules: left out, since torch is not installed (extra `torch`)")

@@ -4,7 +4,8 @@
     python apas_checker.py CERTIFICATES.json MODEL.json [--require-coverage C] [--require-confidence C]
                            [--require-delta D] [--require-target T] [--require-derived] [--table TABLE.npy]
 
-Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, witnesses and,
+Redone are draws (boxes, L1 and L2 balls, sparse and normal shifts), interval and closed-form bounds, shares that are
+computed (boxes, L2 balls and normal shifts of an output layer), witnesses and,
 with the training table in model units (np.save of DataChange.table), bounds over refits; the rest is NOT CHECKED.
 A line per row: its name, what became of it, why, and what it claims; what is required it must claim at least. Exit
 code 0: all hold; 1: something does not; 2: bad input; 3: all that was checked holds, some, or all, was not; 70: no
@@ -40,7 +41,7 @@ FIELDS = {  # of each kind of object
     "every": "measure rows", "most": "measure rows coverage confidence tries",
     "update": "coverage level measure rows score worst steps made_with", "calibration": "score draws failures",
     "ellipsoid": "layers distribution covariance",
-    "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
+    "share": "lower upper", "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
     "partition": "lower upper evaluated open stopped robust non_robust",
     "noise": "scale features integers", "observed": "models process", "corner": "delta signs",
@@ -417,6 +418,60 @@ def sampled(c, drawn, together, lower):
     return f"drawn again: {len(where)} of {draws} failed"
 
 
+def kept(shifts, moving, sizes, level):
+    """How often ``sum of sizes * s >= -level`` for a draw s in units of the radii, and how far that may be off."""
+    sizes = -np.sort(-sizes[sizes > 0])
+    length, total = math.sqrt(float((sizes**2).sum())), float(sizes.sum())
+    if not len(sizes) or (shifts["kind"] == "linf" and abs(level) >= total * (1 + 1e-12)):
+        return float(level >= 0), 0.0
+    if shifts["kind"] == "gaussian":
+        return NormalDist().cdf(level / length), 1e-11
+    if shifts["kind"] == "lp":  # sin(t) of a coordinate of a point of the ball has the density cos(t)**n
+        end = math.asin(max(-1.0, min(1.0, level / length)))
+        parts = [np.cos(np.linspace(-math.pi / 2, stop, 40_001)) ** moving for stop in (end, math.pi / 2)]
+        weights = np.resize([2.0, 4.0], 40_001)
+        weights[[0, -1]] = 1.0  # Simpson's rule
+        return (weights @ parts[0]) * (end + math.pi / 2) / ((weights @ parts[1]) * math.pi), 1e-9
+    if len(sizes) == 1:
+        return min(1.0, max(0.0, 0.5 + 0.5 * level / total)), 1e-12
+    # boxes: the series of a square wave of the period 4 C, beyond which no difference lies, at level minus the sum
+    half, k = 2 * max(total, abs(level)), np.arange(1.0, 8192.0, 2.0)
+    terms = np.sin(math.pi * k * level / half) / k
+    for size in sizes:
+        terms = terms * np.sinc(k * (size / half))
+    j = np.arange(1, len(sizes) + 1)  # what is left out is bounded by the j largest sizes, whichever j is best
+    left = -np.cumsum(np.log(math.pi * sizes / half)) - (j + 1) * math.log(8193) + np.log1p(8193 / (2 * j))
+    return 0.5 + 2 / math.pi * float(terms.sum()), math.exp(min(0.0, float(left.min()))) + 1e-10
+
+
+def computed(net, x, k, c):
+    """Compute the share of shifts again, of which nothing but the output layer may be moved."""
+    claim, e, delta, kind = c["claim"], c["evidence"], c["delta"], net.shifts["kind"]
+    need(kind in ("linf", "gaussian") or net.shifts.get("p") == 2, "a share of such shifts is not computed")
+    need(not net.radii[: net.cuts[-3]].any(), "a share of shifts that move hidden layers is not computed")
+    sure = claim["kind"] == "most" and claim.get("confidence") == 1 and claim["tries"] == 1 and possible(claim)
+    need(sure and claim["coverage"] < 1 and c["method"] == "sampling", "a share that is computed has confidence 1")
+    h, reach = np.abs(net.hidden(x[None], net.split(net.theta))[0]), net.split(net.radii)[-2:]
+    band = net.band(x[None], delta * net.radii * (8.4 if kind == "gaussian" else 1.0))[0]
+    low, high = 1.0, 1.0
+    for lead, (signed, _) in zip(net.leads(x, k), net.rivals(k), strict=True):
+        columns = [j for _, j in signed]
+        sizes = np.concatenate([(reach[0][:, columns] * h[:, None]).ravel(), reach[1][columns]])
+        slack = band / delta + 1e-13 * (float(sizes.sum()) + abs(lead) / delta)
+        ends = [kept(net.shifts, np.count_nonzero(net.radii), sizes, lead / delta + s * slack) for s in (-1, 1)]
+        low, high = low - (1 - ends[0][0] + ends[0][1]), min(high, ends[1][0] + ends[1][1])
+    again = f"computed again, the share is between {max(low, 0.0):.9f} and {min(high, 1.0):.9f}"
+    need(low - 3e-9 <= e["upper"] and e["lower"] <= high + 3e-9 and 0 <= e["lower"] <= e["upper"] <= 1, again)
+    verdict = {(True, False): "CERTIFIED", (False, True): "REFUTED"}
+    told = verdict.get((e["lower"] >= claim["coverage"], e["upper"] < claim["coverage"]))
+    need(told == c["verdict"], "its bounds do not decide what it says")
+    found = verdict.get((low >= claim["coverage"], high < claim["coverage"]))
+    need(found == told or found is None, again)
+    need(found == told, f"{again}, which does not decide", "NOT CHECKED")
+    need(c["witness"] is None or replayed(net, x, k, c), "the witness is none")
+    return again
+
+
 def replayed(net, x, k, c):
     """Replay the shifted model that is kept: it must lie in the set and break the row, both without tolerance."""
     w, delta, p = c["witness"], Fraction(c["delta"]), net.shifts.get("p", math.inf)
@@ -663,6 +718,8 @@ def checked(net, x, k, entry, drawn, *shared):
         return "within float32 rounding of the boundary" if near else "not valid on the model itself"
     if kind == "sampling":
         return sampled(c, drawn, *shared)
+    if kind == "share":
+        return computed(net, x, k, c)
     need(kind in ("bound", "refit"), f"evidence of the kind {kind!r}", "NOT CHECKED")
     same = c["claim"]["kind"] == "every" and (bound is not None and bound > 0) == (verdict == "CERTIFIED")
     need(same and (c["witness"] is not None) == (verdict == "REFUTED"), "claim, bound, witness, verdict contradict")
@@ -684,7 +741,7 @@ def possible(claim):
 def streams(net, entries, version):
     """Per row the class it wants, its stream, and the claim with its seed that other rows may share."""
     for c in (entry["certificate"] for entry in entries):
-        kinds = ("model", "sampling", "bound", "enumeration", "partition", "calibration", "refit")
+        kinds = ("model", "sampling", "share", "bound", "enumeration", "partition", "calibration", "refit")
         if c and c["evidence"]["kind"] not in kinds:
             raise ValueError("evidence of a kind that there is not")
         e, claim = (c["evidence"], c["claim"]) if c and c["evidence"]["kind"] == "sampling" else ({}, {})

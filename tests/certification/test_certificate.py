@@ -88,7 +88,13 @@ def test_points_are_a_copy(small_network):
 def test_sentences(name, coverage, sentence):
     known = case(name)
     certificate = apas.certify(
-        known.model, known.X, known.delta, target=1, shifts=known.shifts, method=Sampling(coverage=coverage), rng=0
+        known.model,
+        known.X,
+        known.delta,
+        target=1,
+        shifts=known.shifts,
+        method=Sampling(coverage=coverage, test="anytime"),
+        rng=0,
     )[0]
     assert certificate.sentence().startswith(sentence)
     assert str(certificate) == certificate.sentence()

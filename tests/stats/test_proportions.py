@@ -247,7 +247,9 @@ def test_confidence_is_checked(confidence: float) -> None:
 def test_bounds_of_arrays_are_those_of_single_counts(confidence):
     rng = np.random.default_rng(7)
     for draws in (1, 2, 17, 208, 1379, 50_000):
-        some = np.concatenate([[0, 0, draws, draws], rng.integers(0, draws + 1, 60), rng.integers(0, 1 + draws // 20, 30)])
+        some = np.concatenate(
+            [[0, 0, draws, draws], rng.integers(0, draws + 1, 60), rng.integers(0, 1 + draws // 20, 30)]
+        )
         failures, certain = rng.permutation(some).reshape(-1, 2), rng.permutation(some).reshape(-1, 2)
         lower, upper = coverage_bounds(draws, failures, certain, confidence=confidence)
         assert lower.shape == upper.shape == failures.shape

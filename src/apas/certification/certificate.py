@@ -32,6 +32,7 @@ EVIDENCE = Kinds(
     {"model": f"{__name__}.BaseEvidence", "bound": f"{__name__}.BoundEvidence"}
     | {kind: f"{_METHODS}.{kind}.{kind.capitalize()}Evidence" for kind in ("sampling", "enumeration")}
     | {"partition": f"{_METHODS}.enumeration.EnumerationEvidence", "refit": f"{_METHODS}.refit.RefitEvidence"}
+    | {"share": f"{_METHODS}.closed_share.ShareEvidence"}
     | {"calibration": "apas.certification.calibration.CalibrationEvidence"}
 )
 

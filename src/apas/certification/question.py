@@ -47,12 +47,12 @@ _ALL = slice(None)
 
 def pick(value: Any, table: Mapping[str, Any], kind: type[Any], argument: str) -> Any:
     """Turn an alias into a strategy with its default settings; let an instance through."""
-    known = ", ".join(repr(name) for name in table)
-    if isinstance(value, str):
-        if value not in table:
-            raise InputError(f"`{argument}` must be one of {known}, or an instance, got {value!r}.")
+    if isinstance(value, str) and value in table:
         return table[value]()
-    if isinstance(value, type) or not offers(value, kind):
+    known = ", ".join(repr(name) for name in table) if isinstance(value, str | type) or not offers(value, kind) else ""
+    if isinstance(value, str):
+        raise InputError(f"`{argument}` must be one of {known}, or an instance, got {value!r}.")
+    if known:
         what = f"the class {value.__name__} itself; call it" if isinstance(value, type) else repr(value)
         example = next(iter(table.values())).__name__
         raise InputError(f"`{argument}` must be one of {known}, or an instance such as {example}(), got {what}.")

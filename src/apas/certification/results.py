@@ -257,7 +257,8 @@ class Certificates(UnderShifts[Certificate]):
             return "No rows, no certificates."
         counts, why = Counter(c.verdict for c in self), {Verdict.REFUTED: self._why_refuted()}
         parts = ", ".join(f"{counts[v]} {v.name}{why.get(v, '')}" for v in Verdict if counts[v])
-        deltas, told = sorted({c.delta for c in self}), {id(c.claim): c.claim for c in self}.values()
+        deltas, today = sorted({c.delta for c in self}), [c for c in self if c.valid_today] or self
+        told = {id(c.claim): c.claim for c in today}.values()  # of the others nothing is said about the shifts
         size = " to ".join(exactly(delta) for delta in dict.fromkeys((deltas[0], deltas[-1])))
         claims = "; or ".join(dict.fromkeys(claim.among(len(self)) for claim in told))
         measures = "; or ".join(dict.fromkeys(claim.measure for claim in told))

@@ -102,6 +102,7 @@ def _continue(model: Path, file: Path, samples: int | None, given: list[str], co
 SHOWN: dict[str, list[tuple[str, str, Callable[[Any], str]]]] = {
     "sampling": [("draws", "draws", str), ("failures", "failures", str)],
     "bound": [("step", "step", str), ("bound", "bound", at_least)],
+    "share": [("lower", "lower", at_least), ("upper", "upper", at_most)],
     "enumeration": [("lower", "lower", at_least), ("upper", "upper", at_most), ("boxes", "evaluated", str)],
 }
 

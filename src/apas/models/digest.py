@@ -17,6 +17,7 @@ import sys
 import sysconfig
 import textwrap
 import types
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -207,14 +208,23 @@ _BY_KIND = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, 
 _HOLDING = (int, float, complex, str, bytes, bytearray, dict, list, tuple)
 
 
+#: Of models that nobody can describe anew, the hash of all but the parameters: these are hashed at every call.
+_HEADS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
 def model_digest(model: Model) -> str:
     """SHA-256 over all that decides what `model` answers, as far as `unidentified` does not say otherwise."""
-    parameters = model.parameters
-    layout = [list(parameters.names), [list(shape) for shape in parameters.shapes]]
-    described: Any = {"classes": [canonical(c) for c in model.classes], "n_features": model.n_features}
-    if offers(model, Described):
-        described = model.describe()
-    digest = hashlib.sha256(json.dumps([described, layout], sort_keys=True).encode())
+    frozen = vars(type(model)).get("frozen", False)  # its own word: a subclass may be described otherwise
+    parameters, digest = model.parameters, _HEADS.get(model) if frozen else None
+    if digest is None:
+        layout = [list(parameters.names), [list(shape) for shape in parameters.shapes]]
+        described: Any = {"classes": [canonical(c) for c in model.classes], "n_features": model.n_features}
+        if offers(model, Described):
+            described = model.describe()
+        digest = hashlib.sha256(json.dumps([described, layout], sort_keys=True).encode())
+        if frozen:
+            _HEADS[model] = digest
+    digest = digest.copy()
     digest.update(parameters.values.astype("<f8", copy=False).tobytes())
     if (content := getattr(model, "content_digest", None)) is not None:  # `Learned`
         digest.update(content().encode())

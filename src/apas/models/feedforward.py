@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -196,6 +196,8 @@ class FeedForward:
     array([1.5])
     """
 
+    #: That all but the numbers themselves stays what it is: `__setattr__` refuses to change it.
+    frozen: ClassVar[bool] = True
     # plain attributes, since worst-case methods ask for them thousands of times; `__setattr__` keeps them as they are
     classes: tuple[Any, ...]
     """Class labels."""

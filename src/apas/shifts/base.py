@@ -5,7 +5,7 @@ A set with a worst case says which geometry it has (`Bounded`): worst-case metho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -293,6 +293,20 @@ class Elliptical(Protocol):
 
 
 @runtime_checkable
+class LinearShare(Protocol):
+    """A set of which is known how often a margin that is linear in the shift is kept."""
+
+    def linear_share(
+        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
+    ) -> tuple[float, float]:
+        """Bounds on the share of draws of delta 1 with ``sum of sizes[i] * s_i >= -level``, 0 and 1 if none are known.
+
+        s is a draw in units of the radii, whatever its signs. The lower bound is one for ``level - slack``, the upper
+        one for ``level + slack``; they need be no closer than it takes to know on which side of `decides` the share is.
+        """
+
+
+@runtime_checkable
 class InOrder(Protocol):
     """A list of models that may stand in the order of their training, none left out, and may grow by further ones."""
 
@@ -461,3 +475,26 @@ def magnitudes(model: Model, X: Floats, target: Any, radii: Floats, delta: float
     if offers(model, Scaled):
         return model.margin_scale(X, radii, delta)
     return np.asarray(np.maximum(1.0, np.abs(model.margin(X, target))))
+
+
+def ball_share(ratio: Any, count: int) -> Any:
+    """The share of the unit ball of so many dimensions on one side of a plane at a signed distance from its centre."""
+    from scipy.special import betainc
+
+    # one coordinate of a uniform point of the unit ball has the density (1 - t**2)**((n - 1) / 2)
+    return 0.5 + 0.5 * np.sign(ratio) * betainc(0.5, 0.5 * (count + 1), np.minimum(np.square(ratio), 1.0))
+
+
+#: How far the functions behind a share in closed form may be off, far above what their libraries promise.
+SHARE_ERROR = 1e-12
+
+
+def outward_share(share: Callable[[Any], Any], sizes: Floats, level: float, slack: float) -> tuple[float, float]:
+    """Bounds on a share that depends on a level in units of the length of `sizes` alone, and grows with it."""
+    length, ends = float(np.linalg.norm(sizes)), []
+    if not length:
+        return float(level > slack), float(level >= -slack)
+    for sign in (-1.0, 1.0):  # outward: n rounding errors of the length are covered by 1e-12 of the level
+        above = level + sign * (slack + 1e-12 * abs(level))
+        ends.append(min(1.0, max(0.0, float(share(above / length)) + sign * SHARE_ERROR)))
+    return ends[0], ends[1]

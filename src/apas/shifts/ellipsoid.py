@@ -18,7 +18,7 @@ from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import ABSENT, Dense, Model, Parameters, offers
 from apas.models.forward import activate
-from apas.shifts.base import Ellipsoid, ShiftWords, magnitudes
+from apas.shifts.base import Ellipsoid, ShiftWords, ball_share, magnitudes
 from apas.shifts.selection import ALL_KINDS, check_layers, moving, placed, read_names, read_numbers, selected
 
 #: How far a covariance may be from symmetric, relative to its largest entry.
@@ -139,13 +139,9 @@ class EllipsoidShifts(EqualByContent):
 
     def share(self, ratio: Floats) -> Floats:
         """The share of draws that keep a margin of which delta can take at most ``1 / ratio``."""
-        from scipy.special import betainc, ndtr
+        from scipy.special import ndtr
 
-        if self.distribution == "normal":
-            return np.asarray(ndtr(ratio))
-        # one coordinate of a uniform point of the unit ball has the density (1 - t**2)**((n - 1) / 2)
-        half = betainc(0.5, 0.5 * (len(self._lower) + 1), np.minimum(ratio**2, 1.0))
-        return np.asarray(0.5 + 0.5 * np.sign(ratio) * half)
+        return np.asarray(ndtr(ratio) if self.distribution == "normal" else ball_share(ratio, len(self._lower)))
 
     def radii(self, parameters: Parameters) -> Floats:
         """How far each parameter moves when delta is 1, shape (k,); the standard deviation of normal shifts."""

@@ -11,7 +11,7 @@ from apas._random import LARGEST, Stream, standard_normals
 from apas._typing import Floats
 from apas.errors import InputError, Unsupported
 from apas.models.base import Model, Parameters
-from apas.shifts.base import ShiftWords, magnitudes
+from apas.shifts.base import ShiftWords, magnitudes, outward_share
 from apas.shifts.selection import ScaledShifts, placed
 
 
@@ -67,6 +67,16 @@ class GaussianShifts(ScaledShifts):
     def magnitudes(self, model: Model, points: Any, X: Floats, target: Any, delta: float | Floats) -> Floats:
         """How large the numbers behind any margin of each row get, on the farthest model that can be drawn."""
         return magnitudes(model, X, target, LARGEST * self.radii(model.parameters), delta)
+
+    def linear_share(
+        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
+    ) -> tuple[float, float]:
+        """Bounds on the share of draws that keep a margin which is linear in the shift: that of a normal number."""
+        from scipy.special import ndtr
+
+        lower, upper = outward_share(ndtr, sizes, level, slack)
+        # rounding is known up to the farthest draw, and any of so many numbers is farther with less than this chance
+        return lower - len(sizes) * 2.0**-50, upper
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether `other` could have been drawn: True unless a parameter changed that does not move.

@@ -13,6 +13,7 @@ from apas._typing import Floats
 from apas.models.base import ABSENT, Parameters
 from apas.shifts.base import Box
 from apas.shifts.selection import ScaledShifts, placed
+from apas.stats.uniform_sums import uniform_sum_share
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -66,6 +67,16 @@ class LinfShifts(ScaledShifts):
             return unit
         movers = np.flatnonzero(radii)
         return placed(unit_cube(len(movers), stream, start, stop) * radii[movers], movers, len(radii))
+
+    def linear_share(
+        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
+    ) -> tuple[float, float]:
+        """Bounds on the share of draws that keep a margin which is linear in the shift, from its Fourier series."""
+        if abs(level) + slack >= float(sizes.sum()) * (1 - len(sizes) * 2.0**-52):  # all or none, or close to it
+            return uniform_sum_share(sizes, level - slack)[0], uniform_sum_share(sizes, level + slack)[1]
+        lower, upper = uniform_sum_share(sizes, level, decides)
+        more = slack / (2 * float(sizes.max()))  # no sum that contains a uniform number has a larger density
+        return lower - more, upper + more
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether every parameter of `other` lies within ``delta * radii`` of `base`, decided in real arithmetic."""

@@ -15,7 +15,7 @@ from apas._random import Stream, unit_ball
 from apas._typing import Bools, Floats
 from apas.errors import InputError
 from apas.models.base import Model, Parameters
-from apas.shifts.base import Ball
+from apas.shifts.base import Ball, ball_share, outward_share
 from apas.shifts.norms import lp_norm, projection, steepest_point, within_ball
 from apas.shifts.selection import ALL_KINDS, check_kinds, check_layers, moving, placed, read_kinds, read_names, selected
 
@@ -89,6 +89,15 @@ class LpShifts(EqualByContent):
     def margins(self, model: Model, X: Floats, target: Any, directions: Floats, delta: float | Floats) -> Floats:
         """Margins of the rows on every shifted model, shape (directions, rows)."""
         return model.shifted_margins(X, target, directions, delta)
+
+    def linear_share(
+        self, parameters: Parameters, sizes: Floats, level: float, slack: float, decides: float | None
+    ) -> tuple[float, float]:
+        """Bounds on the share of draws that keep a margin which is linear in the shift: known for p = 2 alone."""
+        if self.p != 2:
+            return 0.0, 1.0
+        count = int(np.count_nonzero(self.moves(parameters)))
+        return outward_share(lambda ratio: ball_share(ratio, count), sizes, level, slack)
 
     def contains(self, base: Parameters, other: Parameters, delta: float) -> bool:
         """Whether `other` lies in the ball around `base`, decided in real arithmetic, without tolerance.

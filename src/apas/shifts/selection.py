@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +20,7 @@ from apas.shifts.box_rounding import box_distances, within_box
 
 #: Both kinds of parameters, which is what moves unless less is asked for; absent ones never do.
 ALL_KINDS = ("weight", "bias")
+_PLURALS = {"weight": "weights", "bias": "biases"}
 
 
 def check_kinds(kinds: Any, owner: str) -> tuple[str, ...]:
@@ -68,8 +71,16 @@ def selected(parameters: Parameters, kinds: tuple[str, ...], layers: Sequence[st
     """What moves, in words: "weights and biases of layer0", or "weights" if there are no biases."""
     chosen = chosen_layers(parameters, layers, owner)
     there = {kind for kind, layer in zip(parameters.kinds, parameters.layers, strict=True) if layer in chosen}
-    what = " and ".join({"weight": "weights", "bias": "biases"}[kind] for kind in kinds if kind in there)
+    what = " and ".join(_PLURALS[kind] for kind in kinds if kind in there)
     return what if layers is None else f"{what} of {', '.join(sorted(chosen))}"
+
+
+@lru_cache(maxsize=256)
+def whole_words(kinds: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[str, str, str]:
+    """The words of a set in which every parameter that exists moves by delta, which the layout of a model decides."""
+    count = sum(math.prod(shape) for kind, shape in zip(kinds, shapes, strict=True) if kind != ABSENT)
+    what = " and ".join(word for kind, word in _PLURALS.items() if kind in kinds)
+    return f"each of {count} {what}" if count > 1 else f"the one parameter chosen from the {what}", "delta", ""
 
 
 def placed(points: Floats, movers: Indices, size: int) -> Floats:
@@ -171,6 +182,8 @@ class ScaledShifts(EqualByContent):
 
     def _words(self, parameters: Parameters) -> tuple[str, str, str]:
         """What moves, by how much, and what does not move: words of a sentence."""
+        if self.is_whole:
+            return whole_words(parameters.kinds, parameters.shapes)
         size = "delta times its magnitude" if self.relative else "delta"
         size += f" (taken as at least {self.floor:g})" if self.floor else ""
         size += " times its scale" if self.scale is not None else ""

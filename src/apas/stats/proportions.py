@@ -100,9 +100,7 @@ def coverage_upper(
     return float(_upper(n - k, n, _risk(confidence)))
 
 
-def coverage_bounds(
-    draws: int, failures: Integers, certain: Integers, *, confidence: Number
-) -> tuple[Floats, Floats]:
+def coverage_bounds(draws: int, failures: Integers, certain: Integers, *, confidence: Number) -> tuple[Floats, Floats]:
     """Return `coverage_lower` at each of many failures, and `coverage_upper` at those that are `certain`, as arrays."""
     risk, bounds = _risk(confidence), []
     for bound, counts in ((_lower, failures), (_upper, certain)):

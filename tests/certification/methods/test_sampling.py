@@ -117,10 +117,10 @@ def test_default_number_of_samples():
     assert _samples(Sampling(test="fixed"), parameters=10_001) == 10**8 // 10_001
     fine = Sampling(coverage=0.9999, test="fixed")
     assert _samples(fine, parameters=4) == apas.sample_size(coverage=0.9999, confidence=0.999)
-    assert _samples(Sampling(), parameters=4) == 50_000
-    assert _samples(Sampling(), parameters=10_001) == 10**8 // 10_001
+    assert _samples(Sampling(test="anytime"), parameters=4) == 50_000
+    assert _samples(Sampling(test="anytime"), parameters=10_001) == 10**8 // 10_001
     needed = apas.stats.anytime_sample_size(0, coverage=0.9999, confidence=0.999)
-    assert _samples(Sampling(coverage=0.9999), parameters=4) == needed
+    assert _samples(Sampling(coverage=0.9999, test="anytime"), parameters=4) == needed
 
 
 def _samples(method, parameters):
@@ -176,9 +176,10 @@ def test_doubtful_draws_do_not_hide_sure_failures():
 
 def test_witness_can_be_replayed():
     known = case("negative-input")
-    certificate = apas.certify(
-        known.model, known.X, known.delta, target=1, shifts=known.shifts, rng=2, method=Sampling(coverage=0.9)
-    )[0]
+    method = Sampling(coverage=0.9, test="anytime")
+    certificate = apas.certify(known.model, known.X, known.delta, target=1, shifts=known.shifts, rng=2, method=method)[
+        0
+    ]
     assert certificate.is_certified  # Most holds, and yet one shift fails
     witness = certificate.witness
     theta = witness.parameters(known.model)

@@ -24,7 +24,7 @@ import numpy as np
 from apas._fields import Fields
 from apas._parallel import in_parallel, ranges
 from apas._random import DERIVED, Stream
-from apas._typing import Bools, Floats, Integers
+from apas._typing import Bools, Floats, Indices, Integers
 from apas._validation import check_integer, check_number, check_probability
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
@@ -37,12 +37,13 @@ from apas.certification.failing_draws import (
     failures_until_decided,
     first_failures,
 )
+from apas.certification.methods.closed_share import closed_certificates, computed_shares
 from apas.certification.output_range import OutputRange
 from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
-from apas.shifts.base import Listed, in_training_order
+from apas.shifts.base import Box, Listed, in_training_order
 from apas.stats import (
     allowed_failures,
     anytime_coverage_lower,
@@ -55,6 +56,7 @@ from apas.stats import (
 from apas.stats.binomial import Number
 from apas.stats.proportions import coverage_bounds
 from apas.stats.sequential import ANYTIME, Boundary, boundary
+from apas.worst_case.intervals import Boxes
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShift
@@ -67,8 +69,9 @@ def _least_draws(coverage: float, confidence: Fraction) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _thresholds(samples: int, coverage: float, confidence: Fraction) -> tuple[int, int]:
+def _thresholds(samples: int, claim: Most) -> tuple[int, int]:
     """How many failures certify at most (-1 if none may), and how many refute at least."""
+    coverage, confidence = claim.coverage, claim.row_confidence
     allowed = allowed_failures(samples, coverage=coverage, confidence=confidence)
     return allowed, refuting_failures(samples, coverage=coverage, confidence=confidence) if allowed >= 0 else 0
 
@@ -282,7 +285,13 @@ class Sampling:
         return None
 
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
-        """Draw, count, decide: one certificate per row."""
+        """Draw, count, decide: one certificate per row; of shares that are known without draws, none are made."""
+        if self._leaves_open(question) and stream.purpose == "certify":
+            known = closed_certificates(question, self.coverage, self.name)
+            if known is not None:
+                rows = np.array([answer is None for answer in known])
+                drawn = iter(replace(self, test="anytime").run(question.take(rows), stream) if rows.any() else ())
+                return [next(drawn) if answer is None else answer for answer in known]
         claim = self.claim(question)
         if self.is_anytime(question):
             return self._until_decided(question, stream, claim, self.cap(question, claim))
@@ -293,6 +302,10 @@ class Sampling:
             self._certificate(question, i, claim, _with_failures(clean, *found.of(i)) if found.any(i) else clean)
             for i in range(len(question))
         ]
+
+    def _leaves_open(self, question: Question) -> bool:
+        """Whether nobody asked for draws: neither for a number of them, nor for a test, nor by listing models."""
+        return self.n_samples is None and self.test is None and question.listed is None
 
     def is_anytime(self, question: Question) -> bool:
         """Whether the question is decided by the anytime test."""
@@ -354,14 +367,16 @@ class Sampling:
 
     def plan(self, question: Question, claim: Most) -> tuple[int, int, int]:
         """How many draws, how many failures certify at most, how many refute at least."""
-        coverage, confidence = claim.coverage, claim.row_confidence
         samples = self.samples(question, claim)
-        allowed, refuting = _thresholds(samples, coverage, confidence)
+        allowed, refuting = _thresholds(samples, claim)
         if allowed < 0 and question.listed is not None and samples == len(question.listed):
             raise InputError(too_few_models(claim, samples, type(question.shifts).__name__))
         if allowed < 0:
-            needed, together = _least_draws(coverage, confidence), f" for {claim.rows} rows together" * (claim.rows > 1)
-            wanted = f"at least {needed} for coverage {coverage} with confidence {claim.shown_confidence}{together}"
+            needed = _least_draws(claim.coverage, claim.row_confidence)
+            together = f" for {claim.rows} rows together" * (claim.rows > 1)
+            wanted = (
+                f"at least {needed} for coverage {claim.coverage} with confidence {claim.shown_confidence}{together}"
+            )
             raise InputError(f"`n_samples` of Sampling must be {wanted}, got {samples}; draw more, or leave it out.")
         # below a confidence of one half both could apply; a run that may still certify must not be stopped
         return samples, allowed, max(refuting, allowed + 1)
@@ -376,17 +391,24 @@ class Sampling:
 
     def shares(self, question: Question, deltas: Floats, stream: Stream) -> list[FractionCurve]:
         """Clopper-Pearson bands from the same draws at every delta."""
+        measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
+        curves = []
+        if self._leaves_open(question):
+            known = [computed_shares(question, np.full(len(question), delta)) for delta in deltas.tolist()]
+            for i, shares in enumerate(zip(*(found or () for found in known), strict=True)):
+                lower, upper = np.array([(share.lower, share.upper) for share in shares]).T
+                certain = (0, 1.0, question.target[i], measure, bool(valid[i]))
+                curves.append(FractionCurve(deltas, 0.5 * (lower + upper), lower, upper, *certain))
+            if curves:
+                return curves
         samples = self.samples(question, self.claim(question))
         failures, sure = _count_failures(question, deltas, Stream(stream.entropy, "fraction"), samples)
         # every end of every band has the same part of the risk
         level = 1 - (1 - Fraction(repr(self.confidence))) / (2 * len(deltas))
-        measure, valid = question.measure_at(deltas), question.valid_rows() | question.doubtful_rows()
-        bounds = coverage_bounds(samples, failures, sure, confidence=level)
-        curves = []
+        low, high = coverage_bounds(samples, failures, sure, confidence=level)
         for i, target in enumerate(question.target):
             drawn = (samples, self.confidence, target, measure, bool(valid[i]))
-            ends = (bound[:, i] for bound in bounds)
-            curves.append(FractionCurve(deltas, 1 - failures[:, i] / samples, *ends, *drawn))
+            curves.append(FractionCurve(deltas, 1 - failures[:, i] / samples, low[:, i], high[:, i], *drawn))
         return curves
 
     def ranges(self, question: Question, stream: Stream) -> list[OutputRange]:
@@ -531,21 +553,31 @@ def _count_failures(question: Question, deltas: Floats, stream: Stream, samples:
 
 
 def _count(questions: list[Question], stream: Stream, start: int, stop: int, block: int) -> Integers:
-    first = questions[0]
+    first, rest = questions[0], [_unproved(question) for question in questions]
     counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
     for begin in range(start, stop, block):
         end = min(begin + block, stop)
         whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
         directions = first.directions(stream, begin, whole)
-        for question, count in zip(questions, counts.transpose(1, 0, 2), strict=True):
-            for chunk in range(0, len(question), ROWS):
-                rows = slice(chunk, chunk + ROWS)
+        for question, some, count in zip(questions, rest, counts.transpose(1, 0, 2), strict=True):
+            for chunk in range(0, len(some), ROWS):
+                rows = some[chunk : chunk + ROWS]
                 margins = question.margins(directions, rows)[: end - begin]
                 band = question.band[rows]
                 # written so that a NaN fails beyond doubt
                 count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
                 count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)
     return counts
+
+
+def _unproved(question: Question) -> Indices:
+    """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
+    if question.network is None or not isinstance(question.geometry, Box):
+        return np.arange(len(question))
+    boxes = Boxes(question.network, question.X, question.wanted, question.radii)
+    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin
+    least = boxes.bound(question.delta) - boxes.error(question.delta)
+    return np.flatnonzero(~(least > 2 * question.band))
 
 
 def _extremes(question: Question, stream: Stream, samples: int) -> tuple[Floats, Floats, Integers]:

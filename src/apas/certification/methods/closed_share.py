@@ -1,0 +1,191 @@
+"""Shares of valid shifts that need no draws: where the margin is linear in what moves, their law is known.
+
+It is where nothing but the output layer moves, and so in linear models: with what enters that layer, h, the margin over
+a rival is its value on the model itself plus ``delta * sum of c_i s_i``, where ``c_i = radii_i * abs(h_i)`` (up to
+signs, which no set below cares about) and s is a draw: uniform on a cube, normal, or uniform in a ball. The set says
+what share of its draws keeps such a sum above a level (`LinearShare`), between bounds that are rounded outward. With
+more than two classes the failures against each rival add up to at most their sum, and to at least the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from apas._fields import Fields
+from apas._typing import Floats
+from apas.certification.certificate import Certificate, CornerShift, Witness
+from apas.certification.claims import Most, Verdict
+from apas.certification.confirmation import confirmed_witness
+from apas.certification.question import Question
+from apas.display.numbers import at_least, at_most
+from apas.errors import InputError
+from apas.models.base import offers
+from apas.models.feedforward import FeedForward
+from apas.models.forward import activate
+from apas.shifts.base import Box, LinearShare, OtherMoves
+
+#: Bounds are kept as multiples of this, rounded outward, so that no library's last digits show.
+DIGITS = 10**9
+#: How far bounds may be from those of a file: on another machine, a digit may have been rounded to the other side.
+SAME = 3 / DIGITS
+
+
+@dataclass(frozen=True)
+class ShareEvidence:
+    """Bounds on the share of valid shifts, computed from its law.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The share of valid shifts lies between them; rounded outward to nine decimals. They are no closer than it took
+        to decide the claim.
+    """
+
+    lower: float
+    upper: float
+    draws: int = 0
+    failures: int = 0
+    kind: ClassVar[str] = "share"
+
+    def coverage_lower(self, confidence: Any) -> float:
+        """Lower bound on the share of valid shifts, certain and so good for every `confidence`."""
+        return self.lower
+
+    def coverage_upper(self, confidence: Any) -> float:
+        """Upper bound on the share of valid shifts, certain and so good for every `confidence`."""
+        return self.upper
+
+    def verdict(self, coverage: float) -> Verdict:
+        """What the bounds decide about a share."""
+        if self.lower >= coverage:
+            return Verdict.CERTIFIED
+        return Verdict.REFUTED if self.upper < coverage else Verdict.UNKNOWN
+
+    def reason(self) -> str:
+        """The bounds in words."""
+        ends = (
+            f"between {at_least(self.lower)} and {at_most(self.upper)}"
+            if self.lower < self.upper
+            else f"{self.lower:g}"
+        )
+        return f"the valid share is {ends}, computed without draws"
+
+    def recheck(self, question: Question, certificate: Any) -> tuple[bool | None, str]:
+        """Whether the same bounds are computed again for the one row of a question, and decide what they did."""
+        claim = certificate.claim
+        if claim != Most(claim.coverage, 1.0, question.measure, claim.rows) or certificate.method != "sampling":
+            return False, "a share that is computed has confidence 1, is about this set, and stands in place of draws"
+        (now,) = computed_shares(question, question.delta, claim.coverage) or (None,)
+        if now is None:
+            return False, "the share of these shifts is not known without draws"
+        if max(abs(now.lower - self.lower), abs(now.upper - self.upper)) > SAME:
+            return False, f"computed again, {now.reason()}, the file says {self.lower!r} and {self.upper!r}"
+        if certificate.verdict is Verdict.UNKNOWN or self.verdict(claim.coverage) is not certificate.verdict:
+            return False, f"its bounds do not decide {certificate.verdict} at a share of {claim.coverage}"
+        witness = certificate.witness
+        if witness is not None and confirmed_witness(question, 0, witness.parameters(question.model)) is None:
+            return False, "its witness does not lie in the set or does not break the row"
+        return now.verdict(claim.coverage) is certificate.verdict, f"computed again: {now.reason()}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence as JSON values."""
+        return {"kind": self.kind, "lower": self.lower, "upper": self.upper}
+
+    @classmethod
+    def from_dict(cls, about: Fields) -> ShareEvidence:
+        """The evidence that a file describes."""
+        lower, upper = (about.only("kind", "lower", "upper").number(key) for key in ("lower", "upper"))
+        if not 0 <= lower <= upper <= 1:
+            raise InputError(f"{about.where} must have bounds on a share, of which the lower one is not the larger.")
+        return cls(lower, upper)
+
+
+def closed_certificates(question: Question, coverage: float, method: str) -> list[Certificate | None] | None:
+    """One certificate per row, None for a row that the bounds leave open; None if the share is not known at all."""
+    shares = computed_shares(question, question.delta, coverage)
+    if shares is None:
+        return None
+    claim, answers = Most(coverage, 1.0, question.measure, question.claim_rows), list[Certificate | None]()
+    for i, share in enumerate(shares):
+        verdict = share.verdict(coverage)
+        witness = _failing_corner(question, question.network, i) if verdict is Verdict.REFUTED else None  # type: ignore[arg-type]
+        told = (float(question.delta[i]), question.target[i], method, share, share.reason(), witness)
+        answers.append(None if verdict is Verdict.UNKNOWN else Certificate(claim, verdict, *told))
+    return answers
+
+
+def computed_shares(question: Question, deltas: Floats, coverage: float | None = None) -> list[ShareEvidence] | None:
+    """Bounds on the share of valid shifts of each row, at a delta of its own; None if the law is not known.
+
+    No closer than it takes to decide whether the share is at least `coverage`, if that is given.
+    """
+    network, shifts = question.network, question.shifts
+    if network is None or not offers(shifts, LinearShare) or offers(shifts, OtherMoves):
+        return None
+    last = network.parameters.slices[-2].start
+    if question.radii[:last].any():  # a hidden layer moves
+        return None
+    asked = question if deltas is question.delta else question.at(deltas)
+    entering, found = np.abs(_entering(network, question.X)), []
+    coverage = None if network.weights[-1].shape[1] > 2 else coverage  # of several rivals each share counts
+    reach = network.parameters.split(question.radii)[-2:]
+    rows = zip(entering, question.wanted.tolist(), deltas.tolist(), asked.band.tolist(), strict=True)
+    for i, (h, wanted, delta, band) in enumerate(rows):
+        fails, most = 0.0, 1.0
+        for margin, columns in _rivals(question, network, i, wanted):
+            sizes = np.concatenate([(reach[0][:, columns] * h[:, None]).ravel(), reach[1][columns]])
+            if not math.isfinite(
+                margin / delta + band / delta + float(sizes.sum())
+            ):  # of what overflows nothing is known
+                fails, most = 1.0, 1.0
+                break
+            # what is within rounding of 0 fails in the lower bound and is valid in the upper one; sizes and level are
+            # off by less than a few units of their own last place
+            slack = (band / delta + 2.0**-50 * (float(sizes.sum()) + abs(margin) / delta)) * (1 + 2.0**-50)
+            lower, upper = shifts.linear_share(question.coordinates, sizes, margin / delta, slack, coverage)
+            fails, most = fails + (1 - lower), min(most, upper)
+        least = max(0.0, 1 - fails * (1 + 2.0**-50))
+        found.append(ShareEvidence(math.floor(least * DIGITS) / DIGITS, math.ceil(most * DIGITS) / DIGITS))
+    return found
+
+
+def _entering(network: FeedForward, X: Floats) -> Floats:
+    """What enters the output layer."""
+    for w, b, name in zip(network.weights, network.biases, network.activations, strict=False):
+        X = activate(name, X @ w + b)
+    return X
+
+
+def _rivals(question: Question, network: FeedForward, i: int, wanted: int) -> list[tuple[float, list[int]]]:
+    """Per rival of row i the margin over it on the model itself, and the outputs that it depends on."""
+    outputs = network.weights[-1].shape[1]
+    if outputs <= 2:
+        return [(float(question.base_margins[i]), [0] if outputs == 1 else [wanted, 1 - wanted])]
+    margins = (_entering(network, question.X[i : i + 1]) @ network.weights[-1] + network.biases[-1])[0]
+    return [(float(margins[wanted] - margins[j]), [wanted, j]) for j in range(outputs) if j != wanted]
+
+
+def _failing_corner(question: Question, network: FeedForward, i: int) -> Witness | None:
+    """The corner of a box at which the margin is least, if it is below 0 there by more than rounding."""
+    if not isinstance(question.geometry, Box):
+        return None
+    delta, wanted = float(question.delta[i]), int(question.wanted[i])
+    h = _entering(network, question.X[i : i + 1])[0]
+    signs = np.zeros(len(network.parameters), dtype=np.int8)
+    weights, biases = network.parameters.split(signs)[-2:]  # type: ignore[arg-type]  # views
+    reach = network.parameters.split(question.radii)[-2:]
+    least = np.inf
+    for margin, columns in _rivals(question, network, i, wanted):
+        fall = float((reach[0][:, columns] * np.abs(h)[:, None]).sum() + reach[1][columns].sum())
+        if margin - delta * fall < least:
+            least, rival = margin - delta * fall, columns[-1]
+    for column in range(len(biases)):
+        down = -1 if (column == wanted if len(biases) > 1 else wanted == 1) else int(column == rival)
+        weights[:, column], biases[column] = down * np.sign(h), down
+    signs[question.radii == 0] = 0
+    # rounding at the corner, and in computing that it is one, are each covered by the band
+    return CornerShift(question.shifts, delta, signs) if least < -2 * question.band[i] else None
