@@ -101,9 +101,11 @@ def derive(model, shifts, x, k, c):
     claim, e = c["claim"], c["evidence"]
     row, delta = ((np.asarray(v, dtype="<f8") + 0.0).astype("<f8").tobytes() for v in (x, c["delta"]))  # no -0.0
     root = hashed("record", row=row, target=k, delta=delta)
+    need(all(re.fullmatch("[0-9a-f]{64}", text) for text in e["siblings"]), "its seed has other digests than SHA-256")
     for sibling in e["siblings"]:  # on the way to the root of the hash tree over all rows
         root = hashed("node", children=b"".join(sorted([root, bytes.fromhex(sibling)])))
     test = e["test"] if e["test"] != "fixed" else f"fixed/{e['samples']}"
+    shifts = {name: float(v) + 0.0 if name in ("p", "floor") else v for name, v in shifts.items()}  # neither 1 nor -0.0
     shifts, share = json.dumps(shifts, sort_keys=True, separators=(",", ":")), Fraction(repr(claim["coverage"]))
     about = {"model": bytes.fromhex(model), "shifts": shifts, "records": root, "coverage": share}
     about |= {"bits": claim["bits"], "test": test, "rows": claim["rows"], "tries": claim["tries"]}
@@ -383,6 +385,7 @@ def sampled(c, drawn, together, lower):
     need(same, "the claim, the stream and the seed do not agree on whether the seed was derived")
     price = tries if derived else price
     fixed = e.get("test", "fixed") == "fixed"
+    need(all(type(e[key]) in (int, type(None)) for key in ("samples", *COUNTS)), "its counts are no whole numbers")
     paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED" and fixed)
     whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and paid
     whole = whole and tries > 0 and 0 < share < 1 and 0 < risk < 1
@@ -394,8 +397,7 @@ def sampled(c, drawn, together, lower):
         beyond = drawn[1][where]
         first = int(where[beyond][0]) if beyond.any() else None
         found = (None, None, draws, count, int((~beyond).sum()), first)
-        whole = all(type(e[key]) in (int, type(None)) for key in COUNTS) and type(n) is int
-        same = whole and found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"] and 0 < at <= n
+        same = found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"] and 0 < at <= n
         need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
         need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another")
         return f"drawn again: {count} of {draws} failed (anytime test)"
