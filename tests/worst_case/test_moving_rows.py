@@ -140,17 +140,8 @@ def check_against_draws(seeds, draws):
                 assert not (c.is_certified and low <= 0)
                 assert c.evidence.bound is None or c.evidence.bound <= low + 1e-12
                 assert c.witness is None or c.witness.margin(net, x[None], target) <= 0
-            low, high = (
-                np.array(
-                    [
-                        (r.low, r.high)
-                        for r in apas.output_range(net, X, delta, target=target, shifts=shifts, method="interval")
-                    ]
-                )
-                .reshape(-1, 2)
-                .T
-            )
-            assert (low <= least + 1e-12).all()
+            ranges = apas.output_range(net, X, delta, target=target, shifts=shifts, method="interval")
+            assert all(r.low <= low + 1e-12 for r, low in zip(ranges, least, strict=True))
         for method in ("interval", "linear"):
             for radius, x in zip(apas.max_shift(net, X, target=target, shifts=shifts, method=method), X, strict=True):
                 if radius.delta:

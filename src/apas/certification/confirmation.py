@@ -17,12 +17,13 @@ from apas.shifts.box_rounding import inside_box, within_box
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 
-def confirmed_witness(question: Question, row: int, values: Floats) -> Witness | None:
+def confirmed_witness(question: Question, row: int, values: Floats, direction: Floats | None = None) -> Witness | None:
     """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
 
     The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters;
     for piecewise linear networks also in exact rational arithmetic, and the two must agree. Other models, and those
-    that are computed in float32, have to fail beyond what rounding could do.
+    that are computed in float32, have to fail beyond what rounding could do. `direction` is the one that `inside_box`
+    made `values` of, if it did.
     """
     delta, base, shifts = float(question.delta[row]), question.model.parameters, question.shifts
     values, chain = np.asarray(values, dtype=np.float64), None
@@ -42,7 +43,8 @@ def confirmed_witness(question: Question, row: int, values: Floats) -> Witness |
         return KeptShift(delta, values, shifts)
     if box:  # a corner as its signs: large models have large witnesses
         signs = np.sign(values - base.values)
-        if np.array_equal(inside_box(base.values, reach, delta, signs), values):
+        made = chain is None and direction is not None and np.array_equal(signs, direction)
+        if made or np.array_equal(inside_box(base.values, reach, delta, signs), values):
             return CornerShift(shifts, delta, signs.astype(np.int8))
     return KeptShift(delta, values)
 
