@@ -33,6 +33,7 @@ ACTIVATIONS = {
     "leaky_relu": lambda z: np.maximum(z, 0.01 * z), "tanh": np.tanh, "sigmoid": lambda z: 0.5 + 0.5 * np.tanh(0.5 * z),
     "softplus": lambda z: np.logaddexp(z, 0.0), "elu": lambda z: np.maximum(z, np.expm1(np.minimum(z, 0.0))),
 }  # fmt: skip
+UNKNOWN = ("noise", "joint", "observed", "ellipsoid")  # sets whose claims are not checked here
 COUNTS = ("allowed", "refuting", "draws", "failures", "doubtful", "first_failure")
 FIELDS = {  # of each kind of object
     "linf": "relative kinds layers scale floor", "gaussian": "relative kinds layers scale floor",
@@ -43,7 +44,8 @@ FIELDS = {  # of each kind of object
     "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
     "partition": "lower upper evaluated open stopped robust non_robust",
-    "noise": "scale features integers", "observed": "models process", "corner": "delta signs",
+    "noise": "scale features integers", "joint": "parameters row", "observed": "models process",
+    "corner": "delta signs",
     "parameters": "delta values", "refit": "bound radius threshold spared rows added table",
 }  # fmt: skip
 REFITS = ("removed", "relabelled", "added", "replaced")
@@ -155,9 +157,9 @@ class Net:
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
         text = json.dumps([about, layout], sort_keys=True).encode()
         self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
-        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", "noise", "observed", "ellipsoid", *REFITS):
+        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", *UNKNOWN, *REFITS):
             raise ValueError("shifts of a kind that there is not")
-        known = shifts["kind"] not in ("noise", "observed", "ellipsoid")
+        known = shifts["kind"] not in UNKNOWN
         self.shifts, self.radii = shifts, np.zeros(len(self.theta)) if known else None
         self.radii = self.reach(shifts) if known and "kinds" in shifts else self.radii
 
