@@ -1,7 +1,7 @@
 """Everyday calls: one row, a linear model, a report, the command line; beside an older tree if one is named.
 
-`python -m benchmarks.everyday --against ../older/src` prints ratios of processor time; each tree runs in processes of its
-own, in turn, and the least time of each call counts.
+`python -m benchmarks.everyday --against ../older/src` prints ratios of processor time; each tree runs in processes of
+its own, in turn, and the least time of each call counts.
 """
 
 from __future__ import annotations
