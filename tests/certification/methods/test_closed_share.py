@@ -70,6 +70,20 @@ def test_who_asks_for_draws_gets_draws(asked):
     assert {certificate.evidence.kind for certificate in derived} == {"sampling"}
 
 
+def test_a_subclass_with_draws_of_its_own_is_drawn_from():
+    class Corners(apas.LinfShifts):
+        def directions(self, parameters, stream, start, stop):
+            return np.sign(super().directions(parameters, stream, start, stop))
+
+    class Renamed(apas.LinfShifts):
+        def measure(self, parameters):
+            return "a box by another name"
+
+    for shifts, kind in ((Corners(), "sampling"), (Renamed(), "share")):
+        found = apas.certify(linear(), rows(3), 0.1, target="predicted", shifts=shifts, rng=0)
+        assert {certificate.evidence.kind for certificate in found} == {kind}
+
+
 def test_balls_of_other_norms_are_drawn_from():
     found = apas.certify(linear(), rows(3), 0.1, target="predicted", shifts="l1", rng=0)
     assert {certificate.evidence.kind for certificate in found} == {"sampling"}

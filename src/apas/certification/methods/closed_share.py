@@ -124,7 +124,9 @@ def computed_shares(question: Question, deltas: Floats, coverage: float | None =
     No closer than it takes to decide whether the share is at least `coverage`, if that is given.
     """
     network, shifts = question.network, question.shifts
-    if network is None or not offers(shifts, LinearShare) or offers(shifts, OtherMoves):
+    if not offers(shifts, LinearShare) or offers(shifts, OtherMoves) or not _own_law(shifts):
+        return None
+    if network is None or type(network) is not FeedForward:  # a subclass may compute other margins
         return None
     last = network.parameters.slices[-2].start
     if question.radii[:last].any():  # a hidden layer moves
@@ -151,6 +153,14 @@ def computed_shares(question: Question, deltas: Floats, coverage: float | None =
         least = max(0.0, 1 - fails * (1 + 2.0**-50))
         found.append(ShareEvidence(math.floor(least * DIGITS) / DIGITS, math.ceil(most * DIGITS) / DIGITS))
     return found
+
+
+def _own_law(shifts: Any) -> bool:
+    """Whether the law is that of the draws: a subclass with draws or margins of its own has none until it says so."""
+    for kind in type(shifts).__mro__:
+        if "linear_share" in vars(kind) or not {"directions", "margins"}.isdisjoint(vars(kind)):
+            return "linear_share" in vars(kind)
+    return True
 
 
 def _entering(network: FeedForward, X: Floats) -> Floats:
