@@ -138,6 +138,8 @@ def test_what_it_does_not_redo_is_not_checked(tmp_path):
         (net, apas.certify(net, X, 0.01, target="predicted", method=apas.Enumeration(precision=0.1))),
         (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.LpShifts(3), method=small, rng=0)),
         (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.InputNoise(), method=small, rng=0)),
+        (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.InputNoise(), method="exact")),
+        (net, apas.certify(net, X, 0.01, target="predicted", shifts=apas.JointShifts(), method=small, rng=0)),
         (net, apas.max_shift(net, X, target="predicted", method=small, rng=0)),
     ]
     for model, found in cases:
