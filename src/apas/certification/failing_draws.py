@@ -7,7 +7,7 @@ draws fail for a row depends neither on the size of blocks nor on the other rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,9 @@ from apas._typing import Bools, Floats, Indices, Integers
 from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.errors import InputError
+from apas.shifts.base import Box
 from apas.stats.sequential import Boundary
+from apas.worst_case.intervals import Boxes
 
 #: How many random numbers are held at a time.
 NUMBERS = 1 << 17
@@ -255,3 +257,45 @@ def _failing_pairs(question: Question, rows: Indices, directions: Floats, count:
 
 
 _NOTHING: _Part = (np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
+
+
+def count_failures(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
+    """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
+    questions = [replace(question, delta=np.full(len(question), delta)) for delta in deltas]
+    block = block_size(question)
+    cuts = ranges(samples, block, question.n_jobs)
+    parts = in_parallel(_count, ((questions, stream, a, b, block) for a, b in cuts), question.n_jobs)
+    total = np.zeros((2, len(deltas), len(question)), dtype=np.int64)
+    with Progress(samples, "drawing shifted models") as progress:
+        for (a, b), part in zip(cuts, parts, strict=True):
+            total += part
+            progress.advance(b - a)
+    return total[0], total[1]
+
+
+def _count(questions: list[Question], stream: Stream, start: int, stop: int, block: int) -> Integers:
+    first, rest = questions[0], [_unproved(question) for question in questions]
+    counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
+    for begin in range(start, stop, block):
+        end = min(begin + block, stop)
+        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
+        directions = first.directions(stream, begin, whole)
+        for question, some, count in zip(questions, rest, counts.transpose(1, 0, 2), strict=True):
+            for chunk in range(0, len(some), ROWS):
+                rows = some[chunk : chunk + ROWS]
+                margins = question.margins(directions, rows)[: end - begin]
+                band = question.band[rows]
+                # written so that a NaN fails beyond doubt
+                count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
+                count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)
+    return counts
+
+
+def _unproved(question: Question) -> Indices:
+    """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
+    if question.network is None or not isinstance(question.geometry, Box):
+        return np.arange(len(question))
+    boxes = Boxes(question.network, question.X, question.wanted, question.radii)
+    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin
+    least = boxes.bound(question.delta) - boxes.error(question.delta)
+    return np.flatnonzero(~(least > 2 * question.band))

@@ -25,7 +25,7 @@ from apas.display.numbers import at_least, at_most
 from apas.errors import InputError
 from apas.models.base import offers
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activate
+from apas.models.forward import activate, margins_from_scores
 from apas.shifts.base import Box, LinearShare, OtherMoves
 
 #: Bounds are kept as multiples of this, rounded outward, so that no library's last digits show.
@@ -132,17 +132,15 @@ def computed_shares(question: Question, deltas: Floats, coverage: float | None =
     if question.radii[:last].any():  # a hidden layer moves
         return None
     asked = question if deltas is question.delta else question.at(deltas)
-    entering, found = np.abs(_entering(network, question.X)), []
+    found: list[ShareEvidence] = []
     coverage = None if network.weights[-1].shape[1] > 2 else coverage  # of several rivals each share counts
     reach = network.parameters.split(question.radii)[-2:]
-    rows = zip(entering, question.wanted.tolist(), deltas.tolist(), asked.band.tolist(), strict=True)
-    for i, (h, wanted, delta, band) in enumerate(rows):
+    for i, (delta, band) in enumerate(zip(deltas.tolist(), asked.band.tolist(), strict=True)):
         fails, most = 0.0, 1.0
-        for margin, columns in _rivals(question, network, i, wanted):
-            sizes = np.concatenate([(reach[0][:, columns] * h[:, None]).ravel(), reach[1][columns]])
-            if not math.isfinite(
-                margin / delta + band / delta + float(sizes.sum())
-            ):  # of what overflows nothing is known
+        h = _entering(network, question.X[i : i + 1])  # by itself: in a product of many rows its last bits are others
+        for margin, columns in _rivals(network, h, int(question.wanted[i])):
+            sizes = np.concatenate([(reach[0][:, columns] * np.abs(h[0])[:, None]).ravel(), reach[1][columns]])
+            if not math.isfinite((margin + band) / delta + float(sizes.sum())):  # of what overflows nothing is known
                 fails, most = 1.0, 1.0
                 break
             # what is within rounding of 0 fails in the lower bound and is valid in the upper one; sizes and level are
@@ -170,32 +168,23 @@ def _entering(network: FeedForward, X: Floats) -> Floats:
     return X
 
 
-def _rivals(question: Question, network: FeedForward, i: int, wanted: int) -> list[tuple[float, list[int]]]:
-    """Per rival of row i the margin over it on the model itself, and the outputs that it depends on."""
-    outputs = network.weights[-1].shape[1]
-    if outputs <= 2:
-        return [(float(question.base_margins[i]), [0] if outputs == 1 else [wanted, 1 - wanted])]
-    margins = (_entering(network, question.X[i : i + 1]) @ network.weights[-1] + network.biases[-1])[0]
-    return [(float(margins[wanted] - margins[j]), [wanted, j]) for j in range(outputs) if j != wanted]
+def _rivals(network: FeedForward, h: Floats, wanted: int) -> list[tuple[float, list[int]]]:
+    """Per rival the margin over it on the model itself, and the outputs that it depends on."""
+    scores = h @ network.weights[-1] + network.biases[-1]
+    if len(network.biases[-1]) <= 2:
+        margins = margins_from_scores(scores, np.array([wanted]), network.offset)
+        return [(float(margins[0]), list(range(len(network.biases[-1]))))]
+    rivals = [j for j in range(scores.shape[1]) if j != wanted]
+    return [(float(scores[0, wanted] - scores[0, j]), [wanted, j]) for j in rivals]
 
 
 def _failing_corner(question: Question, network: FeedForward, i: int) -> Witness | None:
     """The corner of a box at which the margin is least, if it is below 0 there by more than rounding."""
     if not isinstance(question.geometry, Box):
         return None
-    delta, wanted = float(question.delta[i]), int(question.wanted[i])
-    h = _entering(network, question.X[i : i + 1])[0]
-    signs = np.zeros(len(network.parameters), dtype=np.int8)
-    weights, biases = network.parameters.split(signs)[-2:]  # type: ignore[arg-type]  # views
-    reach = network.parameters.split(question.radii)[-2:]
-    least = np.inf
-    for margin, columns in _rivals(question, network, i, wanted):
-        fall = float((reach[0][:, columns] * np.abs(h)[:, None]).sum() + reach[1][columns].sum())
-        if margin - delta * fall < least:
-            least, rival = margin - delta * fall, columns[-1]
-    for column in range(len(biases)):
-        down = -1 if (column == wanted if len(biases) > 1 else wanted == 1) else int(column == rival)
-        weights[:, column], biases[column] = down * np.sign(h), down
-    signs[question.radii == 0] = 0
+    delta, radii = float(question.delta[i]), question.radii
+    margins, gradients = network.parameter_gradient(question.X[i : i + 1], question.target[i])
+    least = float(margins[0]) - delta * float(np.abs(gradients[0]) @ radii)
     # rounding at the corner, and in computing that it is one, are each covered by the band
-    return CornerShift(question.shifts, delta, signs) if least < -2 * question.band[i] else None
+    signs = np.where(radii > 0, -np.sign(gradients[0]), 0.0)
+    return CornerShift(question.shifts, delta, signs.astype(np.int8)) if least < -2 * question.band[i] else None

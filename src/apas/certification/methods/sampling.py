@@ -22,16 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from apas._fields import Fields
-from apas._parallel import in_parallel, ranges
 from apas._random import DERIVED, Stream
-from apas._typing import Bools, Floats, Indices, Integers
+from apas._typing import Bools, Floats, Integers
 from apas._validation import check_integer, check_number, check_probability
 from apas.certification.certificate import Certificate, DrawnShift
 from apas.certification.claims import Most, Verdict
 from apas.certification.failing_draws import (
-    ALIGN,
     ROWS,
-    block_size,
+    count_failures,
     drawn_blocks,
     failures_of_refits,
     failures_until_decided,
@@ -43,7 +41,7 @@ from apas.certification.question import Question
 from apas.certification.robust_fraction import FractionCurve
 from apas.display.progress import Progress
 from apas.errors import InputError
-from apas.shifts.base import Box, Listed, in_training_order
+from apas.shifts.base import Listed, in_training_order
 from apas.stats import (
     allowed_failures,
     anytime_coverage_lower,
@@ -56,7 +54,6 @@ from apas.stats import (
 from apas.stats.binomial import Number
 from apas.stats.proportions import coverage_bounds
 from apas.stats.sequential import ANYTIME, Boundary, boundary
-from apas.worst_case.intervals import Boxes
 
 if TYPE_CHECKING:
     from apas.certification.max_shift.result import MaxShift
@@ -402,7 +399,7 @@ class Sampling:
             if curves:
                 return curves
         samples = self.samples(question, self.claim(question))
-        failures, sure = _count_failures(question, deltas, Stream(stream.entropy, "fraction"), samples)
+        failures, sure = count_failures(question, deltas, Stream(stream.entropy, "fraction"), samples)
         # every end of every band has the same part of the risk
         level = 1 - (1 - Fraction(repr(self.confidence))) / (2 * len(deltas))
         low, high = coverage_bounds(samples, failures, sure, confidence=level)
@@ -544,48 +541,6 @@ def _anytime_reason(verdict: Verdict, evidence: SamplingEvidence, claim: Most) -
         why = "within rounding of the boundary, where nothing can be decided"
         return f"{counts}, {evidence.doubtful} of them {why} (anytime test)"
     return f"{counts}, which decides neither way so far; it may be continued (anytime test)"
-
-
-def _count_failures(question: Question, deltas: Floats, stream: Stream, samples: int) -> tuple[Integers, Integers]:
-    """How many draws fail at each delta for each row: all of them, and those beyond rounding."""
-    questions = [replace(question, delta=np.full(len(question), delta)) for delta in deltas]
-    block = block_size(question)
-    cuts = ranges(samples, block, question.n_jobs)
-    parts = in_parallel(_count, ((questions, stream, a, b, block) for a, b in cuts), question.n_jobs)
-    total = np.zeros((2, len(deltas), len(question)), dtype=np.int64)
-    with Progress(samples, "drawing shifted models") as progress:
-        for (a, b), part in zip(cuts, parts, strict=True):
-            total += part
-            progress.advance(b - a)
-    return total[0], total[1]
-
-
-def _count(questions: list[Question], stream: Stream, start: int, stop: int, block: int) -> Integers:
-    first, rest = questions[0], [_unproved(question) for question in questions]
-    counts = np.zeros((2, len(questions), len(first)), dtype=np.int64)
-    for begin in range(start, stop, block):
-        end = min(begin + block, stop)
-        whole = -(-end // ALIGN) * ALIGN if block >= ALIGN else end  # whole groups of directions need no copy
-        directions = first.directions(stream, begin, whole)
-        for question, some, count in zip(questions, rest, counts.transpose(1, 0, 2), strict=True):
-            for chunk in range(0, len(some), ROWS):
-                rows = some[chunk : chunk + ROWS]
-                margins = question.margins(directions, rows)[: end - begin]
-                band = question.band[rows]
-                # written so that a NaN fails beyond doubt
-                count[0, rows] += np.count_nonzero(~(margins > band), axis=0)
-                count[1, rows] += np.count_nonzero(~(margins >= -band), axis=0)
-    return counts
-
-
-def _unproved(question: Question) -> Indices:
-    """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
-    if question.network is None or not isinstance(question.geometry, Box):
-        return np.arange(len(question))
-    boxes = Boxes(question.network, question.X, question.wanted, question.radii)
-    # beyond the band that makes a draw a failure, and once more what rounding can take off a margin
-    least = boxes.bound(question.delta) - boxes.error(question.delta)
-    return np.flatnonzero(~(least > 2 * question.band))
 
 
 def _extremes(question: Question, stream: Stream, samples: int) -> tuple[Floats, Floats, Integers]:
