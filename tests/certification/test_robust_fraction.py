@@ -11,7 +11,7 @@ from problems import CASES, case, network
 
 from apas import FeedForward, InputError, LinfShifts, ObservedShifts, Sampling, Unsupported
 from apas._random import Stream
-from apas.certification.methods import sampling
+from apas.certification import failing_draws
 from apas.certification.methods.enumeration import Enumeration
 from apas.certification.robust_fraction import FractionCurve, FractionCurves, robust_fraction
 from apas.stats import coverage_lower, coverage_upper
@@ -90,8 +90,8 @@ def test_rows_blocks_and_workers_do_not_matter(monkeypatch):
     together = robust_fraction(net, rows, [0.1, 0.4], **ask_rows)
     assert list(together) == [robust_fraction(net, rows[i : i + 1], [0.1, 0.4], **ask_rows)[0] for i in range(6)]
     assert together == robust_fraction(net, rows, [0.1, 0.4], n_jobs=2, **ask_rows)
-    monkeypatch.setattr(sampling, "block_size", lambda question: 7)
-    monkeypatch.setattr(sampling, "ROWS", 2)
+    monkeypatch.setattr(failing_draws, "block_size", lambda question: 7)
+    monkeypatch.setattr(failing_draws, "ROWS", 2)
     assert together == robust_fraction(net, rows, [0.1, 0.4], **ask_rows)
     computed = {"target": "predicted", "method": Enumeration(max_boxes=50)}
     several = robust_fraction(net, rows, [0.1, 0.4], n_jobs=2, **computed)
