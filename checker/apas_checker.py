@@ -454,7 +454,7 @@ def computed(net, x, k, c):
     need(kind in ("linf", "gaussian") or net.shifts.get("p") == 2, "a share of such shifts is not computed")
     need(not net.radii[: net.cuts[-3]].any(), "a share of shifts that move hidden layers is not computed")
     sure = claim["kind"] == "most" and claim.get("confidence") == 1 and claim["tries"] == 1 and possible(claim)
-    need(sure and claim["coverage"] < 1 and c["method"] == "sampling", "a share that is computed has confidence 1")
+    need(sure and claim["coverage"] < 1 and c["method"] == "closed form", "a share that is computed has confidence 1")
     h, reach = np.abs(net.hidden(x[None], net.split(net.theta))[0]), net.split(net.radii)[-2:]
     band = net.band(x[None], delta * net.radii * (8.4 if kind == "gaussian" else 1.0))[0]
     low, high = 1.0, 1.0

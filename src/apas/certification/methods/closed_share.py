@@ -28,6 +28,8 @@ from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, margins_from_scores
 from apas.shifts.base import Box, LinearShare, OtherMoves
 
+#: What certificates call it.
+METHOD = "closed form"
 #: Bounds are kept as multiples of this, rounded outward, so that no library's last digits show.
 DIGITS = 10**9
 #: How far bounds may be from those of a file: on another machine, a digit may have been rounded to the other side.
@@ -77,7 +79,7 @@ class ShareEvidence:
     def recheck(self, question: Question, certificate: Any) -> tuple[bool | None, str]:
         """Whether the same bounds are computed again for the one row of a question, and decide what they did."""
         claim = certificate.claim
-        if claim != Most(claim.coverage, 1.0, question.measure, claim.rows) or certificate.method != "sampling":
+        if claim != Most(claim.coverage, 1.0, question.measure, claim.rows) or certificate.method != METHOD:
             return False, "a share that is computed has confidence 1, is about this set, and stands in place of draws"
         (now,) = computed_shares(question, question.delta, claim.coverage) or (None,)
         if now is None:
@@ -104,7 +106,7 @@ class ShareEvidence:
         return cls(lower, upper)
 
 
-def closed_certificates(question: Question, coverage: float, method: str) -> list[Certificate | None] | None:
+def closed_certificates(question: Question, coverage: float) -> list[Certificate | None] | None:
     """One certificate per row, None for a row that the bounds leave open; None if the share is not known at all."""
     shares = computed_shares(question, question.delta, coverage)
     if shares is None:
@@ -113,7 +115,7 @@ def closed_certificates(question: Question, coverage: float, method: str) -> lis
     for i, share in enumerate(shares):
         verdict = share.verdict(coverage)
         witness = _failing_corner(question, question.network, i) if verdict is Verdict.REFUTED else None  # type: ignore[arg-type]
-        told = (float(question.delta[i]), question.target[i], method, share, share.reason(), witness)
+        told = (float(question.delta[i]), question.target[i], METHOD, share, share.reason(), witness)
         answers.append(None if verdict is Verdict.UNKNOWN else Certificate(claim, verdict, *told))
     return answers
 

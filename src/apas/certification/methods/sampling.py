@@ -284,7 +284,7 @@ class Sampling:
     def run(self, question: Question, stream: Stream) -> list[Certificate]:
         """Draw, count, decide: one certificate per row; of shares that are known without draws, none are made."""
         if self._leaves_open(question) and stream.purpose == "certify":
-            known = closed_certificates(question, self.coverage, self.name)
+            known = closed_certificates(question, self.coverage)
             if known is not None:
                 rows = np.array([answer is None for answer in known])
                 drawn = iter(replace(self, test="anytime").run(question.take(rows), stream) if rows.any() else ())
