@@ -53,5 +53,5 @@ def row_parts(count: int, n_jobs: int, per_worker: int = PARTS) -> list[Indices]
     """Rows number 0 to `count` in a few parts per worker; in one part where there is one worker."""
     import numpy as np
 
-    parts = 1 if n_jobs == 1 or count < 2 else min(count, per_worker * workers(n_jobs))
-    return np.array_split(np.arange(count), parts)
+    rows = np.arange(count)
+    return [rows] if n_jobs == 1 or count < 2 else np.array_split(rows, min(count, per_worker * workers(n_jobs)))

@@ -17,12 +17,13 @@ from apas.shifts.box_rounding import inside_box, within_box
 from apas.worst_case.exact_arithmetic import PIECEWISE_LINEAR, exact_sign
 
 
-def confirmed_witness(question: Question, row: int, values: Floats) -> Witness | None:
+def confirmed_witness(question: Question, row: int, values: Floats, direction: Floats | None = None) -> Witness | None:
     """Keep the shifted parameters if they lie in the set and row number `row` is not valid on them.
 
     The set is that of the row's delta, without tolerance. The margin is evaluated in float64 on these very parameters;
     for piecewise linear networks also in exact rational arithmetic, and the two must agree. Other models, and those
-    that are computed in float32, have to fail beyond what rounding could do.
+    that are computed in float32, have to fail beyond what rounding could do. `direction` is the one that `inside_box`
+    made `values` of, if it did.
     """
     values, delta = np.asarray(values, dtype=np.float64), float(question.delta[row])
     base, box = question.model.parameters, isinstance(question.geometry, Box)
@@ -44,7 +45,8 @@ def confirmed_witness(question: Question, row: int, values: Floats) -> Witness |
         fails = bool(margin[0] < -alone.band[0])
     if fails and box:  # a corner as its signs: large models have large witnesses
         signs = np.sign(values - base.values)
-        if np.array_equal(inside_box(base.values, question.reach, delta, signs), values):
+        made = direction is not None and np.array_equal(signs, direction)
+        if made or np.array_equal(inside_box(base.values, question.reach, delta, signs), values):
             return CornerShift(question.shifts, delta, signs.astype(np.int8))
     return KeptShift(delta, values) if fails else None
 

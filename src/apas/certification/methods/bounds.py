@@ -111,13 +111,13 @@ def _findings(
     assert network is not None
     found = [Finding() for _ in range(len(question))]
     witnesses: list[Witness | None] = [None] * len(question)
-    for delta in np.unique(question.delta).tolist():
+    for delta in sorted(set(question.delta.tolist())):
         rows = np.flatnonzero(question.delta == delta)
 
         def accept(i: int, direction: Floats, rows: Indices = rows, delta: float = delta) -> bool:
             row = int(rows[i])
             values = inside_box(network.parameters.values, question.reach, delta, direction)
-            witnesses[row] = confirmed_witness(question, row, values)
+            witnesses[row] = confirmed_witness(question, row, values, direction)
             return witnesses[row] is not None
 
         asked = (network, question.X[rows], question.wanted[rows], question.radii, delta)
