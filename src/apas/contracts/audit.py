@@ -391,7 +391,7 @@ def audit(
     question = certified_model.rows_on(found, new)
     with np.errstate(over="ignore", invalid="ignore"):
         valid, rounded = question.valid_rows().tolist(), question.doubtful_rows()
-        regions = region_outcomes(question)
+        regions = {} if question.regions is None else region_outcomes(question)
     shift = new.shift(shifts)
     asked = [(item.delta, is_proof(item.claim)) for item in found]
     refit = _measure_refit(new, shifts, data)
