@@ -23,6 +23,7 @@ from apas.certification.output_range import (
     OutputRanges as OutputRanges,
     output_range as output_range,
 )
+from apas.certification.region import Region as Region, RowRegion as RowRegion
 from apas.certification.results import Certificates as Certificates
 from apas.certification.robust_fraction import (
     FractionCurve as FractionCurve,
