@@ -17,7 +17,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from apas._parallel import in_parallel, workers
+from apas._parallel import in_parallel, one_thread, workers
 from apas._random import Stream, entropy_of
 from apas._typing import Integers
 from apas._validation import check_flag, check_integer, check_jobs
@@ -400,14 +400,12 @@ class _Recipe:
 
     def train(self, i: int) -> tuple[Any, _Caught]:
         """The model, and what its training warned about."""
-        from threadpoolctl import threadpool_limits
-
         X, y = self.X, self.y
         if not self.sample.is_whole:
             rows = self.sample.draw(self.entropy, i)
             X, y = take_rows(X, rows), take_rows(y, rows)
         # more threads add up in another order, and workers have fewer of them
-        with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
+        with one_thread(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 model = self._fit(X, y, i)
