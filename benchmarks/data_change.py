@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 
 from apas._typing import Floats, Indices
-from apas.shifts.data_change import AddedRows, FitProblem
+from apas.shifts.data_change import AddedRows
+from apas.shifts.fit_problem import FitProblem
 from apas.worst_case.data_change import RefitScores, least_breaking
 
 __all__ = ["Contradictions", "TrainingTable", "compare", "picture", "refits_against_bounds"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
@@ -27,121 +28,12 @@ from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.models.forward import activate, scores
 from apas.shifts.base import ShiftWords
+from apas.shifts.fit_problem import FitProblem, WhitenedFit
 from apas.shifts.retraining import check_labels, data_digest
 
 CHANGES = ("removed", "relabelled", "added", "replaced")
 #: Scikit-learn's classifiers whose refits are spoken of: their loss.
 CLASSIFIERS = {"LogisticRegression": "logistic", "RidgeClassifier": "squared"}
-#: Newton's method ends below this norm of the gradient, about, or when it gets no smaller.
-SMALL_GRADIENT, STEPS = 1e-12, 60
-
-
-@dataclass(frozen=True, eq=False)
-class FitProblem:
-    """What is minimised: ``|w|^2 / 2 + sum_i c_i loss(z_i @ theta, y_i)`` with ``theta = (w, intercept)``.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n, features + 1)
-        Rows as they enter the last layer, with a 1 behind them.
-    y : ndarray of shape (n,)
-        0 or 1; -1 or 1 for the squared loss ``(m - y)^2 / 2``.
-    weights : ndarray of shape (n,)
-        The c_i: C times the weights of the row and of its class.
-    turned : ndarray of shape (n,)
-        The c_i of the same rows with the other label.
-    logistic : bool
-    """
-
-    Z: Floats
-    y: Floats
-    weights: Floats
-    turned: Floats
-    logistic: bool
-
-    @property
-    def other(self) -> Floats:
-        """The other label of each row."""
-        return 1.0 - self.y if self.logistic else -self.y
-
-    @cached_property
-    def penalised(self) -> Floats:
-        """1 for each weight, 0 for the intercept."""
-        return np.append(np.ones(self.Z.shape[1] - 1), 0.0)
-
-    def residuals(self, m: Floats) -> Floats:
-        """Derivatives of the losses at scores; small ones as exact as large ones."""
-        if not self.logistic:
-            return m - self.y
-        sign = 1.0 - 2.0 * self.y
-        return sign * expit(sign * m)
-
-    def gradient(self, theta: Floats) -> Floats:
-        """Gradient of what is minimised."""
-        return np.asarray(self.Z.T @ (self.weights * self.residuals(self.Z @ theta)) + self.penalised * theta)
-
-    def curvatures(self, m: Floats) -> Floats:
-        """Second derivatives of the losses at scores, weighted."""
-        return np.asarray(self.weights * (slope(m) if self.logistic else 1.0))
-
-    def hessian(self, theta: Floats) -> Floats:
-        """Hessian of what is minimised."""
-        return np.asarray((self.Z.T * self.curvatures(self.Z @ theta)) @ self.Z + np.diag(self.penalised))
-
-    def value(self, theta: Floats) -> float:
-        """What is minimised."""
-        m = self.Z @ theta
-        losses = np.logaddexp(0.0, m) - self.y * m if self.logistic else 0.5 * (m - self.y) ** 2
-        return float(0.5 * (self.penalised * theta) @ theta + self.weights @ losses)
-
-    def minimiser(self, start: Floats | None = None, enough: float = SMALL_GRADIENT) -> Floats:
-        """About the minimiser, by Newton's method; how exact it is, who uses it must measure."""
-        theta, least = np.zeros(self.Z.shape[1]) if start is None else start, math.inf
-        for _ in range(STEPS):
-            gradient = self.gradient(theta)
-            step = np.linalg.lstsq(self.hessian(theta), gradient, rcond=None)[0]
-            decrement, length = math.sqrt(max(0.0, float(gradient @ step))), 1.0
-            if decrement > 0.5 * least and decrement < 1e-7:  # as small as floats allow
-                break
-            least = decrement
-            if decrement > 0.1:  # far away a full step may lead farther
-                value = self.value(theta)
-                while self.value(theta - length * step) > value - 0.1 * length * decrement**2 and length > 1e-6:
-                    length *= 0.5
-            theta = theta - length * step
-            if decrement < 0.1 and decrement**2 <= enough:  # about what it is after such a step
-                break
-        return np.asarray(theta)
-
-    def without(self, rows: Indices) -> FitProblem:
-        """The problem on the data without some rows."""
-        weights = self.weights.copy()
-        weights[rows] = 0.0  # a loss that does not count is as good as none
-        return replace(self, weights=weights)
-
-    def relabelled(self, rows: Indices) -> FitProblem:
-        """The problem on the data with the other label of some rows."""
-        y, weights = self.y.copy(), self.weights.copy()
-        y[rows], weights[rows] = self.other[rows], self.turned[rows]
-        return replace(self, y=y, weights=weights)
-
-    def with_copies(self, row: Floats, label: float, weight: float, count: int) -> FitProblem:
-        """The problem on the data with so many copies of one row more: one of so many times the weight."""
-        parts = (self.Z, row[None]), (self.y, [label]), (self.weights, [count * weight]), (self.turned, [0.0])
-        Z, y, weights, turned = (np.concatenate(part) for part in parts)
-        return FitProblem(Z, y, weights, turned, self.logistic)
-
-
-def expit(m: Floats) -> Floats:
-    """The logistic function with a small relative error on both sides."""
-    tail = np.exp(-np.abs(m))
-    return np.asarray(np.where(m >= 0, 1.0, tail) / (1.0 + tail))
-
-
-def slope(m: Floats) -> Floats:
-    """The derivative of the logistic function."""
-    tail = np.exp(-np.abs(m))
-    return np.asarray(tail / (1.0 + tail) ** 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,9 +125,27 @@ class LastLayer:
     table: Floats
     kept: dict[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def whitened(self) -> WhitenedFit:
+        """The problem with its Hessian; `Unsupported` if that is singular in floats."""
+        with regular_tables():
+            return WhitenedFit(self.problem)
+
     def rows(self, X: Floats) -> Floats:
         """Rows in model units as they enter the last layer, with a 1 behind them."""
         return last_layer_rows(self.network, X)
+
+
+@contextmanager
+def regular_tables() -> Iterator[None]:
+    """Say in a sentence that a table is too ill-conditioned."""
+    try:
+        yield
+    except np.linalg.LinAlgError:
+        raise Unsupported(
+            "DataChange needs a table on which the Hessian can be inverted in floats, got a singular one; drop columns "
+            "that depend on others, or lower `C`."
+        ) from None
 
 
 def last_layer_rows(network: FeedForward, X: Floats) -> Floats:
@@ -478,13 +388,7 @@ class DataChange(ChangedTable):
         hidden = [net.parameters.values[:cut] for net in (network, layer.network)]
         now = self._behind(old, layer.network, X, y, _weights(sample_weight, len(X)))
         theta = network.parameters.values[cut:]
-        centre = layer.kept.setdefault("centre", layer.problem.minimiser())
-        half = np.linalg.cholesky(layer.problem.hessian(centre))
-        whitening, problem = np.linalg.inv(half), now.problem
-        norm = float(np.linalg.norm(whitening @ problem.gradient(theta))) * (1 + 1e-6)
-        # what rounding can hide: the sums of the gradient and of the product, n + 10 terms each at most
-        sums = np.abs(problem.Z).T @ (problem.weights * (np.abs(problem.residuals(problem.Z @ theta)) + 1e-9))
-        norm += (len(problem.Z) + 10) * 2.0**-51 * float(np.linalg.norm(np.abs(whitening) @ (sums + np.abs(theta))))
+        norm = layer.whitened.dual_norm(now.problem, theta)
         changes, why = self._count(layer, now.table, now.problem.Z[:, : width - 1])
         why = why if np.array_equal(hidden[0], hidden[1]) else "the hidden layers have changed"
         return RefitReport(changes, norm, self.tolerance, why)

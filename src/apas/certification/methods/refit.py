@@ -18,10 +18,9 @@ from apas.certification.max_shift.result import MaxShift
 from apas.certification.methods.bounds import every
 from apas.certification.question import Question
 from apas.display.numbers import at_least, exactly
-from apas.errors import Unsupported
 from apas.models.base import ROUNDING, offers
 from apas.shifts.base import Refitted
-from apas.shifts.data_change import LastLayer
+from apas.shifts.data_change import LastLayer, regular_tables
 from apas.worst_case.data_change import BreakingChange, RefitBall, RefitScores, breaking_change, least_breaking
 
 #: How much a bound may differ on another machine.
@@ -118,13 +117,8 @@ class _Asked:
         """The bounds, which are set up once per table and model."""
         layer, shifts = self.layer, self.question.shifts
         if "scores" not in layer.kept:
-            try:
+            with regular_tables():
                 made = RefitScores(layer.problem, shifts.kind, shifts.tolerance, layer.added)  # type: ignore[attr-defined]
-            except np.linalg.LinAlgError:
-                raise Unsupported(
-                    "DataChange needs a table on which the Hessian can be inverted in floats, got a singular one; drop "
-                    "columns that depend on others, or lower `C`."
-                ) from None
             layer.kept["scores"] = made
             layer.kept["table"] = hashlib.sha256(np.ascontiguousarray(layer.table).astype("<f8").tobytes()).hexdigest()
         return layer.kept["scores"]  # type: ignore[no-any-return]
