@@ -7,7 +7,9 @@ it: of a linear model the encoded columns themselves, of a network what its hidd
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
+import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -124,6 +126,11 @@ class LastLayer:
     added: AddedRows
     table: Floats
     kept: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the table."""
+        return hashlib.sha256(np.ascontiguousarray(self.table).astype("<f8").tobytes()).hexdigest()
 
     @cached_property
     def whitened(self) -> WhitenedFit:
@@ -276,8 +283,13 @@ class DataChange(ChangedTable):
         object.__setattr__(self, "sample_weight", _weights(self.sample_weight, rows))
         for name in ("low", "high"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, np.array(getattr(self, name), dtype=np.float64))
-        object.__setattr__(self, "categories", tuple(tuple(map(int, group)) for group in self.categories))
+                object.__setattr__(self, name, _numbers(getattr(self, name), name))
+        try:
+            groups = tuple(tuple(map(operator.index, group)) for group in self.categories)
+        except TypeError:
+            told = f"must list numbers of columns for each category, such as [[0, 1], [2, 3]], got {self.categories!r}"
+            raise InputError(f"`categories` of DataChange {told}.") from None
+        object.__setattr__(self, "categories", groups)
 
     @cached_property
     def _content(self) -> dict[str, Any]:
@@ -329,6 +341,11 @@ class DataChange(ChangedTable):
         told |= {"penalty": "l2", "l1_ratio": 0.0, "positive": False, "multi_class": "auto"}
         own |= {key: given[key] for key in ("penalty", "positive") if given.get(key, "deprecated") != "deprecated"}
         own |= {"l1_ratio": given["l1_ratio"]} if given.get("l1_ratio") else {}
+        if given.get("solver") == "liblinear":
+            raise Unsupported(
+                "DataChange speaks of refits whose intercept is not penalised, got a LogisticRegression by liblinear, "
+                'which penalises it; use solver="newton-cholesky".'
+            )
         for key, value in own.items():
             near = key == "C" and math.isclose(value, self.C, rel_tol=1e-12)
             if value != told[key] and not near:
@@ -407,7 +424,8 @@ class DataChange(ChangedTable):
             partner = dict(zip(map(bytes, layer.table), map(bytes, other), strict=True))
             turned = Counter({partner[row]: count for row, count in (before - after).items()})
             return (gone, "") if turned == after - before else (None, "rows changed in more than their labels")
-        fresh = np.array([bytes(row) not in before for row in np.ascontiguousarray(table)], dtype=bool)
+        more = after - before  # copies of rows of the table are added rows like others
+        fresh = np.array([bytes(row) in more for row in np.ascontiguousarray(table)], dtype=bool)
         inside = layer.added.contain(rows[fresh]) & (table[fresh, -2] <= layer.added.weight)
         if self.kind in ("added", "replaced") and not inside.all():
             return None, f"{int((~inside).sum())} added rows lie outside of the ranges, or weigh more than is granted"
@@ -455,8 +473,18 @@ def _weights(given: Any, rows: int) -> Floats | None:
     """Sample weights as positive numbers."""
     if given is None:
         return None
-    weights = np.array(given, dtype=np.float64)
+    weights = _numbers(given, "sample_weight")
     if weights.shape != (rows,) or not (np.isfinite(weights) & (weights > 0)).all():
-        raise InputError(f"`sample_weight` of DataChange must hold a positive number for each of {rows} rows.")
+        got = f"{weights.min(initial=np.inf):g} among {weights.size}"
+        told = f"a positive number for each of {rows} rows, got {got}; drop rows that count for nothing"
+        raise InputError(f"`sample_weight` of DataChange must hold {told}.")
     weights.flags.writeable = False
     return weights
+
+
+def _numbers(given: Any, name: str) -> Floats:
+    """An argument as an array of floats."""
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"`{name}` of DataChange must hold numbers, got {given!r}.") from None

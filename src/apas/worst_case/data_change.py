@@ -426,7 +426,7 @@ def least_breaking(
 def _influences(bounds: RefitScores, theta: Floats, u: Floats) -> Floats:
     """About how much each row's change alone adds to a score, after a refit: its gradient, divided by 1 - leverage."""
     problem, m = bounds.problem, bounds.problem.Z @ theta
-    a = problem.Z @ np.linalg.solve(problem.hessian(theta), u)
+    a = problem.Z @ np.linalg.lstsq(problem.hessian(theta), u, rcond=None)[0]
     own = problem.weights * problem.residuals(m)
     if bounds.kind == "relabelled":
         turned = problem.turned * replace(problem, y=problem.other).residuals(m)
