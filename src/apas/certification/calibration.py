@@ -409,29 +409,22 @@ def calibrate_delta(
     refuse_seen(listed, steps, seen)
     seed, fails = entropy_of(rng), broken_rows(question, steps)
     scores, recipe = _scores(question, question.model, score, seed)
-    of_base: dict[int, Floats] = {}  # a base may stand in several steps
-    worst = []
-    for i, broken in enumerate(fails):
-        own = scores
-        if steps is not None:
-            base = steps[i][0]
-            if base not in of_base:
-                of_base[base] = _scores(question, listed.models[base], score, seed)[0]
-            own = of_base[base]
-        worst.append(float(own[broken].max(initial=-np.inf)))
+    bases = {base: _scores(question, listed.models[base], score, seed)[0] for base in {b for b, _ in steps or ()}}
+    own = [scores] * len(fails) if steps is None else [bases[base] for base, _ in steps]
+    worst = [float(g[broken].max(initial=-np.inf)) for g, broken in zip(own, fails, strict=True)]
     made_with = tuple(dict.fromkeys((model_digest(question.model), *seen)))
-    settings = (coverage, confidence, question.measure, recipe, tuple(worst), steps, made_with)
-    return certified_by(question, scores, fails.sum(axis=0), *settings)
+    return certified_by(question, scores, fails, coverage, confidence, recipe, worst, steps, made_with)
 
 
 def certified_by(
-    question: Question, scores: Floats, failures: Any, coverage: float, level: float | None, measure: str, *rest: Any
-) -> Calibration:
-    """The calibration of rows with these scores, each broken by so many updates; `rest` is that of the claim."""
-    near = question.doubtful_rows()
-    ok = question.valid_rows() & ~near if len(question) else near
-    above = scores > NextUpdate(coverage, level, measure, 0, *rest).threshold
-    claim = NextUpdate(coverage, level, measure, int((ok & above).sum()), *rest)
+    question: Question, scores: Floats, fails: Bools, coverage: float, level: float | None, recipe: Any, worst: Any,
+    *rest: Any,
+) -> Calibration:  # fmt: skip
+    """The calibration of rows with these scores, by updates that break them so; the rest is that of the claim."""
+    near, failures = question.doubtful_rows(), fails.sum(axis=0)
+    ok, told = question.valid_rows() & ~near if len(question) else near, (recipe, tuple(map(float, worst)), *rest)
+    above = scores > NextUpdate(coverage, level, question.measure, 0, *told).threshold
+    claim = NextUpdate(coverage, level, question.measure, int((ok & above).sum()), *told)
     items = []
     for i, target in enumerate(question.target):
         found: Any = CalibrationEvidence(float(scores[i]), len(claim.worst), int(failures[i]))

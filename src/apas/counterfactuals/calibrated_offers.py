@@ -92,12 +92,10 @@ def calibrate_offers(
         question = Question.ask(found.model, made.points, **asked)
         fails = broken_rows(question, None)
         worst[fails.any(axis=1)] = delta
-        own.append((delta, found, question, fails.sum(axis=0)))
-    recipe = {"kind": "offers", "grid": deltas.tolist()}
-    rest = (recipe, tuple(worst.tolist()), None, tuple(seen))
-    for delta, found, question, failures in own:
-        scores = np.full(len(question), delta)
-        result = certified_by(question, scores, failures, coverage, confidence, question.measure, *rest)
+        own.append((delta, found, question, fails))
+    rest = ({"kind": "offers", "grid": deltas.tolist()}, worst, None, tuple(seen))
+    for delta, found, question, fails in own:
+        result = certified_by(question, np.full(len(question), delta), fails, coverage, confidence, *rest)
         result.offers, result.inputs = found, found[found.found].inputs
         if delta > result.claim.threshold:
             break

@@ -28,9 +28,8 @@ from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Arithmetic, Dense, FromEstimator, Model, Parameters, class_indices, offers
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
-from apas.models.forward import activate, scores
 from apas.shifts.base import ShiftWords
-from apas.shifts.fit_problem import FitProblem, WhitenedFit
+from apas.shifts.fit_problem import FitProblem, WhitenedFit, last_layer_rows
 from apas.shifts.retraining import check_labels, data_digest
 
 CHANGES = ("removed", "relabelled", "added", "replaced")
@@ -89,9 +88,8 @@ class ChangedTable(EqualByContent):
     @classmethod
     def from_dict(cls, about: Fields) -> AbsentTable:
         """What a file holds of the set."""
-        about.only(
-            "kind", "loss", "C", "tolerance", "class_weight", "rows", "table", "low", "high", "categories", "weight"
-        )
+        settings = "kind loss C tolerance class_weight rows table low high categories weight"
+        about.only(*settings.split())
         about.choice("loss", "logistic", "squared")
         for name in ("C", "tolerance", "weight"):
             about.number(name, above=0)
@@ -138,10 +136,6 @@ class LastLayer:
         with regular_tables():
             return WhitenedFit(self.problem)
 
-    def rows(self, X: Floats) -> Floats:
-        """Rows in model units as they enter the last layer, with a 1 behind them."""
-        return last_layer_rows(self.network, X)
-
 
 @contextmanager
 def regular_tables() -> Iterator[None]:
@@ -153,14 +147,6 @@ def regular_tables() -> Iterator[None]:
             "DataChange needs a table on which the Hessian can be inverted in floats, got a singular one; drop columns "
             "that depend on others, or lower `C`."
         ) from None
-
-
-def last_layer_rows(network: FeedForward, X: Floats) -> Floats:
-    """Rows in model units as they enter the last layer of a network, with a 1 behind them."""
-    names = network.activations
-    if names:
-        X = activate(names[-1], scores(network.weights[:-1], network.biases[:-1], names[:-1], X))
-    return np.column_stack([X, np.ones(len(X))])
 
 
 @dataclass(frozen=True)
@@ -274,6 +260,7 @@ class DataChange(ChangedTable):
                 "`class_weight` of DataChange must map labels to weights that stay as they are, got "
                 f"{self.class_weight!r}; weights that are computed from the table change with it, which is not covered."
             )
+        _numbers(list((self.class_weight or {}).values()), "class_weight")
         rows = len(self.X) if hasattr(self.X, "__len__") else 0
         check_labels(self.y, rows, owner="DataChange")
         if rows < 2:
@@ -390,9 +377,8 @@ class DataChange(ChangedTable):
 
         What the library's solver left: of a refit it must not exceed `tolerance`.
         """
-        if X is None:
-            return self.refit_report(model, model, self.X, self.y, self.sample_weight).gradient
-        return self.refit_report(model, model, X, y, sample_weight).gradient
+        table = (self.X, self.y, self.sample_weight) if X is None else (X, y, sample_weight)
+        return self.refit_report(model, model, *table).gradient
 
     def refit_report(self, base: Any, new: Any, X: Any, y: Any, sample_weight: Any = None) -> RefitReport:
         """Measure a real refit `new` of the model `base` on a table: how it changed, and how large the gradient is."""
@@ -401,13 +387,11 @@ class DataChange(ChangedTable):
         network = successor.as_feedforward() if offers(successor, Dense) else None
         if network is None or network.parameters.shapes != layer.network.parameters.shapes:
             return RefitReport(None, math.inf, self.tolerance, "the new model has another architecture")
-        cut, width = -layer.problem.Z.shape[1], layer.problem.Z.shape[1]
-        hidden = [net.parameters.values[:cut] for net in (network, layer.network)]
-        now = self._behind(old, layer.network, X, y, _weights(sample_weight, len(X)))
-        theta = network.parameters.values[cut:]
+        cut, now = -layer.problem.Z.shape[1], self._behind(old, layer.network, X, y, _weights(sample_weight, len(X)))
+        (hidden, theta), (before, _) = (np.split(n.parameters.values, [cut]) for n in (network, layer.network))
         norm = layer.whitened.dual_norm(now.problem, theta)
-        changes, why = self._count(layer, now.table, now.problem.Z[:, : width - 1])
-        why = why if np.array_equal(hidden[0], hidden[1]) else "the hidden layers have changed"
+        changes, why = self._count(layer, now.table, now.problem.Z[:, :-1])
+        why = why if np.array_equal(hidden, before) else "the hidden layers have changed"
         return RefitReport(changes, norm, self.tolerance, why)
 
     def _count(self, layer: LastLayer, table: Floats, rows: Floats) -> tuple[int | None, str]:

@@ -14,6 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from apas._typing import Floats, Indices
+from apas.models.feedforward import FeedForward
+from apas.models.forward import activate, scores
 
 UNIT = 2.0**-53
 #: Relative error of an expression of a few exponential functions.
@@ -146,6 +148,14 @@ def slope(m: Floats) -> Floats:
     """The derivative of the logistic function."""
     tail = np.exp(-np.abs(m))
     return np.asarray(tail / (1.0 + tail) ** 2)
+
+
+def last_layer_rows(network: FeedForward, X: Floats) -> Floats:
+    """Rows in model units as they enter the last layer of a network, with a 1 behind them."""
+    names = network.activations
+    if names:
+        X = activate(names[-1], scores(network.weights[:-1], network.biases[:-1], names[:-1], X))
+    return np.column_stack([X, np.ones(len(X))])
 
 
 class WhitenedFit:

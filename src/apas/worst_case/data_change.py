@@ -10,21 +10,13 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from apas._typing import Floats, Indices
 from apas.shifts.data_change import AddedRows
-from apas.shifts.fit_problem import (
-    RELATIVE,
-    UNIT,
-    FitProblem,
-    WhitenedFit,
-    expit,
-    gamma,
-    least_eigenvalue,
-    slope,
-)  # fmt: skip
+from apas.shifts.fit_problem import RELATIVE, UNIT, FitProblem, WhitenedFit, expit, gamma, least_eigenvalue, slope
 
 #: Radii that are tried, times the median row's norm, how many, and how often the gaps between them are halved at most.
 NEAREST, FARTHEST, COUNT, HALVINGS, WORK = 0.024, 12.0, 96, 4, 3e9
@@ -47,13 +39,8 @@ def secant(m: Floats, t: Floats) -> Floats:
     return np.asarray(grown / (t * (1 + np.exp(-a)) * (1 + np.exp(-b))))
 
 
-@dataclass(frozen=True, eq=False)
-class Effects:
-    """What a radius allows to each row: how much its gradient can change either way, and how curved its loss is.
-
-    `up` and `down` bound the change of the coefficient of z_i in the gradient, in the two directions; `convex` and
-    `concave` the weighted second derivative of the residual.
-    """
+class Effects(NamedTuple):
+    """What a radius allows to each row: how z_i in the gradient can change, and how the loss bends."""
 
     up: Floats
     down: Floats
@@ -217,9 +204,7 @@ class RefitScores(WhitenedFit):
             bent, error = self.gram(bends + (0.1 * a_off + 8 * UNIT * np.abs(a)) * self.problem.weights)
             bend = 0.5 * radius**2 * max(0.0, -least_eigenvalue(-bent, error))
         fixed = self.start * length + radius * (self.gap * length + off) + bend
-        falls = (
-            np.arange(1, ball.changes + 1) * self.worst_added(v, radius)[0] if self.reach else np.zeros(ball.changes)
-        )
+        falls = np.arange(1.0, ball.changes + 1) * (self.worst_added(v, radius)[0] if self.reach else 0.0)
         if self.kind != "added":
             harms = np.maximum((a + a_off) * effects.up, (a_off - a) * effects.down)
             top = -np.sort(-np.partition(harms, len(harms) - ball.changes)[len(harms) - ball.changes :])

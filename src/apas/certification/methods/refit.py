@@ -21,6 +21,7 @@ from apas.display.numbers import at_least, exactly
 from apas.models.base import ROUNDING, offers
 from apas.shifts.base import Refitted
 from apas.shifts.data_change import LastLayer, regular_tables
+from apas.shifts.fit_problem import last_layer_rows
 from apas.worst_case.data_change import BreakingChange, RefitScores, breaking_change, least_breaking
 
 #: How much a bound may differ on another machine.
@@ -125,8 +126,8 @@ class _Asked:
         return self.layer.digest
 
     @cached_property
-    def sides(self) -> tuple[Floats, float]:
-        """The row towards its class, and what its score is compared with, raised by what rounding can take."""
+    def _side(self) -> tuple[Floats, float, float]:
+        """The row towards its class, what its score is compared with, and what rounding can take or give."""
         question, network, scores, i = self.question, self.layer.network, self.scores, self.row
         sign, x = 1.0 if question.wanted[i] == 1 else -1.0, question.X[i : i + 1]
         # a refit computes in floats, too, with other weights than the model: those of the widest ball
@@ -135,7 +136,19 @@ class _Asked:
         moved[-width:] = np.abs(scores.theta - network.parameters.values[-width:])
         moved[-width:] += widest * np.linalg.norm(scores.W, axis=0)
         rounding = ROUNDING * float(network.margin_scale(x, moved)[0])
-        return sign * self.layer.rows(x)[0], sign * network.offset + rounding
+        return sign * last_layer_rows(network, x)[0], sign * network.offset, rounding
+
+    @property
+    def kept(self) -> tuple[Floats, float]:
+        """The row, and above what its score is surely on the side of its class."""
+        u, offset, rounding = self._side
+        return u, offset + rounding
+
+    @property
+    def lost(self) -> tuple[Floats, float]:
+        """The row, and below what its score is surely on the other side."""
+        u, offset, rounding = self._side
+        return u, offset - rounding
 
     @property
     def changes(self) -> int:
@@ -144,8 +157,8 @@ class _Asked:
 
     def decided(self, *, attack: bool) -> tuple[RefitEvidence, bool, BreakingChange | None]:
         """What was found, whether that is a proof, and where it is none the change of an attack."""
-        bound, ball = self.scores.at(*self.sides, self.changes)
-        broken = breaking_change(self.scores, *self.sides, self.changes) if attack and not bound > 0 else None
+        bound, ball = self.scores.at(*self.kept, self.changes)
+        broken = breaking_change(self.scores, *self.lost, self.changes) if attack and not bound > 0 else None
         proof = (0.0, 0.0, 0) if ball is None else (ball.radius, ball.threshold, ball.spared)
         written = float(at_least(bound)) if np.isfinite(bound) else None
         return RefitEvidence(written, *proof, *_named(broken), self.table), bound > 0, broken
@@ -177,7 +190,7 @@ class _Asked:
         if not fits or (adds and (found.added[-2] != 1 or found.added[-1] not in labels)):
             return False
         row, label = (np.array(found.added[:-1]), found.added[-1]) if adds else (None, 0.0)
-        return BreakingChange(values[-width:], rows, row, label).breaks(self.scores, *self.sides, self.changes)
+        return BreakingChange(values[-width:], rows, row, label).breaks(self.scores, *self.lost, self.changes)
 
 
 def _named(broken: BreakingChange | None) -> tuple[tuple[int, ...], tuple[float, ...]]:
@@ -257,8 +270,8 @@ class RefitBounds:
         claim, answers = self.claim(question), list[MaxShift]()
         for i in range(len(question)):
             asked = _Asked(question, i)
-            proved = min(max(asked.scores.largest(*asked.sides)[0], 0), int(limit))
-            found = least_breaking(asked.scores, *asked.sides, proved, int(limit)) if self.attack else None
+            proved = min(max(asked.scores.largest(*asked.kept)[0], 0), int(limit))
+            found = least_breaking(asked.scores, *asked.lost, proved, int(limit)) if self.attack else None
             broken = np.inf if found is None else float(found[0])
             rows, added = _named(None if found is None else found[1])
             trace = {"method": self.name, "claim": "every shift up to delta", "rows": list(rows), "added": list(added)}
@@ -275,7 +288,7 @@ class RefitBounds:
         The bound is concave in the row, so that a row whose score is below 0 is not certified.
         """
         asked = _Asked(question, 0)
-        u, offset = asked.sides
+        u, offset = asked.kept
         ball = asked.scores.at(u, offset, asked.changes)[1]
         found = asked.scores.theta if ball is None else asked.scores.cut(u, asked.changes, ball)
         sign = 1.0 if question.wanted[0] == 1 else -1.0
