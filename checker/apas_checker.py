@@ -33,6 +33,7 @@ ACTIVATIONS = {
     "leaky_relu": lambda z: np.maximum(z, 0.01 * z), "tanh": np.tanh, "sigmoid": lambda z: 0.5 + 0.5 * np.tanh(0.5 * z),
     "softplus": lambda z: np.logaddexp(z, 0.0), "elu": lambda z: np.maximum(z, np.expm1(np.minimum(z, 0.0))),
 }  # fmt: skip
+UNKNOWN = ("noise", "joint", "observed", "ellipsoid")  # sets whose claims are not checked here
 COUNTS = ("allowed", "refuting", "draws", "failures", "doubtful", "first_failure")
 FIELDS = {  # of each kind of object
     "linf": "relative kinds layers scale floor", "gaussian": "relative kinds layers scale floor",
@@ -43,7 +44,8 @@ FIELDS = {  # of each kind of object
     "model": "draws failures", "sampling": f"entropy purpose samples {' '.join(COUNTS)}",
     "bound": "step bound nodes exact", "enumeration": "lower upper evaluated open stopped", "draw": "index",
     "partition": "lower upper evaluated open stopped robust non_robust",
-    "noise": "scale features integers", "observed": "models process", "corner": "delta signs",
+    "noise": "scale features integers", "joint": "parameters row", "observed": "models process",
+    "corner": "delta signs",
     "parameters": "delta values", "refit": "bound radius threshold spared rows added table",
 }  # fmt: skip
 REFITS = ("removed", "relabelled", "added", "replaced")
@@ -101,9 +103,11 @@ def derive(model, shifts, x, k, c):
     claim, e = c["claim"], c["evidence"]
     row, delta = ((np.asarray(v, dtype="<f8") + 0.0).astype("<f8").tobytes() for v in (x, c["delta"]))  # no -0.0
     root = hashed("record", row=row, target=k, delta=delta)
+    need(all(re.fullmatch("[0-9a-f]{64}", text) for text in e["siblings"]), "its seed has other digests than SHA-256")
     for sibling in e["siblings"]:  # on the way to the root of the hash tree over all rows
         root = hashed("node", children=b"".join(sorted([root, bytes.fromhex(sibling)])))
     test = e["test"] if e["test"] != "fixed" else f"fixed/{e['samples']}"
+    shifts = {name: float(v) + 0.0 if name in ("p", "floor") else v for name, v in shifts.items()}  # neither 1 nor -0.0
     shifts, share = json.dumps(shifts, sort_keys=True, separators=(",", ":")), Fraction(repr(claim["coverage"]))
     about = {"model": bytes.fromhex(model), "shifts": shifts, "records": root, "coverage": share}
     about |= {"bits": claim["bits"], "test": test, "rows": claim["rows"], "tries": claim["tries"]}
@@ -153,9 +157,9 @@ class Net:
         layout = [[f"{a}.{b}" for a, b, _ in self.parts], [list(s) for s in self.shapes]]
         text = json.dumps([about, layout], sort_keys=True).encode()
         self.digest = hashlib.sha256(text + self.theta.astype("<f8").tobytes()).hexdigest()
-        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", "noise", "observed", "ellipsoid", *REFITS):
+        if shifts["kind"] not in ("linf", "lp", "sparse", "gaussian", *UNKNOWN, *REFITS):
             raise ValueError("shifts of a kind that there is not")
-        known = shifts["kind"] not in ("noise", "observed", "ellipsoid")
+        known = shifts["kind"] not in UNKNOWN
         self.shifts, self.radii = shifts, np.zeros(len(self.theta)) if known else None
         self.radii = self.reach(shifts) if known and "kinds" in shifts else self.radii
 
@@ -383,6 +387,7 @@ def sampled(c, drawn, together, lower):
     need(same, "the claim, the stream and the seed do not agree on whether the seed was derived")
     price = tries if derived else price
     fixed = e.get("test", "fixed") == "fixed"
+    need(all(type(e[key]) in (int, type(None)) for key in ("samples", *COUNTS)), "its counts are no whole numbers")
     paid = tries == price or (tries == before and c["verdict"] == "CERTIFIED" and fixed)
     whole = type(rows) is type(tries) is int and 0 < rows < 2**63 and paid
     whole = whole and tries > 0 and 0 < share < 1 and 0 < risk < 1
@@ -394,8 +399,7 @@ def sampled(c, drawn, together, lower):
         beyond = drawn[1][where]
         first = int(where[beyond][0]) if beyond.any() else None
         found = (None, None, draws, count, int((~beyond).sum()), first)
-        whole = all(type(e[key]) in (int, type(None)) for key in COUNTS) and type(n) is int
-        same = whole and found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"] and 0 < at <= n
+        same = found == tuple(e[key] for key in COUNTS) and verdict == c["verdict"] and 0 < at <= n
         need(same, f"drawn again: {verdict}, {dict(zip(COUNTS, found, strict=True))}")
         need(c["witness"] == (None if first is None else {"kind": "draw", "index": first}), "the witness is another")
         return f"drawn again: {count} of {draws} failed (anytime test)"

@@ -143,7 +143,7 @@ PUBLIC = """
 Calibration EllipsoidShifts NextUpdate calibrate_delta calibrate_offers
 ApasError Attack AuditReport Candidate CandidateSource Cascade Certificate Certificates Counterfactual
 Counterfactuals CuttingPlanes DataChange DerivedSeed Enumeration Evaluation Every Exact Feature FeatureSpace FeedForward FractionCurve FractionCurves
-GaussianShifts Given GuaranteeWarning InputError InputNoise IntervalBounds IntervalNetwork Ledger LinearBounds LinfShifts LpShifts
+GaussianShifts Given GuaranteeWarning InputError InputNoise IntervalBounds IntervalNetwork JointShifts Ledger LinearBounds LinfShifts LpShifts
 MaxShift MaxShifts MilpSource MissingExtra Model Most NearestNeighbours ObservedShifts OutputRange OutputRanges ParametricModel Predictor
 Parameters Prototype RefitBounds RefitReport RetrainedModels Roar RobustOptimum Sampling ShiftReport ShiftSet SparseShifts Status UnsafeFile
 Unsupported Verdict VerifyReport Wachter allowed_failures as_model audit certify citation datasets estimate_delta

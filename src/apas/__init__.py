@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from apas.shifts.distance import ShiftReport as ShiftReport, measure_shift as measure_shift
     from apas.shifts.ellipsoid import EllipsoidShifts as EllipsoidShifts
     from apas.shifts.gaussian import GaussianShifts as GaussianShifts
+    from apas.shifts.joint import JointShifts as JointShifts
     from apas.shifts.linf import LinfShifts as LinfShifts
     from apas.shifts.lp import LpShifts as LpShifts
     from apas.shifts.noise import InputNoise as InputNoise
@@ -156,6 +157,7 @@ _DEFINED_IN = {
     "shifts.gaussian": "GaussianShifts",
     "shifts.linf": "LinfShifts",
     "shifts.lp": "LpShifts",
+    "shifts.joint": "JointShifts",
     "shifts.noise": "InputNoise",
     "shifts.observed": "ObservedShifts",
     "shifts.retraining": "RetrainedModels retrain",

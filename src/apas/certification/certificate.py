@@ -16,7 +16,8 @@ from apas.display.numbers import exactly, plain
 from apas.errors import InputError
 from apas.models.as_model import as_model, encoded_rows
 from apas.models.base import Dense, offers
-from apas.shifts.base import OtherMoves, ShiftSet, coordinates, drawn_margins
+from apas.models.dense_chain import dense_chain
+from apas.shifts.base import MovesInput, OtherMoves, ShiftSet, coordinates, drawn_margins
 from apas.shifts.box_rounding import inside_box
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class KeptShift:
     ----------
     delta : float
     values : ndarray of shape (k,)
-        Parameters of the shifted model.
+        Parameters of the shifted model; where the row moves too, what moves in `shifts`.
+    shifts : ShiftSet, optional
+        The set, if the row moves in it.
 
     Examples
     --------
@@ -125,6 +128,7 @@ class KeptShift:
 
     delta: float
     values: Floats
+    shifts: Any = None
     kind: ClassVar[str] = "parameters"
 
     def __post_init__(self) -> None:
@@ -134,12 +138,20 @@ class KeptShift:
 
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""
+        return self.values if self.shifts is None else self.shifts.parameters_at(as_model(model), self.values)
+
+    def moved(self, model: Any) -> Floats:
+        """What moves in the set, where the shift has moved it to."""
         return self.values
 
     def margin(self, model: Any, X: Any, target: Any) -> float:
         """Margin on the shifted model of one row, given as the user gave it: 2-D with one row, or a data frame."""
         net = as_model(model)
         rows = encoded_rows(net, X)[1]
+        chain = dense_chain(net) if self.shifts is not None or not offers(net, Dense) else None
+        if chain is not None:
+            chain = chain if self.shifts is None else self.shifts.embed(chain)
+            return float(chain.network.with_parameters(chain.at(self.values)).margin(rows, target)[0])
         if offers(net, Dense):  # on these very parameters, not on base + difference, which rounds
             return float(net.as_feedforward().with_parameters(self.values).margin(rows, target)[0])
         return float(net.shifted_margins(rows, target, (self.values - net.parameters.values)[None, :], 1.0)[0, 0])
@@ -152,7 +164,8 @@ class KeptShift:
     def from_dict(cls, about: Fields, shifts: Any, delta: float, evidence: Evidence) -> KeptShift:
         """The parameters that a file holds; the certificate's delta must be theirs, which `verify` looks at."""
         size = about.only("kind", "delta", "values").number("delta", above=0)
-        return cls(size, np.array(about.numbers("values"), dtype=np.float64))
+        kept = shifts if offers(shifts, MovesInput) else None
+        return cls(size, np.array(about.numbers("values"), dtype=np.float64), kept)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeptShift) and self.delta == other.delta and np.array_equal(self.values, other.values)
@@ -190,6 +203,10 @@ class CornerShift:
         signs = np.array(self.signs, dtype=np.int8)
         signs.flags.writeable = False
         object.__setattr__(self, "signs", signs)
+
+    def moved(self, model: Any) -> Floats:
+        """What moves in the set, where the shift has moved it to: the parameters."""
+        return self.parameters(model)
 
     def parameters(self, model: Any) -> Floats:
         """Parameters of the shifted model, shape (k,)."""

@@ -23,9 +23,11 @@ from apas.errors import GuaranteeWarning, InputError, Unsupported
 from apas.models import base as models
 from apas.models.as_model import as_model, encoded_and_classified, encoded_rows, predicted_classes
 from apas.models.base import ROUNDING, Model, Parameters, class_indices, offers
+from apas.models.dense_chain import dense_chain
 from apas.models.digest import model_digest
 from apas.models.feedforward import FeedForward
 from apas.shifts import base as sets
+from apas.shifts.embedded import EmbeddedShifts
 from apas.shifts.gaussian import GaussianShifts
 from apas.shifts.linf import LinfShifts
 from apas.shifts.lp import LpShifts
@@ -277,7 +279,7 @@ class Question:
         if not offers(self.shifts, sets.Bounded):
             return None
         geometry = self.shifts.geometry(self.coordinates)
-        if isinstance(geometry, sets.Finite) or offers(self.shifts, sets.OtherMoves):
+        if geometry is None or isinstance(geometry, sets.Finite) or offers(self.shifts, sets.OtherMoves):
             return geometry if isinstance(geometry, sets.Finite) else None
         if not np.array_equal(geometry.radii, self.radii):  # rounding is bounded with the one, proofs are of the other
             told = f"the radii of {type(self.shifts).__name__}.geometry are not those of its `radii`"
@@ -355,6 +357,27 @@ class Question:
         network, parameters = self.model.as_feedforward(), self.model.parameters
         same = network.parameters.shapes == parameters.shapes
         return network if same and np.array_equal(network.parameters.values, parameters.values) else None
+
+    @cached_property
+    def embedded(self) -> Question:
+        """The same question about a dense network whose parameters are what moves; itself if none is known.
+
+        Its certificates are about this question: claims are in the words of the set, and witnesses are in it.
+        """
+        moves_input = offers(self.shifts, sets.MovesInput)
+        if self.network is not None and not moves_input:
+            return self
+        chain = dense_chain(self.model) if offers(self.shifts, sets.Bounded) else None
+        if chain is None or (offers(self.shifts, sets.OtherMoves) and not moves_input):
+            return self
+        chain = self.shifts.embed(chain) if offers(self.shifts, sets.MovesInput) else chain
+        shifts = EmbeddedShifts(self.shifts, chain, self.coordinates)
+        return replace(self, model=chain.network, shifts=shifts, points=None)
+
+    @property
+    def tied(self) -> str:
+        """Which coordinates of an embedded question are used more than once, in words; empty if none is."""
+        return self.shifts.chain.tied if offers(self.shifts, sets.Embedded) else ""
 
     @cached_property
     def wanted(self) -> Indices:

@@ -152,7 +152,8 @@ class Required:
                 return f"claims a confidence of each test of its search alone, {shown} is required"
             if claimed < value:
                 together = f" for {line.rows} rows together" if name == "confidence" and line.rows > 1 else ""
-                return f"claims {name} {exactly(claimed)}{together}, {shown} is required"
+                told = f"1 - 2^-{line.bits}" if name == "confidence" and line.bits else exactly(claimed)
+                return f"claims {name} {told}{together}, {shown} is required"
         if self.derived and line.seed is not None and (line.bits or 0) < LEAST_BITS:
             return f"its draws could be chosen, a derived seed of {LEAST_BITS} bits is required"
         return None

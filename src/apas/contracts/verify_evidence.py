@@ -30,7 +30,7 @@ from apas.certification.question import Question, decide
 from apas.display.numbers import at_least, at_most
 from apas.errors import ApasError, InputError
 from apas.models.base import offers
-from apas.shifts.base import Ball, Ellipsoid, Listed, Region, Sparse
+from apas.shifts.base import Ball, Ellipsoid, Embedded, Listed, Region, Sparse
 from apas.stats import allowed_failures, coverage_lower, refuting_failures, sample_size, simultaneous
 from apas.stats.sequential import ANYTIME
 from apas.worst_case.intervals import is_exact
@@ -353,12 +353,14 @@ def replay_witness(question: Question, row: int, item: Certificate) -> _Answer:
         fails = bool(margin < -question.band[row])
         return (Checked.HOLDS, f"draw number {witness.index} breaks it again") if fails else (Checked.FAILS, outside)
     try:
-        values = witness.parameters(question.model)
+        values = witness.moved(question.model)  # type: ignore[attr-defined]
     except InputError:  # signs of another number of parameters
         values = np.empty(0)
-    if witness.delta != item.delta or values.shape != (len(question.model.parameters),):
+    if witness.delta != item.delta or values.shape != (len(question.coordinates),):
         return Checked.FAILS, "its witness has another delta or another number of parameters than the certificate"
-    if confirmed_witness(question, row, values) is None:
+    embedded = question.embedded
+    values = embedded.shifts.chain.at(values) if offers(embedded.shifts, Embedded) else values
+    if confirmed_witness(embedded, row, values) is None:
         return Checked.FAILS, outside
     return Checked.HOLDS, "its witness lies in the set and breaks the row"
 
@@ -493,8 +495,9 @@ def _search_again(alone: Question, item: MaxShift) -> MaxShift | _Answer:
     limit = trace.number("limit", above=0)
     if claim.coverage == 1:
         kind = trace.choice("method", *_PROOFS)
-        closed = isinstance(alone.geometry, Ball | Sparse | Ellipsoid) or (
-            alone.network is not None and is_exact(alone.network)
+        seen = alone.embedded
+        closed = isinstance(seen.geometry, Ball | Sparse | Ellipsoid) or (
+            seen.network is not None and is_exact(seen.network)
         )
         if kind == "exact" and not closed:
             return Checked.NOT_CHECKED, "the proofs that led to it are not in the file"

@@ -141,6 +141,10 @@ class Boundary:
         """The smallest number of failures that refutes after so many draws; one more than the draws if none does."""
         return bisect_left(range(draws + 1), True, key=lambda k: self.refute.crosses(draws, k))
 
+    def gives_up(self, draws: int, count: int, clear: int) -> bool:
+        """Whether so many failures are in doubt that a row is left open for good: F falls with the draws, so at one."""
+        return count - clear >= MOST_DOUBTFUL and self.refute.crosses(draws, count)
+
     def decide(
         self, failing: Iterable[tuple[int, bool]], cap: int, before: tuple[int, int] = (0, 0)
     ) -> tuple[str, int, int]:
@@ -156,7 +160,7 @@ class Boundary:
             count, clear, taken = count + 1, clear + bool(sure), taken + 1
             if sure and self.refute.crosses(at + 1, clear):
                 return "REFUTED", at + 1, taken
-            if count - clear >= MOST_DOUBTFUL and self.refute.crosses(at + 1, count):
+            if self.gives_up(at + 1, count, clear):
                 return "UNKNOWN", at + 1, taken
         certified = self.certify.crosses(cap, count)  # E rises with the draws: then it did so at N_k of them
         return ("CERTIFIED", self.needed(count), taken) if certified else ("UNKNOWN", cap, taken)
