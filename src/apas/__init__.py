@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         OutputRanges as OutputRanges,
         output_range as output_range,
     )
+    from apas.certification.region import Region as Region, RowRegion as RowRegion
     from apas.certification.results import Certificates as Certificates
     from apas.certification.robust_fraction import (
         FractionCurve as FractionCurve,
@@ -119,6 +120,7 @@ _DEFINED_IN = {
     "certification.methods.refit": "RefitBounds",
     "certification.methods.sampling": "Sampling",
     "certification.output_range": "OutputRange OutputRanges output_range",
+    "certification.region": "Region RowRegion",
     "certification.results": "Certificates",
     "certification.robust_fraction": "FractionCurve FractionCurves robust_fraction",
     "contracts.audit": "AuditReport audit",
