@@ -293,7 +293,7 @@ def _count(questions: list[Question], stream: Stream, start: int, stop: int, blo
 
 def _unproved(question: Question) -> Indices:
     """Rows that some shift of a box might break; on the others no draw fails, and nobody need compute their margins."""
-    if question.network is None or not isinstance(question.geometry, Box):
+    if question.regions is not None or question.network is None or not isinstance(question.geometry, Box):
         return np.arange(len(question))
     boxes = Boxes(question.network, question.X, question.wanted, question.radii)
     # beyond the band that makes a draw a failure, and once more what rounding can take off a margin

@@ -126,9 +126,9 @@ def computed_shares(question: Question, deltas: Floats, coverage: float | None =
     No closer than it takes to decide whether the share is at least `coverage`, if that is given.
     """
     network, shifts = question.network, question.shifts
-    if not offers(shifts, LinearShare) or offers(shifts, OtherMoves) or not _own_law(shifts):
+    if question.regions is not None or not offers(shifts, LinearShare) or offers(shifts, OtherMoves):
         return None
-    if network is None or type(network) is not FeedForward:  # a subclass may compute other margins
+    if network is None or type(network) is not FeedForward or not _own_law(shifts):  # a subclass may compute others
         return None
     last = network.parameters.slices[-2].start
     if question.radii[:last].any():  # a hidden layer moves
