@@ -589,11 +589,3 @@ class OnlyRefutes(Protocol):
     @property
     def only_refutes(self) -> bool:
         """True."""
-
-
-def no_worst_case(question: Question, name: str) -> str | None:
-    """Why no method can speak of every shift of the set, if the set itself knows why."""
-    if not offers(question.shifts, sets.Unbounded):
-        return None
-    why = f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one"
-    return f'{why} of them; use method="sampling", which speaks of most.'
