@@ -92,7 +92,8 @@ def test_tables_keep_their_cells_columns_kinds_and_index(tmp_path):
 def test_floats_come_back_bit_by_bit(tmp_path):
     X = np.array([[5e-324, 1e308, -0.0, 0.1 + 0.2]])
     net = apas.FeedForward([np.zeros((4, 1))], [[1.0]])
-    found = apas.certify(net, X, 1e-300, target=1, shifts=apas.LinfShifts(kinds=("bias",)), rng=2**200)
+    bias, drawn = apas.LinfShifts(kinds=("bias",)), apas.Sampling(test="anytime")
+    found = apas.certify(net, X, 1e-300, target=1, shifts=bias, method=drawn, rng=2**200)
     apas.save_certificates(found, tmp_path / "c.json")
     again = apas.load_certificates(tmp_path / "c.json")
     assert again.points.tobytes() == X.tobytes()
