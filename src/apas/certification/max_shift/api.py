@@ -245,8 +245,8 @@ def continue_shifts(question: Question, items: Sequence[MaxShift], n_samples: An
     groups: dict[Any, list[int]] = {}
     for i, item in enumerate(items):
         if item.trace.get("test") == ANYTIME:
-            alike = (item.trace[name] for name in ("entropy", "limit", "tolerance"))
-            groups.setdefault((item.claim, *alike), []).append(i)
+            settings = (item.trace[key] for key in ("entropy", "limit", "tolerance"))
+            groups.setdefault((item.claim, *settings), []).append(i)
     if not groups:
         raise InputError('only the anytime test can be continued; use Sampling(test="anytime") in max_shift.')
     made = max(items[i].trace["samples"] for rows in groups.values() for i in rows)
