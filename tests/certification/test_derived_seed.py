@@ -238,7 +238,7 @@ def test_verify_says_where_seeds_come_from():
     refits = apas.ObservedShifts([network(i) for i in range(60)])
     listed = apas.certify(net, X, 1, target="predicted", shifts=refits, method=Sampling(coverage=0.9, confidence=0.9))
     assert apas.verify(listed, net).notes == (
-        "Seed: models as given (6 of 6 statements); whether others were left out cannot be seen.",
+        "Seed: models as given (6 of 6 statements); whether some were left out, or reordered, cannot be seen.",
     )
     proved = apas.certify(net, X, 1e-4, target="predicted", method="interval")
     assert apas.verify(proved, net).notes == ()

@@ -342,7 +342,7 @@ def _told(item: Any, shifts: Any, net: Model, answer: _Answer) -> VerifyRow:
 _SEEDS = {
     "derived": "derived ({}); whoever tries N variants gets a false certificate with probability at most N / 2^{}.",
     "chosen": 'chosen by the issuer ({}); who tries many finds one that passes: ask for rng="derived", or draw afresh.',
-    "models as given": "models as given ({}); whether others were left out cannot be seen.",
+    "models as given": "models as given ({}); whether some were left out, or reordered, cannot be seen.",
 }
 
 
