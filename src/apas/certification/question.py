@@ -103,8 +103,12 @@ def check_agreement(
         )
 
 
-def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0) -> None:
-    """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold."""
+def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0, beside: Any = None) -> list[Floats]:
+    """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold.
+
+    `beside` is a table that begins with these rows: what the models make of it is returned, as far as all can read it.
+    """
+    read: list[Floats] = []
     warned, ours = first > 0, model.describe().get("threshold") if offers(model, models.Described) else None
     for number, other in enumerate(shifts.models[first:], first):
         name = f"`models[{number}]` of {type(shifts).__name__}"
@@ -118,10 +122,15 @@ def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0
                 stacklevel=4,
             )
         try:
-            rows, said = encoded_and_classified(other, points)
+            rows, said = encoded_and_classified(other, points if beside is None else beside)
+            read += [] if beside is None else [rows]
         except InputError as error:
+            if beside is not None:  # the rows themselves may be fine
+                return _check_listed(shifts, model, points, number)
             raise InputError(f"{name} cannot read the rows: {error}") from error
+        rows, said = rows[: len(points)], None if said is None else said[: len(points)]
         check_agreement(other, points, rows, name, theirs=said)
+    return read
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,8 @@ class Question:
     n_jobs : int
     points : array_like, data frame or None
         The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
+    read : tuple of ndarray
+        What listed models made of a table that was read along with the rows, see `ask`.
     method : Method or None
         How the question is to be decided, as it was asked.
     """
@@ -161,6 +172,7 @@ class Question:
     points: Any = None
     method: Any = None
     bits: int | None = None
+    read: tuple[Floats, ...] = ()
 
     @classmethod
     def ask(
@@ -175,12 +187,14 @@ class Question:
         simultaneous: Any = False,
         n_jobs: Any = 1,
         labels: Callable[[Model, Floats, Any], Array] = check_target,
+        beside: Any = None,
     ) -> Question:
         """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer (`Unsupported`).
 
         Arguments are as users pass them to `certify`; `labels` reads `target`: it gives one label per row for the
-        model, the encoded rows and what was passed. `InputError` if an argument makes no sense, or the model does not
-        agree with its own library on the rows.
+        model, the encoded rows and what was passed. `beside` is a table that begins with the rows, which listed models
+        read instead, since to transform two tables takes them twice as long. `InputError` if an argument makes no
+        sense, or the model does not agree with its own library on the rows.
         """
         from apas.certification.methods import METHODS  # whose modules import this one
 
@@ -202,7 +216,8 @@ class Question:
             raise Unsupported(complaint)
         if rows:
             if question.listed is not None:
-                _check_listed(shift_set, net, points)  # type: ignore[arg-type]
+                read = _check_listed(shift_set, net, points, beside=beside)  # type: ignore[arg-type]
+                object.__setattr__(question, "read", tuple(read))  # made a moment ago and seen by nobody yet
             if offers(net, models.LibraryBacked):
                 check_agreement(net, points, encoded, margins=question._towards_class_1)
         return question
