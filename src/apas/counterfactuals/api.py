@@ -227,7 +227,7 @@ def generate(
 def _reads_once(shifts: ShiftSet) -> bool:
     """Whether the models are dense ones behind preprocessings, which a search reads as sums of what features add."""
     models = shifts.models if offers(shifts, Listed) else ()
-    return 0 < len(models) <= MODELS and all(offers(m, ReadsOnce) and offers(m, Raw) and offers(m, Dense) for m in models)
+    return 0 < len(models) <= MODELS and all(offers(m, kind) for m in models for kind in (ReadsOnce, Raw, Dense))
 
 
 def _check_method(method: Method, question: Question) -> None:

@@ -24,9 +24,9 @@ from apas.models.base import Model, class_indices
 
 #: How many standard deviations of the refits' margins their mean must lie above 0 along a path, safest first.
 LADDER = (5.0, 4.0, 3.0, 2.5, 2.0, 1.65, 1.3)
-#: Rows of the path are looked for at these, among all that the search came across. Beyond 3 they lie close, where margins
-#: with heavy tails are decided. Below they do not: of a path without gaps the row before the second failure among 93
-#: refits is returned, which 1 - 2 / 94 of all accept on average.
+#: Rows of the path are looked for at these, among all that the search came across. Beyond 3 they lie close, since there
+#: it is decided where margins have heavy tails. Below they do not: a path without gaps would end at the second failure
+#: of 93 refits, with a row that on average no more than 1 - 2 / 94 of all refits accept.
 RUNGS = (8.0, 7.5, 7.0, 6.5, 6.0, 5.6, 5.2, 4.9, 4.6, 4.3, 4.0, 3.8, 3.6, 3.4, 3.2, 3.0, 2.6, 2.2, 1.8, 1.4)
 #: The same for the margin of one model, in units of the median margin of known rows of the class.
 MARGINS = (2.5, 2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)

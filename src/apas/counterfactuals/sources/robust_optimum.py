@@ -319,7 +319,7 @@ class RobustOptimum:
     Notes
     -----
     Refits without gradients, such as trees, are searched on a grid: rows by falling mean - k sd of their margins, k
-    from 5 to 1.3. Ensembles of trees of scikit-learn, XGBoost, LightGBM and CatBoost (without categories) are read, so
+    from 8 to 1.4. Ensembles of trees of scikit-learn, XGBoost, LightGBM and CatBoost (without categories) are read, so
     that no refit is asked before the test; other models are asked about 500 rows or more at a time.
 
     Examples
@@ -467,7 +467,8 @@ def _path(search: Search, test: SearchTest, anchors: list[Floats], allowed: Plau
         return None
     points = np.unique(np.vstack([_along(search, anchors[0], WAY), *anchors]), axis=0)
     points = points[[search.is_different(p) and bool((p != search.input).any()) for p in points]]
-    points = points[search.task.valid_columns(quick_encoder(search.task)(points), search.target)] if len(points) else points
+    if len(points):  # which ones the model really takes is tested later
+        points = points[search.task.valid_columns(quick_encoder(search.task)(points), search.target)]
     if allowed is not None and len(points):
         points = allowed.pull_in(search, test, points)
     if not len(points):

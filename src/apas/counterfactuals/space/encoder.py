@@ -369,8 +369,9 @@ class Pieces:
 
     def input_row(self, search: Search) -> Floats | None:
         """The input of a search in model units, if it was encoded along."""
-        there = self.inputs is not None and search.row < len(self.inputs) and search.task.inputs is not None
-        return self.inputs[search.row] if there and np.array_equal(search.task.inputs[search.row], search.input) else None
+        given, row = search.task.inputs, search.row
+        known = self.inputs is not None and given is not None and row < len(self.inputs)
+        return self.inputs[row] if known and np.array_equal(given[row], search.input) else None
 
 
 def pieces_of(task: Task) -> Pieces:
@@ -379,7 +380,7 @@ def pieces_of(task: Task) -> Pieces:
 
 
 def _pieces_of(task: Task) -> Pieces:
-    numbers, tried, owner, rows, pairs = _probes(task)
+    tried, owner, rows, pairs = _probes(task)
     inputs = _whole_inputs(task)
     encoded = task.once("pieces/encoded", lambda: task.encoded(probe_rows(task)))
     encoded_inputs, encoded = encoded[: len(inputs)], encoded[len(inputs) :]
@@ -412,14 +413,14 @@ def _whole_inputs(task: Task) -> Floats:
 
 
 def _probes(task: Task) -> tuple[Any, ...]:
-    """Numbers of each feature, those that are tried, their features, the rows that try them, and pairs of rows."""
+    """Numbers of each feature that are tried, the feature of each, the rows that try them, and pairs of rows."""
     space, numbers = task.space, [numbers_to_try(task, i) for i in range(len(task.space))]
     tried = [n if f.mutable else np.empty(0) for f, n in zip(space, numbers, strict=True)]
     middle = np.array([n[len(n) // 2] for n in numbers])
     owner = np.repeat(np.arange(len(space)), [len(n) for n in tried])
     rows = np.tile(middle, (len(owner), 1))
     rows[np.arange(len(owner)), owner] = np.concatenate(tried)
-    return numbers, tried, owner, rows, _pairs(task, numbers, middle)
+    return tried, owner, rows, _pairs(task, numbers, middle)
 
 
 def numbers_to_try(task: Task, i: int) -> Floats:
