@@ -205,7 +205,8 @@ class AdditiveModels:
             return None
         tasks = [replace(task, model=m, _kept={}) for m in shifts.models]
         # the first listed models are those of the search; they have read these rows with the inputs, if all could
-        for own, rows in zip(tasks, task.once("refits/read", tuple), strict=False):
+        read: tuple[Floats, ...] = task.once("refits/read", tuple)
+        for own, rows in zip(tasks, read, strict=False):
             own.once("pieces/encoded", partial(np.asarray, rows))
         pieces = [_pieces(own) for own in tasks]
         known = [p for p in pieces if p is not None]

@@ -370,8 +370,9 @@ class Pieces:
     def input_row(self, search: Search) -> Floats | None:
         """The input of a search in model units, if it was encoded along."""
         given, row = search.task.inputs, search.row
-        known = self.inputs is not None and given is not None and row < len(self.inputs)
-        return self.inputs[row] if known and np.array_equal(given[row], search.input) else None
+        if self.inputs is None or given is None or row >= len(self.inputs):
+            return None
+        return self.inputs[row] if np.array_equal(given[row], search.input) else None
 
 
 def pieces_of(task: Task) -> Pieces:
