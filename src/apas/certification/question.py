@@ -105,10 +105,7 @@ def check_agreement(
 
 
 def _check_listed(shifts: sets.Listed, model: Model, points: Any, first: int = 0, beside: Any = None) -> list[Floats]:
-    """Refuse listed models that cannot read the rows or are not what they seem; warn of another threshold.
-
-    `beside` is a table that begins with these rows: what the models make of it is returned, as far as all can read it.
-    """
+    """Refuse listed models that cannot read the rows or are not what they seem; what they make of `beside` (`ask`)."""
     read: list[Floats] = []
     warned, ours = first > 0, model.describe().get("threshold") if offers(model, models.Described) else None
     for number, other in enumerate(shifts.models[first:], first):
@@ -158,8 +155,6 @@ class Question:
     n_jobs : int
     points : array_like, data frame or None
         The rows in the user's units; parts of a question have them for shift sets that ask for them (`OnPoints`) alone.
-    read : tuple of ndarray
-        What listed models made of a table that was read along with the rows, see `ask`.
     method : Method or None
         How the question is to be decided, as it was asked.
     """
@@ -176,7 +171,7 @@ class Question:
     method: Any = None
     bits: int | None = None
     regions: tuple[Any, ...] | None = None
-    read: tuple[Floats, ...] = ()
+    read: tuple[Floats, ...] = ()  # what listed models made of a table that was read along with the rows
 
     @classmethod
     def ask(
@@ -196,9 +191,8 @@ class Question:
         """Check, convert and encode what a user passed to a verb; refuse what the method cannot answer (`Unsupported`).
 
         Arguments are as users pass them to `certify`; `labels` reads `target`: it gives one label per row for the
-        model, the encoded rows and what was passed. `beside` is a table that begins with the rows, which listed models
-        read instead, since to transform two tables takes them twice as long. `InputError` if an argument makes no
-        sense, or the model does not agree with its own library on the rows.
+        model, the encoded rows and what was passed; `beside` is a table that begins with the rows, which listed models
+        read in one go. `InputError` if an argument makes no sense, or the model does not agree with its own library.
         """
         from apas.certification.methods import METHODS  # whose modules import this one
 
@@ -220,8 +214,8 @@ class Question:
             raise Unsupported(complaint)
         if rows:
             if question.listed is not None:
-                read = _check_listed(shift_set, net, points, beside=beside)  # type: ignore[arg-type]
-                object.__setattr__(question, "read", tuple(read))  # made a moment ago and seen by nobody yet
+                read = tuple(_check_listed(shift_set, net, points, beside=beside))  # type: ignore[arg-type]
+                object.__setattr__(question, "read", read)  # made a moment ago and seen by nobody yet
             if offers(net, models.LibraryBacked):
                 check_agreement(net, points, encoded, margins=question._towards_class_1)
         return question
