@@ -106,8 +106,9 @@ def test_linear_claims_are_those_of_the_worst_corner():
     X, region = [[2.0, 0.5]], {"income": (1.5, 4.0), "debt": (0.0, 0.6)}
     corner = [[1.5, 0.6]]
     for delta in (0.1, 0.2, 0.24, 0.3):
-        whole = apas.certify(linear(), X, delta, target=1, region=region, rng=0)[0]
-        point = apas.certify(linear(), corner, delta, target=1, rng=0)[0]
+        drawn = apas.Sampling(test="anytime")
+        whole = apas.certify(linear(), X, delta, target=1, region=region, method=drawn, rng=0)[0]
+        point = apas.certify(linear(), corner, delta, target=1, method=drawn, rng=0)[0]
         assert whole.verdict is point.verdict
         assert (whole.evidence.draws, whole.evidence.failures) == (point.evidence.draws, point.evidence.failures)
         every = apas.certify(linear(), X, delta, target=1, region=region, method="interval")[0]
