@@ -11,6 +11,7 @@ import sys
 import pandas as pd
 import pytest
 from certificate_files import CHECKER, changed, checker_in_process, content_of, network, rows, run_checker, write
+from conftest import spread
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -45,7 +46,7 @@ def test_it_imports_numpy_and_the_standard_library_alone():
     assert {name.split(".")[0] for name in found} - set(sys.stdlib_module_names) == {"numpy"}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", spread(NETWORKS, 2))
 def test_it_agrees_with_verify(name, tmp_path, capsys):
     net, checker = NETWORKS[name], checker_in_process()
     apas.save_model(net, tmp_path / "m.json")

@@ -18,7 +18,8 @@ from apas._validation import check_integer
 from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
-from apas.certification.question import Question, no_worst_case
+from apas.certification.methods.bounds import no_worst_case
+from apas.certification.question import Question
 from apas.display.progress import Progress
 from apas.models.base import Differentiable, offers
 from apas.shifts.base import Box, Region

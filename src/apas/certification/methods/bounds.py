@@ -15,13 +15,13 @@ from apas.certification.certificate import BoundEvidence, Certificate, Witness
 from apas.certification.claims import Every, Verdict
 from apas.certification.confirmation import confirmed_witness
 from apas.certification.output_range import OutputRange
-from apas.certification.question import Question, no_worst_case
+from apas.certification.question import Question
 from apas.display.numbers import at_least
 from apas.display.progress import Progress
 from apas.errors import Unsupported
 from apas.models.base import Chained, offers
 from apas.models.feedforward import FeedForward
-from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, Sparse
+from apas.shifts.base import Ball, Box, Ellipsoid, Finite, Region, Sparse, Unbounded
 from apas.shifts.box_rounding import inside_box
 from apas.worst_case.ball.least_margins import least_margins_ball, worst_points_ball
 from apas.worst_case.decide import Finding, worst_cases
@@ -47,6 +47,14 @@ PROOFS = {
 def every(question: Question) -> Every:
     """The claim of all worst-case methods."""
     return Every(question.region, question.claim_rows)
+
+
+def no_worst_case(question: Question, name: str) -> str | None:
+    """Why no method can speak of every shift of the set, if the set itself knows why."""
+    if not offers(question.shifts, Unbounded):
+        return None
+    why = f"{name} speaks of every shift, but {question.shifts.no_worst_case}, so nothing can be said about every one"
+    return f'{why} of them; use method="sampling", which speaks of most.'
 
 
 def decide_rows(question: Question, method: str, steps: Sequence[str], time_limit: float = np.inf) -> list[Certificate]:
