@@ -78,8 +78,7 @@ def check_target(model: models.Predicts, X: Floats, target: Any) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or fails later
             labels[:] = predicted_classes(model, X)[0] if len(X) else []
         return labels
-    classes = model.classes
-    labels[:] = [classes[i] for i in class_indices(classes, target, len(X))]
+    labels[:] = [model.classes[i] for i in class_indices(model.classes, target, len(X))]
     return labels
 
 
@@ -424,15 +423,11 @@ class Question:
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is neither valid nor certain
     def valid_rows(self) -> Bools:
-        """Rows that the model itself puts into their target class.
-
-        A margin within rounding of 0 is computed again for its row alone, so that the answer does not depend on
-        which other rows are asked about.
-        """
-        margins = self.base_margins
-        if (margins > self.band).all():
+        """Rows that the model itself puts into their target class."""
+        if (self.base_margins > self.band).all():
             return np.ones(len(self.X), dtype=bool)
-        margins = np.array(margins)
+        # within rounding of 0 it is computed again for its row alone: other rows of a call must not change an answer
+        margins = np.array(self.base_margins)
         for i in np.flatnonzero(~(np.abs(margins) > self.band)):
             margins[i] = self.model.margin(self.X[i : i + 1], self.target[i])[0]
         return models.valid(margins, self.strict)

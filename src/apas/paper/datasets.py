@@ -93,21 +93,11 @@ _SBA_FIRST_NEW_YEAR = 2006
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows of a table.
+    """Rows of a table."""
 
-    Attributes
-    ----------
-    raw : pandas.DataFrame
-        As in the file, levels as integers from 0; a column per feature, rows numbered from 0.
-    X : ndarray of shape (rows, inputs)
-        The same rows as the network sees them, read-only.
-    y : ndarray of int, shape (rows,)
-        Labels; 1 is the class to be reached.
-    """
-
-    raw: pd.DataFrame
-    X: Floats
-    y: Integers
+    raw: pd.DataFrame  # as in the file, levels as integers from 0; a column per feature, rows numbered from 0
+    X: Floats  # the same rows as the network sees them, (rows, inputs), read-only
+    y: Integers  # labels; 1 is the class to be reached
 
     def __post_init__(self) -> None:
         self.X.flags.writeable = False
@@ -124,24 +114,13 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Both parts of a dataset.
-
-    Attributes
-    ----------
-    name : str
-    space : FeatureSpace
-        A feature per column, in the order of the columns; a feature's inputs stand together, in the same order.
-    d1, d2 : Part
-        What the base network is trained on, and what came later.
-    aligned : bool
-        False for the credit data as published, whose D2 has rows made of two records each.
-    """
+    """Both parts of a dataset."""
 
     name: str
-    space: FeatureSpace
-    d1: Part
-    d2: Part
-    aligned: bool = True
+    space: FeatureSpace  # a feature per column, in their order; a feature's inputs stand together, in the same order
+    d1: Part  # what the base network is trained on
+    d2: Part  # what came later
+    aligned: bool = True  # False for the credit data as published, whose D2 has rows made of two records each
 
     @property
     def inputs(self) -> tuple[str, ...]:
