@@ -37,12 +37,12 @@ from apas.counterfactuals.sources.prototype import Prototype
 from apas.counterfactuals.sources.roar import Roar
 from apas.counterfactuals.sources.robust_optimum import RobustOptimum
 from apas.counterfactuals.sources.wachter import Wachter
-from apas.counterfactuals.space.encoder import CodedModel
+from apas.counterfactuals.space.encoder import CodedModel, probe_rows
 from apas.counterfactuals.space.space import DISTANCES, FeatureSpace, default_space, own_columns
 from apas.display.progress import Progress
 from apas.errors import InputError, Unsupported
 from apas.models.as_model import as_model
-from apas.models.base import offers
+from apas.models.base import Dense, Raw, ReadsOnce, offers
 from apas.shifts.base import Listed, ShiftSet
 from apas.shifts.observed import ObservedShifts
 
@@ -55,6 +55,7 @@ SOURCES: dict[str, Any] = {
     "prototype": Prototype,
     "cuts": CuttingPlanes,
 }
+MODELS = 500  # of so many listed models at most it is kept what they make of rows
 BATCH = 64  # rows that advance together: enough to share draws, few enough to see progress
 
 
@@ -181,7 +182,9 @@ def generate(
     options: dict[str, Any] = {"delta": delta, "shifts": shift_set, "method": method, "n_jobs": n_jobs}
     options["simultaneous"] = simultaneous
     labels = partial(wanted_classes, one_way=True)
-    question = Question.ask(bound, space.table(inputs), target=target, labels=labels, **options)
+    probes = probe_rows(task) if _reads_once(shift_set) and not np.isnan(inputs).any() else None
+    beside = None if probes is None else space.table(probes)
+    question = Question.ask(bound, space.table(inputs), target=target, labels=labels, beside=beside, **options)
     if derived is not None:
         if unshifted:
             raise InputError('`rng="derived"` goes with a delta above 0: at 0 nothing is drawn; leave `rng` out.')
@@ -199,6 +202,7 @@ def generate(
     kind = UnshiftedTest if unshifted else CertifyingTest
     test = kind(task, shift_set, chosen, entropy, searched, len(np.unique(deltas)), together, derived)
     _check_tests(test, origin, counts[0])
+    task.once("refits/read", lambda: question.read)
     if searched is not None and (deltas == 1).any():
         _ = test.listed_models
     searches = [
@@ -218,6 +222,12 @@ def generate(
     about: dict[str, Any] = {"model": bound, "space": space, "shifts": shift_set, "distance": distance}
     tables = {"points": space.like_with_gaps(numbers, X, rows), "inputs": space.like(inputs[rows], X, rows)}
     return Counterfactuals([item for item, _ in answers], numbers=numbers, origins=inputs[rows], **tables, **about)
+
+
+def _reads_once(shifts: ShiftSet) -> bool:
+    """Whether the models are dense ones behind preprocessings, which a search reads as sums of what features add."""
+    models = shifts.models if offers(shifts, Listed) else ()
+    return 0 < len(models) <= MODELS and all(offers(m, kind) for m in models for kind in (ReadsOnce, Raw, Dense))
 
 
 def _check_method(method: Method, question: Question) -> None:

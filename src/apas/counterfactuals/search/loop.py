@@ -27,7 +27,9 @@ from apas.counterfactuals.search.tests import CertifyingTest
 from apas.counterfactuals.sources.base import Candidate, CandidateSource, NoneExists, Search
 from apas.display.numbers import at_most
 
-AHEAD = 8  # rows of each path that are tested together before it is seen whether one failed
+#: Rows of each path that are tested together before it is seen whether one failed: the first ones seldom do, and those
+#: near the one that does take the most draws.
+AHEAD, LATER = 12, 4
 HALVINGS = 10  # how often the way between two rows of a path is halved where that costs nothing
 PROBES = 20  # a source may look at so many times as many points as it may offer
 Answer = tuple[Counterfactual, Floats]  # an answer, and the numbers per cell of what was found (NaN if nothing)
@@ -213,7 +215,7 @@ def _test_paths(rows: list[RowSearch], test: CertifyingTest) -> None:
         # listed models read a long table as fast as a short one; what comes after a row that fails claims nothing
         ahead = AHEAD if test.searched is None else 1 << 30
         while going:
-            going, place = _test_part(going, test, rank, place, ahead), place + ahead
+            going, place, ahead = _test_part(going, test, rank, place, ahead), place + ahead, LATER
 
 
 def _test_part(rows: list[RowSearch], test: CertifyingTest, rank: int, place: int, ahead: int) -> list[RowSearch]:
