@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,7 +46,13 @@ class PromiseEvaluator:
         return "promises" in (evaluator_config or {})
 
     def evaluate(
-        self, *, run_id: str, evaluator_config: Mapping[str, Any] | None, model: Any = None, **_: Any
+        self,
+        *,
+        run_id: str,
+        evaluator_config: Mapping[str, Any] | None,
+        model: Any = None,
+        dataset: Any = None,
+        **_: Any,
     ) -> Any:
         """Audit, log metrics and artifacts to the run, and return MLflow's `EvaluationResult`."""
         mlflow = require("mlflow", feature="the gate for MLflow", extra="mlflow")
@@ -58,7 +64,8 @@ class PromiseEvaluator:
                 raise InputError(f"`evaluator_config` of apas must hold {', '.join(_OPTIONS)}, got {name!r}.")
         if "promises" not in config:
             raise InputError('`evaluator_config` of apas must name a certificate file or a ledger as "promises".')
-        new = candidate(model, config.pop("classes", None), config.pop("output", "class"))
+        names = getattr(dataset, "feature_names", None)  # a function has no columns of its own
+        new = candidate(model, config.pop("classes", None), config.pop("output", "class"), names)
         report, files = _audited(config, new)
         metrics = audit_metrics(report)
         client = mlflow.MlflowClient()
@@ -82,7 +89,7 @@ def audit_metrics(report: AuditReport) -> dict[str, float]:
     return {**counts, "promises_broken": int(report.broken.sum()), "promises_expired": report.expired or 0}
 
 
-def candidate(model: Any, classes: Any, output: str) -> Any:
+def candidate(model: Any, classes: Any, output: str, names: Sequence[str] | None = None) -> Any:
     """What MLflow hands over as a model of ours: the model inside if apas knows its kind, else its predictions."""
     if model is None:
         raise InputError("`model` must be given to mlflow.models.evaluate: apas asks it about the promised rows.")
@@ -100,7 +107,7 @@ def candidate(model: Any, classes: Any, output: str) -> Any:
                 'name its classes as "classes" in `evaluator_config`, so that its predictions are asked.'
             ) from None
     predict = getattr(model, "predict", model)
-    return Predictor(predict, output=output, classes=classes, feature_names=_input_names(model))
+    return Predictor(predict, output=output, classes=classes, feature_names=_input_names(model) or names)
 
 
 def _input_names(model: Any) -> list[str] | None:
