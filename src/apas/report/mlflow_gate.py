@@ -30,7 +30,7 @@ class PromiseEvaluator:
     MLflow finds it by its entry point. Its `evaluator_config` has ``promises``, the name of a certificate file or of a
     ledger, and what `audit` takes: ``base``, ``space`` (also the name of a TOML file), ``validity_only``, ``repairs``,
     and for ledgers ``record`` (False unless given: a candidate may never be used) and ``strict``. A model of which
-    MLflow gives nothing but its predictions needs ``classes``, and in ``output`` what it predicts ("class" unless given).
+    MLflow gives nothing but predictions needs ``classes``, and in ``output`` what it predicts ("class" unless given).
 
     It logs the metrics ``promises_held``, ``promises_broken``, ``promises_broken_inside``, ``promises_broken_outside``,
     ``promises_not_promised`` and ``promises_expired`` (counts), and as artifacts the audit as JSON, JUnit XML and
@@ -132,7 +132,7 @@ def _audited(config: dict[str, Any], new: Any) -> tuple[AuditReport, dict[str, A
     else:
         for name in ("record", "strict"):
             if name in config:
-                raise InputError(f'"{name}" in `evaluator_config` is for ledgers, and {promises} is none; leave it out.')
+                raise InputError(f'"{name}" in `evaluator_config` is for ledgers; leave it out for {promises}.')
         report = audit(promises, new, **config)
     files: dict[str, Any] = {
         "audit.json": lambda path: path.write_text(json.dumps(report.to_dict(), indent=2), encoding="utf-8"),
@@ -150,6 +150,6 @@ def _is_ledger(promises: str | os.PathLike[str]) -> bool:
             return file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:
         raise InputError(
-            f'"promises" in `evaluator_config` must be a certificate file or a ledger that can be read, got {promises!s} '
-            f"({error.strerror})."
+            f'"promises" in `evaluator_config` must be a certificate file or a ledger that can be read, '
+            f"got {promises!s} ({error.strerror})."
         ) from None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-#: Tables of a ledger in a way that every database understands, but for `{key}`, a number that counts itself, and `{number}`.
+#: Tables of a ledger; databases differ in `{key}`, a number that counts itself, and `{number}`.
 PROMISES = """CREATE TABLE promises (
         id {key}, reference TEXT NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL,
         content TEXT NOT NULL, issued TEXT NOT NULL, expires TEXT,
@@ -22,12 +22,12 @@ TABLES = (
     "CREATE INDEX history_of_promise ON history (promise)",
     BY_STATE,
 )
-#: Version of the tables. No file holds "expired" since 2: it follows from the date, so that a wrong clock leaves no trace.
+#: Of the tables. Since 2 none holds "expired": it follows from the date, so that a wrong clock leaves no trace.
 VERSION = 2
 PATIENCE = 60.0  # seconds to wait for other writers
 
 
-class Store(Protocol):
+class LedgerStore(Protocol):
     """An open database with the tables of a ledger."""
 
     @property
@@ -44,7 +44,7 @@ class Store(Protocol):
         """Let go of it."""
 
 
-def open_store(place: str | os.PathLike[str], *, create: bool) -> Store:
+def open_store(place: str | os.PathLike[str], *, create: bool) -> LedgerStore:
     """The database that a name means: an address that begins with ``postgresql://``, or a file."""
     if isinstance(place, str) and place.partition("://")[0] in ("postgresql", "postgres") and "://" in place:
         from apas.contracts.stores.postgres import PostgresStore

@@ -62,8 +62,8 @@ class PostgresStore:
         if not version and not create:
             raise InputError(f"{self.name} holds no ledger of apas; `apas ledger add` makes one.")
         if version != VERSION:
-            # taken before the transaction begins: only at its beginning does the server let go of what it remembers about
-            # tables, and what another process made while this one waited would else not be seen
+            # before the transaction begins: only then does the server forget what it remembers about tables, and what
+            # another process made while this one waited would else not be seen
             run(f"SELECT pg_advisory_lock({_LOCK})")
             with self.transaction():
                 version = self._version()
@@ -71,7 +71,7 @@ class PostgresStore:
                     run("CREATE SCHEMA IF NOT EXISTS apas")
                     for statement in _MIGRATIONS[0]:
                         run(statement.format(key=_KEY, number="BIGINT"))
-                    run(f"INSERT INTO ledger (version) VALUES ({VERSION})")
+                    run("INSERT INTO ledger (version) VALUES (%s)", (VERSION,))
             run(f"SELECT pg_advisory_unlock({_LOCK})")
 
     def _version(self) -> int:
