@@ -6,7 +6,10 @@ may be of any size, and their answers come back in order.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +35,19 @@ def in_parallel(
     return iter(work(delayed(function)(*job) for job in chain(first, waiting)))
 
 
+def one_thread() -> AbstractContextManager[Any]:
+    """Inside, the libraries compute in one thread: processes share the cores, and more threads add up differently."""
+    return _libraries(len(sys.modules)).limit(limits=1)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """What has threads; to look for it takes some 10 ms, so that is done again only where modules were loaded since."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def workers(n_jobs: int) -> int:
     """How many processes there are."""
     if n_jobs == 1:
@@ -53,5 +69,5 @@ def row_parts(count: int, n_jobs: int, per_worker: int = PARTS) -> list[Indices]
     """Rows number 0 to `count` in a few parts per worker; in one part where there is one worker."""
     import numpy as np
 
-    parts = 1 if n_jobs == 1 or count < 2 else min(count, per_worker * workers(n_jobs))
-    return np.array_split(np.arange(count), parts)
+    rows = np.arange(count)
+    return [rows] if n_jobs == 1 or count < 2 else np.array_split(rows, min(count, per_worker * workers(n_jobs)))

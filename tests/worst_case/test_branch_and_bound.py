@@ -11,7 +11,7 @@ from problems import network
 
 from apas import FeedForward
 from apas.worst_case import branch_and_bound as phases
-from apas.worst_case.attack.unit_pushes import output_push, pushed_parameters
+from apas.worst_case.attack.unit_pushes import RivalPushes, output_push, pushed_parameters
 from apas.worst_case.branch_and_bound import PhaseSearch
 from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import rivals
@@ -43,7 +43,8 @@ def lifted(net, wanted, by):
 def decided(net, x, wanted, rival, radii, delta, seconds=10.0):
     relaxation = Relaxation(net, radii, delta)
     relaxed = relaxation.relax(x[None, :])
-    pair = RivalBounds(relaxation, x[None, :], np.array([wanted]), np.array([rival]), relaxed)
+    objective = relaxation.objective(np.array([wanted]), np.array([rival]))
+    pair = RivalBounds(RivalPushes(relaxation, x[None, :], objective), np.array([rival]), relaxed)
     pair.linear()
     allowance = float(pair.allowance[0])
     search = PhaseSearch(relaxation, pair.units, pair.current, pair.pushes, allowance)

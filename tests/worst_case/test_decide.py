@@ -58,6 +58,7 @@ def only_solver(monkeypatch):
 
     monkeypatch.setattr(PhaseSearch, "run", undecided)
     monkeypatch.setattr(RivalBounds, "breaking_pushes", lambda self, k: None)
+    monkeypatch.setattr(worstcase._RowVerdicts, "_turn_units", lambda *_: False)
 
 
 @pytest.mark.parametrize("power", [-30, -27, -12, 12, 27, 30])
@@ -85,6 +86,25 @@ def test_the_solver_alone_agrees(only_solver, power, activation):
         assert Verdict.CERTIFIED not in [v for v, d, b in zip(found, delta, broken, strict=True) if d > b * 1.001]
         decided += sum(v is not Verdict.UNKNOWN for v in found)
     assert decided >= 30  # of 36
+
+
+@pytest.mark.parametrize("attacked", [True, False])
+def test_bounds_that_overflow_prove_nothing(monkeypatch, attacked):
+    if not attacked:
+        monkeypatch.setattr(worstcase._RowVerdicts, "_turn_units", lambda *_: False)
+    rng, asked = np.random.default_rng(0), 0
+    for _ in range(60):
+        sizes, powers = (2, 3, 3, 1), rng.uniform(60, 105, size=3)
+        weights = [rng.normal(size=s) * 10**p for s, p in zip(pairwise(sizes), powers, strict=True)]
+        net = FeedForward(weights, [np.zeros(b) for b in sizes[1:]])
+        x, delta = rng.normal(size=(1, 2)), 10.0 ** rng.uniform(50, 130)
+        with np.errstate(over="ignore", invalid="ignore"):
+            margin = net.margin(x, 1)[0]
+        if np.isfinite(margin):
+            answer = apas.certify(net, x, delta, target=int(margin > 0), method=Exact(time_limit=0.1))[0]
+            assert answer.verdict is not Verdict.CERTIFIED or answer.evidence.bound > 0
+            asked += 1
+    assert asked > 20
 
 
 def _nonsense(kind):

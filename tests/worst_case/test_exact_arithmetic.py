@@ -47,6 +47,21 @@ def layers(rng, sizes, spread):
 
 
 @pytest.mark.parametrize("activation", sorted(PIECEWISE_LINEAR))
+@pytest.mark.parametrize("spread", [(0, 0), (-1, 1), (-8, 6)])
+def test_weights_side_by_side_equal_fractions(activation, spread):
+    # layers large enough to be packed, with weights of one and of two words; without the denormals, which are too far
+    rng = np.random.default_rng(1)
+    for sizes in [(40, 13, 1), (9, 60, 30, 3)]:
+        weights, biases = layers(rng, sizes, spread)
+        for tensor in (*weights, *biases):
+            tensor[np.abs(tensor) < 1e-300] = 0.0
+        x, wanted, offset = numbers(rng, sizes[0], (-2, 4)), int(rng.integers(2)), float(rng.normal())
+        x[0] = -5e-324
+        asked = weights, biases, [activation] * (len(sizes) - 2), x, wanted, offset
+        assert exact_margin(*asked) == plain(*asked)
+
+
+@pytest.mark.parametrize("activation", sorted(PIECEWISE_LINEAR))
 @pytest.mark.parametrize("spread", [(-1, 1), (-8, 8), (-300, 8)])
 @pytest.mark.parametrize("sizes", [(3, 1), (4, 3, 2), (3, 4, 3, 1), (2, 3, 3, 4)])
 def test_equals_fractions(activation, spread, sizes):

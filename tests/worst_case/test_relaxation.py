@@ -11,6 +11,7 @@ from problems import network
 import apas
 from apas import IntervalBounds, LinearBounds, Verdict
 from apas.models.forward import ACTIVATIONS, activate
+from apas.worst_case.attack.unit_pushes import RivalPushes
 from apas.worst_case.decide import RivalBounds
 from apas.worst_case.intervals import Boxes, least_margins, rivals
 from apas.worst_case.linear import Relaxation, carried_back
@@ -38,7 +39,7 @@ def linear(net, X, wanted, radii, delta):
     relaxed = relaxation.relax(X)
     bounds, plain = [], []
     for rival in rivals(net, wanted).T:
-        pair = RivalBounds(relaxation, X, wanted, rival, relaxed)
+        pair = RivalBounds(RivalPushes(relaxation, X, relaxation.objective(wanted, rival)), rival, relaxed)
         plain.append(
             carried_back(relaxation.layers, relaxed[1], pair.objective, len(relaxed[0]) - 1).bound - relaxed[2]
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -258,6 +259,12 @@ class FeedForward:
             offset=level if output == "identity" else math.log(level) - math.log1p(-level),
             dtype=dtype,
         )
+
+    @cached_property
+    def layer_sizes(self) -> list[tuple[Floats, float, float]]:
+        """Per layer the magnitudes of each input's weights added up, the largest of these sums, that of the biases."""
+        sums = [np.abs(w).sum(axis=1) for w in self.weights]
+        return [(s, float(s.max()), float(np.abs(b).sum())) for s, b in zip(sums, self.biases, strict=True)]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in FeedForward.__annotations__:

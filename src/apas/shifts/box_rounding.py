@@ -12,6 +12,8 @@ Dekker (1971), "A floating-point technique for extending the available precision
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -24,12 +26,14 @@ SPLITTER = 2.0**27 + 1
 
 def inside_box(base: Floats, radii: ArrayLike, delta: ArrayLike, direction: Floats) -> Floats:
     """``base + delta * radii * direction``, rounded towards `base`: inside the box without tolerance."""
-    direction = np.where(np.isnan(direction), 0.0, np.clip(direction, -1.0, 1.0))
+    if not (np.abs(direction) <= 1).all():  # written so that a NaN is not
+        direction = np.where(np.isnan(direction), 0.0, np.clip(direction, -1.0, 1.0))
     # at most the reach in size, because rounding never passes a float64 number
     step = box_reach(radii, delta) * direction
     with np.errstate(over="ignore"):
         total = np.asarray(base + step)
-    total = np.where(np.isinf(total), np.copysign(LARGEST, total), total)
+    if np.isinf(total).any():
+        total = np.where(np.isinf(total), np.copysign(LARGEST, total), total)
     # the sum was rounded away from the base; the neighbour on the other side is not beyond it
     past = (total != base) & (np.sign(step) * _sum_error(base, step, total) < 0)
     return np.asarray(np.where(past, np.nextafter(total, base), total))
@@ -37,6 +41,19 @@ def inside_box(base: Floats, radii: ArrayLike, delta: ArrayLike, direction: Floa
 
 def box_reach(radii: ArrayLike, delta: ArrayLike) -> Floats:
     """The largest float64 numbers that do not exceed ``delta * radii`` in real arithmetic."""
+    one = isinstance(radii, float) and isinstance(delta, float)
+    return _one_reach(radii, delta) if one else _box_reach(radii, delta)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=256)
+def _one_reach(radius: float, delta: float) -> Floats:
+    """Of one radius: asked for again and again while a shift is proposed and confirmed."""
+    reach = _box_reach(radius, delta)
+    reach.flags.writeable = False
+    return reach
+
+
+def _box_reach(radii: ArrayLike, delta: ArrayLike) -> Floats:
     fraction, error, exponent = _product(radii, delta)
     fraction = np.where(error < 0, np.nextafter(fraction, 0.0), fraction)
     with np.errstate(over="ignore", under="ignore"):

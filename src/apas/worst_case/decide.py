@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -32,17 +33,15 @@ STEPS = 6
 class RivalBounds:
     """A block of rows, each against one of its rivals: interval bound, linear bound, quick attack."""
 
-    def __init__(self, relaxation: Relaxation, X: Floats, wanted: Indices, rival: Indices, relaxed: Relaxed) -> None:
+    def __init__(self, pushes: RivalPushes, rival: Indices, relaxed: Relaxed) -> None:
         units, self.current, allowance = relaxed
-        self.rival, self.units, self.allowance = rival, units, allowance
-        self.layers = relaxation.layers
-        self.objective = relaxation.objective(wanted, rival)
-        self.pushes = RivalPushes(relaxation, X, self.objective)
+        self.pushes, self.rival, self.units, self.allowance = pushes, rival, units, allowance
+        self.layers, self.objective = pushes.layers, pushes.objective
         lin, rho, const = self.objective.lin, self.objective.rho, self.objective.const
         ends = (lin * end - rho * np.abs(end) for end in (units[-1].low, units[-1].high))
         self.interval = np.minimum(*ends).sum(axis=1) + const - allowance
         self.bound = self.interval
-        self.least, self.shifts = np.full(len(X), np.inf), [np.empty(0)]
+        self.least, self.shifts = np.full(len(allowance), np.inf), [np.empty(0)]
 
     def linear(self) -> Floats:
         """Linear bounds, with the slopes improved where they do not suffice."""
@@ -51,7 +50,7 @@ class RivalBounds:
         best = carried.bound
         if not (best > self.allowance).all():
             starts = [np.where(c >= 0, -1.0, 1.0) for c in carried.coefficients]
-            self.least, self.shifts = self.pushes.improve(starts)
+            self.least, self.shifts = self.pushes.improve(starts, -self.allowance)
         for _ in range(STEPS):
             done = (best > self.allowance) | (self.least <= 0)
             if done.all():
@@ -160,28 +159,46 @@ class _RowVerdicts:
 
     def _block(self, rows: Indices) -> None:
         """Linear bounds for some rows together; then each that is left by itself, if there is more to try."""
-        pairs = self._bound_rivals(rows)
-        if set(self.steps) <= {"interval", "linear"}:
+        only_bounds = set(self.steps) <= {"interval", "linear"}
+        if only_bounds or len(rows) > 1:
+            self._bound_rivals(rows)
+        if only_bounds:
             return
         for row in [row for row in rows.tolist() if self.found[row].open]:
             # by itself from the start, so that no last bit depends on the others
             deadline = time.monotonic() + self.time_limit
-            alone = pairs if len(rows) == 1 else self._bound_rivals(np.array([row]))
-            for pair in alone:
+            against = [self._pushes(np.array([row]), rival) for rival in self.rivals[[row]].T]
+            if any(self._turn_units(row, k, some) for k, some in enumerate(against)):
+                continue
+            pairs = self._bound_rivals(np.array([row]), against)
+            for pair in pairs:
                 pushes = pair.breaking_pushes(0) if self.found[row].open else None
                 if pushes is not None:
                     self._offer(row, self._direction(row, pushes, pair.rival[0]), "attack")
             if self.found[row].open:
-                self._split_row(row, alone, deadline)
+                self._split_row(row, pairs, deadline)
 
-    def _bound_rivals(self, rows: Indices) -> list[RivalBounds]:
-        X, wanted = self.X[rows], self.wanted[rows]
-        relaxed = self.relaxation.relax(X)
-        pairs = [RivalBounds(self.relaxation, X, wanted, rival, relaxed) for rival in self.rivals[rows].T]
-        least = np.minimum.reduce([pair.interval for pair in pairs])
+    def _pushes(self, rows: Indices, rival: Indices) -> RivalPushes:
+        return RivalPushes(self.relaxation, self.X[rows], self.relaxation.objective(self.wanted[rows], rival))
+
+    def _turn_units(self, row: int, k: int, pushes: RivalPushes) -> bool:
+        """Push every unit against the gradient on the network itself: breaks most rows that break, without bounds."""
+        # once: where that does not break it, further turns from here seldom do
+        least, turned = pushes.improve([np.zeros((1, len(b))) for b in self.net.biases[:-1]], 0.0, turns=1)
+        if least[0] < 0:
+            direction = self._direction(row, [t[0] for t in turned], self.rivals[row, k])
+            if self._offer(row, direction, "attack"):
+                self.found[row].bound = -np.inf  # also of a row that was bounded together with others
+        return self.found[row].broken
+
+    def _bound_rivals(self, rows: Indices, pushes: list[RivalPushes] | None = None) -> list[RivalBounds]:
+        relaxed, against = self.relaxation.relax(self.X[rows]), self.rivals[rows].T
+        pushes = pushes or [self._pushes(rows, rival) for rival in against]
+        pairs = [RivalBounds(some, rival, relaxed) for some, rival in zip(pushes, against, strict=True)]
+        least = reduce(np.minimum, [pair.interval for pair in pairs])
         self._note(rows, least, "interval" if len(relaxed[0]) == 2 else "linear")
         if any(self.found[row].open for row in rows.tolist()):
-            linear = np.minimum.reduce([pair.linear() for pair in pairs])
+            linear = reduce(np.minimum, [pair.linear() for pair in pairs])
             self._note(rows, np.maximum(linear, least), "linear")
         return pairs
 
@@ -199,14 +216,15 @@ class _RowVerdicts:
 
     def _split_row(self, row: int, pairs: list[RivalBounds], deadline: float) -> None:
         """Every rival by branch and bound in turns with the solver; the row is proved if all are."""
-        finding, reached = self.found[row], [float(pair.bound[0]) for pair in pairs]
+        # where numbers overflow, infinity less infinity may stand for a bound: none is known then
+        finding, reached = self.found[row], [float(np.fmax(pair.bound[0], -np.inf)) for pair in pairs]
         steps = set()
         for k in np.argsort(reached).tolist():
-            if reached[k] <= 0:
+            if not reached[k] > 0:
                 bound, step = self._decide_pair(row, pairs[k], deadline)
                 reached[k] = max(reached[k], bound)
                 steps.add(step)
-                if not finding.open or reached[k] <= 0:
+                if not finding.open or not reached[k] > 0:
                     finding.bound = max(finding.bound, min(reached)) if finding.open else finding.bound
                     return
         finding.prove("solver" if "solver" in steps else "splitting", min(reached))

@@ -13,12 +13,14 @@ from operator import lshift, mul
 
 import numpy as np
 
-from apas._typing import Floats
+from apas._typing import Floats, Integers
 from apas.errors import Unsupported
 from apas.models.forward import LEAKY_SLOPE
 
 #: Activations that map rational numbers to rational numbers.
 PIECEWISE_LINEAR = frozenset({"relu", "leaky_relu", "hard_tanh", "identity"})
+#: From so many weights on they are packed.
+PACKED = 512
 #: Numbers together with the power of two that they are multiples of.
 _Scaled = tuple[list[int], int]
 _Tensors = Sequence[Floats]
@@ -55,11 +57,12 @@ def _margin(
             scores, power = _activate(activations[i], scores, power)
     if len(scores) > 2:  # more than two classes have no threshold
         return scores[wanted] - max(scores[:wanted] + scores[wanted + 1 :]), power
-    score = scores[0] if len(scores) == 1 else scores[1] - scores[0]
-    (against,), against_power = _integers(np.array([offset]))
-    common = min(power, against_power)
-    margin = (score << (power - common)) - (against << (against_power - common))
-    return (margin if wanted == 1 else -margin), common
+    margin = scores[0] if len(scores) == 1 else scores[1] - scores[0]
+    if offset:
+        (against,), against_power = _integers(np.array([offset]))
+        common = min(power, against_power)
+        margin, power = (margin << (power - common)) - (against << (against_power - common)), common
+    return (margin if wanted == 1 else -margin), power
 
 
 def _layer(numbers: list[int], power: int, w: Floats, b: Floats) -> _Scaled:
@@ -68,9 +71,27 @@ def _layer(numbers: list[int], power: int, w: Floats, b: Floats) -> _Scaled:
     # the bias is the weight of an input that is always 1
     numbers, power = _below_one([numbers[i] for i in live], power)
     numbers.append(1 << -power)
-    columns, scale = _integers(np.vstack([w[live], b]).T)
-    count = len(numbers)
-    return [sum(map(mul, numbers, columns[i : i + count])) for i in range(0, len(columns), count)], power + scale
+    weights = np.vstack([w[live], b])
+    whole, up, scale = _mantissas(weights)
+    most = int(up.max())
+    if most > 63 or weights.size < PACKED:  # too far apart for two words each, or too few: number by number
+        columns, count = _shifted(whole.T, up.T, most), len(numbers)
+        return [sum(map(mul, numbers, columns[i : i + count])) for i in range(0, len(columns), count)], power + scale
+    # Kronecker substitution: the weights of an input stand side by side in one long integer, so that one product takes
+    # the place of one per unit. Slots are wide enough for any sum, and what is added keeps them from borrowing: half a
+    # word to each weight, half a slot to each sum.
+    words = 1 if most <= 9 else 2  # 53 + 9 bits fit into 63
+    slot = -(-(sum(map(abs, numbers)).bit_length() + 64 * words + 1) // 64)
+    packed = np.zeros((*weights.shape, slot), dtype="<u8")
+    packed[..., 0] = whole.view(np.uint64) << up.astype(np.uint64)
+    if words == 2:
+        packed[..., 1] = ((whole >> (63 - up)) >> 1).view(np.uint64)  # in two steps: none is by 64
+    packed[..., words - 1] ^= np.uint64(1 << 63)
+    long = [int.from_bytes(row.tobytes(), "little") for row in packed]
+    step, more = 8 * slot, (1 << (64 * slot - 1)) + (sum(numbers) << (64 * words - 1))
+    halves = int.from_bytes((b"\0" * (step - 1) + b"\x80") * len(b), "little")
+    sums = (sum(map(mul, numbers, long)) + halves).to_bytes(step * len(b), "little")
+    return [int.from_bytes(sums[i : i + step], "little") - more for i in range(0, len(sums), step)], power + scale
 
 
 def _below_one(numbers: list[int], power: int) -> _Scaled:
@@ -94,13 +115,19 @@ def _activate(name: str, numbers: list[int], power: int) -> _Scaled:
 
 def _integers(array: Floats) -> _Scaled:
     """Whole numbers n, in C order, and one power p such that the array is n * 2**p exactly."""
-    fractions, exponents = np.frexp(array.ravel())
-    whole = np.ldexp(fractions, 53).astype(np.int64)
-    used = exponents[whole != 0]
-    if not len(used):
-        return [0] * len(whole), 0
-    least = int(used.min())
-    up = np.maximum(exponents - least, 0)  # the exponent of 0 is 0, whatever the others are
-    if up.max() <= 9:  # 53 + 9 bits fit into 63
-        return (whole << up).tolist(), least - 53
-    return list(map(lshift, whole.tolist(), up.tolist())), least - 53
+    whole, up, power = _mantissas(array)
+    return _shifted(whole, up, int(up.max(initial=0))), power
+
+
+def _shifted(whole: Integers, up: Integers, most: int) -> list[int]:
+    if most <= 9:
+        return (whole << up).ravel().tolist()
+    return list(map(lshift, whole.ravel().tolist(), up.ravel().tolist()))
+
+
+def _mantissas(array: Floats) -> tuple[Integers, Integers, int]:
+    """Whole numbers n of at most 53 bits, how far each is shifted up, and one power p: n * 2**(up + p) is the array."""
+    fractions, exponents = np.frexp(array)
+    whole, used = (fractions * 2.0**53).astype(np.int64), fractions != 0
+    least = int(exponents.min(where=used, initial=2000))  # the exponent of 0 is 0, whatever the others are
+    return whole, np.where(used, exponents - np.int64(least), 0), least - 53

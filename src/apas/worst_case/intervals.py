@@ -232,19 +232,20 @@ def magnitudes(net: FeedForward, reach: list[Floats], X: Floats, delta: Floats) 
     It is at least `FeedForward.margin_scale`, and takes much less time: the sum over a layer instead of each unit.
     """
     sizes: list[Floats] = []
-    for i, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
-        fixed, moving = np.abs(w).sum(axis=1), reach[2 * i].max() * w.shape[1]  # per input, over all outputs
-        biases = np.abs(b).sum() + delta * reach[2 * i + 1].sum()
+    for i, (fixed, most, bias) in enumerate(net.layer_sizes):
+        units = net.weights[i].shape[1]
+        moving = reach[2 * i].max() * units  # per input, over all outputs
+        biases = bias + delta * reach[2 * i + 1].sum()
         if i == 0:
             x = np.abs(X)
             size = x @ fixed + delta * (x.sum(axis=1) * moving) + biases
         else:
-            size = sizes[-1] * (fixed.max() + delta * moving) + biases
+            size = sizes[-1] * (most + delta * moving) + biases
         if i and net.activations[i - 1] in STEEPEST:  # errors before it grow by as much as it is steep
             size = size * max(1.0, STEEPEST[net.activations[i - 1]])
         size = size + TINY
         if i < len(net.activations):  # the two activations that can exceed the magnitude of their argument
-            size = size + {"softplus": 0.7, "sigmoid": 0.5}.get(net.activations[i], 0.0) * len(b)
+            size = size + {"softplus": 0.7, "sigmoid": 0.5}.get(net.activations[i], 0.0) * units
         sizes.append(size)
     sizes[-1] = sizes[-1] + abs(net.offset)
     return sizes
@@ -257,9 +258,8 @@ def output_terms(
     w, b, w_reach, b_reach = net.weights[-1], net.biases[-1], *reach[-2:]
     sign = np.where(wanted == 1, 1.0, -1.0)
     if w.shape[1] == 1:
-        rows = (len(wanted), len(w))
-        bias = sign * (b[0] - net.offset), np.full(len(wanted), b_reach[0])
-        return sign[:, None] * w[:, 0], np.broadcast_to(w_reach[:, 0], rows), *bias
+        one = w_reach.T if len(wanted) == 1 else np.broadcast_to(w_reach.T, (len(wanted), len(w)))
+        return sign[:, None] * w[:, 0], one, sign * (b[0] - net.offset), np.full(len(wanted), b_reach[0])
     difference = b[wanted] - b[rival] - (sign * net.offset if w.shape[1] == 2 else 0.0)
     weights = (w[:, wanted] - w[:, rival]).T, (w_reach[:, wanted] + w_reach[:, rival]).T
     return *weights, difference, b_reach[wanted] + b_reach[rival]

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -103,11 +104,13 @@ def _line(slope: Floats, height: Floats) -> Pencil:
 
 def _falling_kink(low: Floats, high: Floats, slope: float) -> Pencil:
     """min(y, slope y): the chord, or the piece itself."""
-    left, right = np.minimum(low, 0.0), np.maximum(high, 0.0)
-    width = right - left
-    share = np.divide(-left, width, out=np.zeros_like(low), where=width > 0)  # of the way on which the slope is 1
-    chord = slope + (1 - slope) * np.clip(share, 0.0, 1.0)
-    chord = np.where(low >= 0, slope, np.where(high <= 0, 1.0, chord))
+    left = np.minimum(low, 0.0)
+    width = np.maximum(high, 0.0) - left
+    # the share of the way on which the slope is 1: a quotient of two numbers of which the first is not larger, and so 0
+    # above the kink, 1 below it, and nowhere beyond, whatever is rounded
+    chord = np.divide(-left, width, out=np.zeros_like(low), where=width > 0)
+    if slope:
+        chord = slope + (1 - slope) * chord
     return _line(chord, _height(chord, low, high, np.minimum(low, slope * low), np.minimum(high, slope * high)))
 
 
@@ -378,7 +381,7 @@ class Relaxation:
     def __init__(self, net: FeedForward, radii: Floats, delta: float) -> None:
         self.net, self.radii, self.delta = net, radii, delta
         self.unit_reach = net.parameters.split(radii)
-        self.layers = moving_layers(net, [delta * reach for reach in self.unit_reach])
+        self.layers = moving_layers(net, net.parameters.split(delta * radii))
 
     def relax(self, X: Floats) -> Relaxed:
         """Ranges of all pre-activations for the rows `X`, widened by what rounding can do to them, and their lines.
@@ -408,7 +411,7 @@ class Relaxation:
     def allowance(self, X: Floats) -> list[Floats]:
         """Per layer and row what rounding can change in a computed bound, the margin's last."""
         sizes = magnitudes(self.net, self.unit_reach, X, np.full(len(X), self.delta))
-        steps = np.cumsum([len(w) + 8 for w in self.net.weights])
+        steps = accumulate(len(w) + 8 for w in self.net.weights)
         # each of the operations behind a sum is off by at most 2**-53 of the magnitudes it adds up; a bound adds up one
         # constant per layer, each of at most the magnitude of the whole; the factor 8 is to spare
         slack = [8 * s * (i + 2) * 2.0**-53 * size for i, (s, size) in enumerate(zip(steps, sizes, strict=True))]

@@ -90,20 +90,23 @@ class RivalPushes(_PushedLayers):
             found.append(c * derivative(self.names[i], arguments[i]))
         return found[::-1]
 
-    def improve(self, pushes: list[Floats]) -> tuple[Floats, list[Floats]]:
-        """Turn all pushes against the gradient, again and again, and keep the least margin found and its pushes."""
+    def improve(
+        self, pushes: list[Floats], enough: Floats | float = -np.inf, *, turns: int = TURNS
+    ) -> tuple[Floats, list[Floats]]:
+        """Turn all pushes against the gradient while that lowers the margin and it is not below `enough`."""
         least, arguments = self.margins(pushes)
-        going = np.ones((len(least), 1), dtype=bool)  # an item whose margin does not fall any more stays where it is
+        going = (least >= enough)[:, None]  # an item whose margin does not fall any more stays where it is
         best = pushes
-        for _ in range(TURNS):
+        for _ in range(turns):
+            if not going.any():
+                break
             slopes = self.slopes(pushes, arguments)
             pushes = [np.where(going & (s != 0), -np.sign(s), p) for s, p in zip(slopes, pushes, strict=True)]
             margins, arguments = self.margins(pushes)
             going &= (margins < least)[:, None]
-            if not going.any():
-                break
             least = np.where(going[:, 0], margins, least)
             best = [np.where(going, new, kept) for new, kept in zip(pushes, best, strict=True)]
+            going &= (least >= enough)[:, None]
         return least, best
 
     def towards(self, activations: list[Floats]) -> list[Floats]:
