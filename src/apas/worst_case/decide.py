@@ -71,6 +71,8 @@ class RivalBounds:
 ALL_STEPS = ("interval", "linear", "attack", "splitting", "solver")
 #: Cases of branch and bound before the solver has its first turn.
 FIRST_CASES = 2000
+#: How much time the solver gets, of what has passed.
+SOLVER_SHARE = 0.25
 #: Rows whose linear bounds are computed together.
 BLOCK = 64
 
@@ -232,8 +234,8 @@ class _RowVerdicts:
     def _decide_pair(self, row: int, pair: RivalBounds, deadline: float) -> tuple[float, str]:
         """A lower bound on the margin against one rival, and what proved it; or the row is broken on the way.
 
-        Which of the two is the better one shows only once it has ended: so each in turn gets as much time as the
-        other has had, and the best of both is at most some times away.
+        Which of the two is the better one shows only once it has ended. As a rule it is branch and bound: so the solver
+        gets a share of the time that this has had, in turns, and the best of both is at most some times away.
         """
         allowance, finding, began = float(pair.allowance[0]), self.found[row], time.monotonic()
         search = PhaseSearch(self.relaxation, pair.units, pair.current, pair.pushes, allowance)
@@ -249,7 +251,7 @@ class _RowVerdicts:
             now = time.monotonic()
             if "solver" not in self.steps or now >= deadline:
                 break
-            until = deadline if search.stuck else min(deadline, now + now - began)
+            until = deadline if search.stuck else min(deadline, now + SOLVER_SHARE * (now - began))
             program = program or reduced_program(self.relaxation, pair.units, pair.objective)
             bound = self._solver(row, pair, program, until, min(result.least, float(pair.least[0])))
             if bound is not None:
